@@ -1,0 +1,209 @@
+"""What a tensor must be before the mathematics may have it, and the one sentence said when it is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def refusal(argument: str, owner: str, rule: str, got: str, remedy: str) -> ValueError:
+    """The error for a bad argument: which one, the rule, what came, and what to do about it.
+
+    Example:
+        >>> print(refusal("k", "AverageKLoss", "be at least 1", "0.5", "Pass the wanted mean set size."))
+        `k` of `AverageKLoss` must be at least 1; got 0.5. Pass the wanted mean set size.
+    """
+    return ValueError(f"`{argument}` of `{owner}` must {rule}; got {got}. {remedy}")
+
+
+def check_number(
+    argument: str,
+    owner: str,
+    value: float,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> float:
+    """Returns `value` as a float, or refuses one outside of the bounds, of which an open one is itself outside."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    fits = is_number and not (
+        value < low or value > high or (low_open and value <= low) or (high_open and value >= high)
+    )
+    if fits:
+        return float(value)
+    bounds = [f"{'above' if low_open else 'at least'} {low:g}"] if low > -math.inf else []
+    bounds += [f"{'below' if high_open else 'at most'} {high:g}"] if high < math.inf else []
+    rule = " ".join(["be a number", " and ".join(bounds)]).strip()
+    raise refusal(argument, owner, rule, repr(value), "Change it, or leave it out for the default.")
+
+
+def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) -> str:
+    """Returns `value`, or refuses one that is not among `choices`."""
+    if value in choices:
+        return value
+    allowed = ", ".join(repr(choice) for choice in choices)
+    raise refusal(argument, owner, f"be one of {allowed}", repr(value), "Pick one of these.")
+
+
+def check_features(owner: str, features: Tensor, in_features: int) -> None:
+    """Refuses `features` that are not (N, D) of real floating-point numbers."""
+    if not isinstance(features, Tensor) or not features.is_floating_point():
+        raise refusal("features", owner, "be a tensor of floating-point numbers", kind_of(features), "Call `.float()`.")
+    if features.ndim != 2 or features.shape[1] != in_features:
+        raise refusal(
+            "features", owner, f"be (N, D) with D = {in_features}", str(tuple(features.shape)), "Flatten or pool first."
+        )
+
+
+class Batch(NamedTuple):
+    """Scores and targets as a loss computes with them.
+
+    Attributes:
+        scores: (N, K), or (N, 2, K) for two heads; float32 or float64.
+        targets: (N, K) in the type of the scores; unknown cells hold 0.
+        known: (N, K), 1 where the target is known and 0 where not; None when every cell is known.
+    """
+
+    scores: Tensor
+    targets: Tensor
+    known: Tensor | None
+
+    @property
+    def absent(self) -> Tensor:
+        """(N, K), 1 where the label is known to be absent."""
+        return 1 - self.targets if self.known is None else self.known - self.targets
+
+    @property
+    def known_cells(self) -> Tensor:
+        """(N, K), 1 where the target is known."""
+        return torch.ones_like(self.targets) if self.known is None else self.known
+
+    def mask(self, cells: Tensor) -> Tensor:
+        """`cells` with zeros where the target is unknown."""
+        return cells if self.known is None else cells * self.known
+
+    def row_sizes(self) -> Tensor:
+        """(N,), the number of known cells of each row."""
+        if self.known is None:
+            return self.targets.new_full((self.targets.shape[0],), self.targets.shape[1])
+        return self.known.sum(1)
+
+    def rows(self) -> Tensor:
+        """(N,), 1 for rows with a known cell: a row without any is treated as if it were not there."""
+        return (self.row_sizes() > 0).to(self.targets.dtype)
+
+    def labelled_rows(self) -> Tensor:
+        """(N,), 1 for rows in which a label is present."""
+        return (self.targets.sum(1) > 0).to(self.targets.dtype)
+
+
+def kind_of(value: object) -> str:
+    """`value` in the words of an error: the type, and for a tensor its kind of number."""
+    return f"a tensor of {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def check_batch(
+    owner: str, scores: Tensor, targets: Tensor, *, soft: bool = False, single: bool = False, heads: int = 1
+) -> Batch:
+    """Checks scores and targets and brings them to the form in which losses compute.
+
+    Shapes and kinds are always checked. Values of targets are read only where that costs no synchronisation: on the
+    CPU, outside of `torch.compile`. On an accelerator, call `check_targets` once on the data instead.
+
+    Args:
+        owner: Name of the loss, for the error.
+        scores: (N, K), or (N, heads, K) for several heads.
+        targets: (N, K), 1 present, 0 absent, -1 unknown.
+        soft: Whether targets between 0 and 1 are allowed.
+        single: Whether a row may carry one label at the most.
+        heads: How many heads the scores come from.
+    """
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        raise refusal(
+            "scores", owner, "be a tensor of floating-point numbers", kind_of(scores), "Call `.float()` on them."
+        )
+    axes, rank = ("(N, K)", 2) if heads == 1 else (f"(N, {heads}, K)", 3)
+    if scores.ndim != rank or (heads > 1 and scores.shape[1] != heads):
+        remedy = "Pass one row a sample, one column a label." if heads == 1 else "Pass what `TwoHeads` returns."
+        raise refusal("scores", owner, f"be {axes}", str(tuple(scores.shape)), remedy)
+    if not isinstance(targets, Tensor) or targets.is_complex():
+        remedy = "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
+        raise refusal("targets", owner, "be a tensor of real numbers", kind_of(targets), remedy)
+    cells = (scores.shape[0], scores.shape[-1])
+    if tuple(targets.shape) != cells:
+        remedy = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+        raise refusal("targets", owner, f"be (N, K) like `scores` {cells}", str(tuple(targets.shape)), remedy)
+
+    scores = scores if scores.dtype == torch.float64 else scores.float()
+    all_known = False
+    if targets.dtype == torch.bool:
+        all_known = True
+    elif values_can_be_read(targets):
+        all_known = _check_values(owner, targets, soft=soft)
+    targets = targets.to(scores.dtype)
+    known = None
+    if not all_known:
+        # Not `targets >= 0`: where values are not read, a NaN must reach the loss and not pass as unknown.
+        known = 1 - (targets < 0).to(scores.dtype)
+        targets = targets.clamp(min=0)
+    if single and values_can_be_read(targets) and targets.numel() and targets.sum(1).amax() > 1:
+        remedy = "Use a loss for several labels, such as `SoftmaxLoss` or `BinaryCrossEntropyLoss`."
+        raise refusal("targets", owner, "have one label a row at the most", "a row with several", remedy)
+    return Batch(scores, targets, known)
+
+
+def check_targets(targets: Tensor, *, soft: bool = False) -> None:
+    """Refuses targets that hold anything but 1 (present), 0 (absent) and -1 (unknown); reads every value.
+
+    Losses do this themselves on the CPU. On an accelerator reading values would make the device wait, so do it once
+    for the whole data set.
+
+    Args:
+        targets: Any shape.
+        soft: Whether values between 0 and 1 are allowed, as in losses that add over labels.
+
+    Example:
+        >>> check_targets(torch.tensor([[1, 0, -1]]))
+        >>> check_targets(torch.tensor([[0.5]]))
+        Traceback (most recent call last):
+        ValueError: `targets` of `check_targets` must be 1, 0 or -1; got 0.5. Round them, or use a loss that adds over
+            labels.
+    """
+    _check_values("check_targets", targets, soft=soft)
+
+
+def values_can_be_read(tensor: Tensor) -> bool:
+    """Whether looking at values costs nothing: a real tensor on the CPU, not one that a compiler traces."""
+    if torch.compiler.is_compiling():
+        return False
+    return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
+
+
+def _check_values(owner: str, targets: Tensor, *, soft: bool) -> bool:
+    """Returns whether all targets are known."""
+    if targets.numel() == 0 or targets.dtype == torch.bool:
+        return True
+    low, high = (float(bound) for bound in torch.aminmax(targets.detach()))
+    rule = "be 1, 0, -1 or between 0 and 1" if soft else "be 1, 0 or -1"
+    if math.isnan(low) or math.isnan(high):
+        raise refusal("targets", owner, rule, "NaN", "Mark unknown cells with -1.")
+    if low < -1 or high > 1:
+        bad = low if low < -1 else high
+        raise refusal("targets", owner, rule, f"{bad:g}", "Mark present cells with 1 and unknown ones with -1.")
+    if not targets.is_floating_point():
+        return low >= 0
+    if low < 0:
+        between = targets[(targets < 0) & (targets > -1)]
+        if between.numel():
+            raise refusal("targets", owner, rule, f"{float(between[0]):g}", "Mark unknown cells with -1.")
+    # A number equals its own square exactly when it is 0 or 1 (and its absolute value: also -1).
+    if not soft and not torch.equal(targets.square(), targets.abs()):
+        bad = float(targets[targets.square() != targets.abs()][0])
+        raise refusal("targets", owner, rule, f"{bad:g}", "Round them, or use a loss that adds over labels.")
+    return low >= 0

@@ -1,0 +1,128 @@
+"""Losses on the global batch of several processes; without a process group everything is as on one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from manyhot.checks import refusal
+from manyhot.losses.loss import Loss, divide
+
+
+def world_size() -> int:
+    """Number of processes, 1 without a process group."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """Sum of a tensor over processes.
+
+    Data-parallel training averages gradients over processes, while this sum's true gradient is their sum: hence the
+    factor.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        total = local.detach().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * world_size()
+
+
+class _GatherRows(torch.autograd.Function):
+    """Rows of all processes in the order of ranks; the gradient of the own rows comes back with the factor as above."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, sizes: list[int]) -> Tensor:
+        rank = dist.get_rank()
+        ctx.start, ctx.stop = sum(sizes[:rank]), sum(sizes[: rank + 1])
+        # Not every backend gathers tensors of different sizes, so they travel padded to the largest.
+        padded = local.new_zeros((max(sizes), *local.shape[1:]))
+        padded[: local.shape[0]] = local
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad[ctx.start : ctx.stop] * world_size(), None
+
+
+def gather_rows(*tensors: Tensor) -> list[Tensor]:
+    """Concatenates the rows of each tensor over all processes, which may hold different numbers of rows.
+
+    Gradients flow back to the own rows, times the number of processes, so that the average which data-parallel training
+    takes is the gradient of the global batch.
+    """
+    if world_size() == 1:
+        return list(tensors)
+    own = torch.tensor([tensors[0].shape[0]], device=tensors[0].device)
+    sizes = [torch.empty_like(own) for _ in range(world_size())]
+    dist.all_gather(sizes, own)
+    counts = [int(size) for size in sizes]
+    gathered: list[Tensor] = [
+        _GatherRows.apply(tensor.contiguous(), counts)  # type: ignore[no-untyped-call]
+        for tensor in tensors
+    ]
+    return gathered
+
+
+class GlobalBatch(nn.Module):
+    """A loss of the batch of all processes together: value and gradient are those of one process with the whole batch.
+
+    Plain data-parallel training averages the losses of the processes, which is another number as soon as they hold
+    different counts of rows, labels or known cells, or the loss compares rows. Here sums and counts are added up over
+    processes where a loss is a mean over rows or cells, and rows are gathered where it mixes rows. Processes may hold
+    batches of different sizes, also empty ones. The gradient is scaled for `DistributedDataParallel`, which averages
+    over processes.
+
+    Args:
+        loss: Any loss that returns one number.
+
+    Example:
+        >>> import manyhot
+        >>> loss = GlobalBatch(manyhot.TwoWayLoss())  # without a process group: the loss itself
+        >>> loss(torch.tensor([[2.0, 0.0]]), torch.tensor([[1, 0]]))
+        tensor(0.1269)
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        if not isinstance(loss, Loss) or loss.reduction == "none":
+            got = f"{type(loss).__name__}{' with reduction none' if isinstance(loss, Loss) else ''}"
+            raise refusal("loss", "GlobalBatch", "be a manyhot loss that returns one number", got, "Take its mean.")
+        self.loss = loss
+
+    @property
+    def link(self) -> Any:
+        """The link of the loss."""
+        return self.loss.link
+
+    def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
+        """The loss of the global batch, the same number on every process."""
+        if world_size() == 1:
+            value: Tensor = self.loss(scores, targets, *aligned)
+            return value
+        # A loss with parameters of its own must see all rows on every process, or their gradients would differ.
+        if self.loss.mixes_rows or any(True for _ in self.loss.parameters()):
+            value = self.loss(*gather_rows(scores, targets, *aligned))
+            return value
+        first, *others = (
+            self._reduce(term.values.sum(), term.count)
+            for term in self.loss.terms(self.loss.check(scores, targets), *aligned)
+        )
+        return sum(others, start=first)
+
+    def _reduce(self, local: Tensor, count: Tensor | float) -> Tensor:
+        total: Tensor = _SumOverProcesses.apply(local)  # type: ignore[no-untyped-call]
+        if self.loss.reduction == "sum":
+            return total
+        counts = torch.as_tensor(count, dtype=local.dtype, device=local.device).detach().clone()
+        dist.all_reduce(counts)
+        return divide(total, counts)

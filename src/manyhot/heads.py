@@ -1,0 +1,222 @@
+"""Heads: from features to scores, linear or cosine, with no bias, one for all labels, or one for each."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhot.checks import check_choice, check_features, check_number, refusal
+from manyhot.links import Link, SigmoidLink
+
+BIASES = ("none", "shared", "label")
+
+
+class Head(nn.Module, ABC):
+    """Weights and bias of a head; subclasses say how features meet weights and with which sign the bias enters.
+
+    Args:
+        in_features: Width D of the features.
+        num_labels: Number K of labels.
+        bias: "none", "shared" (one number for all labels) or "label" (one for each).
+    """
+
+    bias_sign: ClassVar[int] = 1
+    bias: Tensor | None
+
+    def __init__(self, in_features: int, num_labels: int, *, bias: str = "label") -> None:
+        super().__init__()
+        owner = type(self).__name__
+        self.in_features = int(check_number("in_features", owner, in_features, low=1))
+        self.num_labels = int(check_number("num_labels", owner, num_labels, low=1))
+        self.bias_kind = check_choice("bias", owner, bias, BIASES)
+        self.weight = nn.Parameter(torch.empty(self.num_labels, self.in_features))
+        shape = {"shared": (), "label": (self.num_labels,)}.get(bias)
+        self.bias = None if shape is None else nn.Parameter(torch.zeros(shape))
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+
+    @abstractmethod
+    def metrics(self, features: Tensor) -> Tensor:
+        """Scores before the bias, (N, K)."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Scores (N, K) of features (N, D)."""
+        check_features(type(self).__name__, features, self.in_features)
+        metrics = self.metrics(features)
+        return metrics if self.bias is None else metrics + self.bias_sign * self.bias
+
+    def threshold(self) -> Tensor:
+        """The learned threshold on the metrics: () for a shared bias or none, (K,) for one a label.
+
+        A label is predicted where its metric lies above, which is where its score lies above 0.
+        """
+        if self.bias is None:
+            return self.weight.new_zeros(())
+        return -self.bias_sign * self.bias.detach().clone()
+
+    @torch.no_grad()
+    def init_bias(self, rates: Tensor, *, link: Link | None = None) -> Head:
+        """Sets the bias so that scores of zero-mean metrics mean the label rates; returns itself.
+
+        Training then does not begin by unlearning that half of all labels are present.
+
+        Args:
+            rates: (K,), share of samples that carry each label. Rates of 0 and 1 should be smoothed before; a shared
+                bias takes their mean.
+            link: Of the loss to be trained with; sigmoid by default.
+        """
+        owner = f"{type(self).__name__}.init_bias"
+        if self.bias is None:
+            raise refusal(
+                "bias", owner, "exist", "a head without bias", "Build the head with bias='label' or 'shared'."
+            )
+        rates = torch.as_tensor(rates, dtype=torch.float64, device=self.weight.device)
+        if rates.shape != (self.num_labels,) or not bool(((rates > 0) & (rates < 1)).all()):
+            got = str(tuple(rates.shape)) if rates.shape != (self.num_labels,) else "a rate of 0, 1 or beyond"
+            remedy = "Pass (targets.sum(0) + 0.5) / (n + 1)."
+            raise refusal("rates", owner, f"be ({self.num_labels},) between 0 and 1", got, remedy)
+        scores = (link or SigmoidLink()).scores(rates if self.bias.ndim else rates.mean().expand(self.num_labels))
+        if not bool(scores.isfinite().all()):
+            remedy = "Use rates inside of `link.range`."
+            raise refusal("rates", owner, "be within the range of the link", f"{float(rates.max()):g}", remedy)
+        self.bias.copy_(self.bias_sign * (scores if self.bias.ndim else scores.mean()))
+        return self
+
+    def extra_repr(self) -> str:
+        """Sizes and bias."""
+        return f"in_features={self.in_features}, num_labels={self.num_labels}, bias={self.bias_kind!r}"
+
+
+class LinearHead(Head):
+    """score_k = w_k . x + b_k: the usual last layer, with a choice of bias.
+
+    The bias is added, so the learned threshold on w_k . x is -b.
+
+    Args:
+        in_features: Width D of the features.
+        num_labels: Number K of labels.
+        bias: "none", "shared" or "label".
+
+    Example:
+        >>> head = LinearHead(4, 3).init_bias(torch.tensor([0.5, 0.1, 0.01]))
+        >>> head.bias
+        Parameter containing:
+        tensor([ 0.0000, -2.1972, -4.5951], requires_grad=True)
+        >>> head(torch.zeros(2, 4)).shape
+        torch.Size([2, 3])
+    """
+
+    def metrics(self, features: Tensor) -> Tensor:
+        """w_k . x."""
+        return F.linear(features, self.weight)
+
+
+class CosineHead(Head):
+    """score_k = scale cos(w_k, x) - b_k: features and weights matter by direction only, which steadies training.
+
+    The bias is subtracted, so the learned threshold on scale * cos is +b, and b / scale on the cosine.
+
+    Args:
+        in_features: Width D of the features.
+        num_labels: Number K of labels.
+        bias: "none", "shared" or "label".
+        scale: The factor gamma on the cosine.
+
+    Reference: Li et al., Rediscovering BCE Loss for Uniform Classification, table I.
+
+    Example:
+        >>> head = CosineHead(2, 1, bias="shared", scale=10)
+        >>> head(torch.zeros(1, 2))
+        tensor([[0.]], grad_fn=<AddBackward0>)
+    """
+
+    bias_sign: ClassVar[int] = -1
+
+    def __init__(self, in_features: int, num_labels: int, *, bias: str = "shared", scale: float = 96.0) -> None:
+        super().__init__(in_features, num_labels, bias=bias)
+        self.scale = check_number("scale", "CosineHead", scale, low=0, low_open=True)
+
+    def metrics(self, features: Tensor) -> Tensor:
+        """scale cos(w_k, x); 0 for a zero vector."""
+        return self.scale * F.linear(unit(features), unit(self.weight).to(features.dtype))
+
+    def extra_repr(self) -> str:
+        """Sizes, bias and scale."""
+        return f"{super().extra_repr()}, scale={self.scale:g}"
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors of length 1, zero for zero; in float32 at least, where the smallest length allowed is not itself zero."""
+    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+    return F.normalize(wide, dim=-1, eps=1e-12).to(vectors.dtype)
+
+
+class TwoHeads(nn.Module):
+    """Two linear heads on the same features, for `AverageKLoss`: one proposes by softmax, one decides by sigmoids.
+
+    Args:
+        in_features: Width D of the features.
+        num_labels: Number K of labels.
+
+    Example:
+        >>> heads = TwoHeads(4, 3)
+        >>> scores = heads(torch.zeros(2, 4))
+        >>> scores.shape
+        torch.Size([2, 2, 3])
+        >>> TwoHeads.select(scores, "multi").shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(self, in_features: int, num_labels: int) -> None:
+        super().__init__()
+        self.single = LinearHead(in_features, num_labels)
+        self.multi = LinearHead(in_features, num_labels)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Scores (N, 2, K): first the single-label head, then the multi-label head."""
+        return torch.stack([self.single(features), self.multi(features)], dim=1)
+
+    @staticmethod
+    def select(scores: Tensor, head: str) -> Tensor:
+        """Scores (N, K) of one head, "single" or "multi", for prediction."""
+        return scores[:, ("single", "multi").index(check_choice("head", "TwoHeads.select", head, ("single", "multi")))]
+
+
+def diverse_bias(mode: int, num_labels: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """The eight ways to start a bias of one number a label, (K,): how much does the start matter?
+
+    Mode 0 is random around zero (uniform within 1 / sqrt(K)); 1 counts up, 2 and 3 run from 0 to 64 and back, 4 and 5
+    rise and fall like a logarithm, 6 and 7 alternate between log(96 K) and 0 by quarters of the labels.
+
+    Args:
+        mode: 0 to 7.
+        num_labels: Number K of labels.
+        generator: For mode 0.
+
+    Reference: Li et al., Rediscovering BCE Loss for Uniform Classification, section V and table X.
+
+    Example:
+        >>> diverse_bias(2, 4)
+        tensor([16., 32., 48., 64.])
+    """
+    if mode not in range(8):
+        raise refusal("mode", "diverse_bias", "be 0 to 7", repr(mode), "See the eight modes in its documentation.")
+    i, n = torch.arange(1, num_labels + 1, dtype=torch.float32), num_labels
+    if mode == 0:
+        return (2 * torch.rand(n, generator=generator) - 1) / math.sqrt(n)
+    quarters = (i <= n / 4) | ((i >= n / 2) & (i <= 3 * n / 4))
+    level = math.log(96 * n)
+    starts = [
+        i,
+        64 * i / n,
+        64 * (n - i) / n,
+        torch.log(96 * i),
+        torch.log(96 * (n + 1 - i)),
+        level * quarters,
+        level * ~quarters,
+    ]
+    return starts[mode - 1]

@@ -1,0 +1,90 @@
+"""Label names and class indices as targets, and back."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import refusal
+
+
+def one_hot(labels: Tensor, num_labels: int) -> Tensor:
+    """Targets (N, K) of one class index a row (N,); -1 is a row without a label.
+
+    Example:
+        >>> one_hot(torch.tensor([2, -1]), 3)
+        tensor([[0, 0, 1],
+                [0, 0, 0]], dtype=torch.int8)
+    """
+    labels = torch.as_tensor(labels)
+    if labels.ndim != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
+        got = f"{tuple(labels.shape)} of {labels.dtype}"
+        raise refusal("labels", "one_hot", "be (N,) of whole numbers", got, "Pass one class index a row.")
+    if labels.numel() and not (int(labels.min()) >= -1 and int(labels.max()) < num_labels):
+        bad = int(labels.min()) if int(labels.min()) < -1 else int(labels.max())
+        rule = f"lie between -1 (no label) and {num_labels - 1}"
+        raise refusal("labels", "one_hot", rule, str(bad), "Count the labels anew, or raise `num_labels`.")
+    return (labels.unsqueeze(1) == torch.arange(num_labels, device=labels.device)).to(torch.int8)
+
+
+class Labels:
+    """The names of the labels, in the order of the columns.
+
+    Args:
+        names: Distinct names.
+
+    Example:
+        >>> labels = Labels(["cat", "dog", "bird"])
+        >>> labels.encode([["dog"], [], ["cat", "bird"]])
+        tensor([[0, 1, 0],
+                [0, 0, 0],
+                [1, 0, 1]], dtype=torch.int8)
+        >>> labels.decode(torch.tensor([[1, 0, 1]]))
+        [['cat', 'bird']]
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise refusal("names", "Labels", "be a list of strings", type(names).__name__, "Pass ['cat', 'dog'].")
+        self.names = list(names)
+        self._columns = {name: column for column, name in enumerate(self.names)}
+        if len(self._columns) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise refusal("names", "Labels", "be distinct", f"{twice!r} twice", "Remove the repetition.")
+
+    def __len__(self) -> int:
+        """The number K of labels."""
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        """The first few names."""
+        return f"Labels({len(self)}: {', '.join(self.names[:5])}{', ...' if len(self) > 5 else ''})"
+
+    def column(self, name: str) -> int:
+        """The column of a name, or the error that names the nearest one."""
+        if name in self._columns:
+            return self._columns[name]
+        near = difflib.get_close_matches(str(name), self.names, n=1)
+        remedy = f"Did you mean {near[0]!r}?" if near else f"The labels begin with {', '.join(self.names[:5])}."
+        raise refusal("label", "Labels", f"be one of the {len(self)} names", repr(name), remedy)
+
+    def encode(self, rows: Iterable[Iterable[str]], *, unknown: Iterable[Iterable[str]] | None = None) -> Tensor:
+        """Targets (N, K) of lists of names; those in `unknown` become -1."""
+        rows = [list(row) if not isinstance(row, str) else [row] for row in rows]
+        targets = torch.zeros(len(rows), len(self), dtype=torch.int8)
+        for i, row in enumerate(rows):
+            targets[i, [self.column(name) for name in row]] = 1
+        for i, row in enumerate(unknown or ()):
+            targets[i, [self.column(name) for name in row]] = -1
+        return targets
+
+    def decode(self, decisions: Tensor) -> list[list[str]]:
+        """Names of the cells that are 1 or true, row by row."""
+        if decisions.ndim != 2 or decisions.shape[1] != len(self):
+            raise refusal(
+                "decisions", "Labels", f"be (N, {len(self)})", str(tuple(decisions.shape)), "Keep the label axis."
+            )
+        return [[self.names[k] for k in row.nonzero().flatten().tolist()] for row in decisions == 1]

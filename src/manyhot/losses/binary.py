@@ -1,0 +1,158 @@
+"""Losses that add over labels, each with its link in closed form."""
+
+from __future__ import annotations
+
+from manyhot.links.additive import AsymmetricLink, Asymmetry, SigmoidLink, StrictlyProperAsymmetricLink
+from manyhot.links.link import PosWeight
+from manyhot.losses.additive import AdditiveLoss
+from manyhot.losses.curves import CrossEntropyCurve, FocalCurve, ShiftedFocalCurve, StrictlyProperAsymmetricCurve
+
+
+class BinaryCrossEntropyLoss(AdditiveLoss):
+    """Cross-entropy of every label by itself: the plain choice, whose scores are log-odds.
+
+    l1(s) = softplus(-s), l0(s) = softplus(s)
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
+    Link: sigmoid, onto (0, 1); with `pos_weight` w it is sigmoid(s - log w).
+    No-label rows: K absent labels, as in any other row.
+
+    Args:
+        pos_weight: (K,) or one number, the factor on present labels. It does not spoil the probabilities: the link
+            knows it.
+        reduction: "mean" over known cells, "batchmean" (sum over labels, mean over rows), "sum" or "none".
+
+    Example:
+        >>> loss = BinaryCrossEntropyLoss()
+        >>> loss(torch.tensor([[2.0, -1.0, 5.0]]), torch.tensor([[1, 0, -1]]))
+        tensor(0.2201)
+    """
+
+    def __init__(self, *, pos_weight: PosWeight = None, reduction: str = "mean") -> None:
+        super().__init__(CrossEntropyCurve(), SigmoidLink(pos_weight), reduction)
+
+
+class AsymmetricFocalLoss(AdditiveLoss):
+    """Cross-entropy that looks away from easy labels, absent ones above all: for many labels of which few are present.
+
+    l1(s) = (1 - p)^gamma_pos softplus(-s), l0(s) = p^gamma_neg softplus(s), p = sigmoid(s)
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
+    Link: the map phi, onto (0, 1); plain sigmoid is not what these scores mean.
+    No-label rows: K absent labels, as in any other row.
+
+    Args:
+        gamma_neg: Focusing of absent labels; 0 is cross-entropy.
+        gamma_pos: Focusing of present labels.
+        pos_weight: (K,) or one number, the factor on present labels.
+        reduction: "mean" over known cells, "batchmean" (sum over labels, mean over rows), "sum" or "none".
+
+    Reference: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017; link by Cheng and Vasconcelos, CVPR 2024.
+
+    Example:
+        >>> loss = AsymmetricFocalLoss(gamma_neg=2, gamma_pos=2)
+        >>> loss.link.probs(torch.tensor([-2.0, 0.0, 2.0]))
+        tensor([0.0045, 0.5000, 0.9955])
+    """
+
+    link: AsymmetricLink
+
+    def __init__(
+        self, gamma_neg: float = 4.0, gamma_pos: float = 1.0, *, pos_weight: PosWeight = None, reduction: str = "mean"
+    ) -> None:
+        link = AsymmetricLink(gamma_neg, gamma_pos, pos_weight=pos_weight)
+        super().__init__(FocalCurve(link.gamma_neg, link.gamma_pos), link, reduction)
+
+
+class AsymmetricLoss(AdditiveLoss):
+    """ASL: focal loss that also gives absent labels below a margin up as done: for noisy data with many absent labels.
+
+    l1(s) = (1 - p)^gamma_pos softplus(-s), l0(s) = r^gamma_neg (-log(1 - r)), r = max(p - margin, 0), p = sigmoid(s)
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
+    Link: the map phi. With a margin, scores up to logit(margin) all mean 0; with `gamma_pos` 0 no score means more than
+        a limit (0.964 with the defaults): what lies beyond cannot be told from such scores.
+    No-label rows: K absent labels, as in any other row.
+
+    Args:
+        gamma_neg: Focusing of absent labels.
+        gamma_pos: Focusing of present labels.
+        margin: Probability up to which an absent label costs nothing.
+        pos_weight: (K,) or one number, the factor on present labels.
+        reduction: "mean" over known cells, "batchmean" (sum over labels, mean over rows), "sum" or "none".
+
+    Reference: Ridnik et al., Asymmetric Loss for Multi-Label Classification, ICCV 2021; defaults of the paper (the
+        official code has `gamma_pos` 1, sums over the batch, and clamps at 1e-8, which stops the gradient of present
+        labels below a score of -18; here nothing is clamped). Link by Cheng and Vasconcelos, CVPR 2024.
+
+    Example:
+        >>> loss = AsymmetricLoss()
+        >>> loss(torch.tensor([[2.0, -4.0]]), torch.tensor([[1, 0]]))
+        tensor(0.0635)
+        >>> loss.link.probs(torch.tensor([0.0, 4.0]))
+        tensor([0.1276, 0.9511])
+    """
+
+    link: AsymmetricLink
+
+    def __init__(
+        self,
+        gamma_neg: float = 4.0,
+        gamma_pos: float = 0.0,
+        margin: float = 0.05,
+        *,
+        pos_weight: PosWeight = None,
+        reduction: str = "mean",
+    ) -> None:
+        link = AsymmetricLink(gamma_neg, gamma_pos, margin, pos_weight=pos_weight)
+        curve = FocalCurve(link.gamma_neg, link.gamma_pos)
+        if margin > 0:
+            curve = ShiftedFocalCurve(link.gamma_neg, link.gamma_pos, link.margin)
+        super().__init__(curve, link, reduction)
+
+
+class StrictlyProperAsymmetricLoss(AdditiveLoss):
+    """Asymmetric, and minimised by the true probability: for rare labels whose confidence will be acted on.
+
+    l1(s) = softplus(-k_pos (s - b_pos)) / zeta_pos, l0(s) = softplus(k_neg (s - b_neg)) / zeta_neg
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
+    Link: onto (0, 1); one half lies at a score of 0.952 with the defaults, not at 0.
+    No-label rows: K absent labels, as in any other row.
+
+    Args:
+        zeta_pos: Divides the loss of present labels.
+        k_pos: Steepness of the loss of present labels.
+        b_pos: Score about which the loss of present labels bends.
+        zeta_neg: Divides the loss of absent labels.
+        k_neg: Steepness of the loss of absent labels.
+        b_neg: Score about which the loss of absent labels bends.
+        pos_weight: (K,) or one number, the factor on present labels.
+        reduction: "mean" over known cells, "batchmean" (sum over labels, mean over rows), "sum" or "none".
+
+    Reference: Cheng and Vasconcelos, Towards Calibrated Multi-label Deep Neural Networks, CVPR 2024. Their equation 17
+        is printed with the sign of both sigmoid arguments flipped; this is the corrected link.
+
+    Example:
+        >>> loss = StrictlyProperAsymmetricLoss()
+        >>> loss.link.probs(torch.tensor([0.0, 1.0, 3.0]))
+        tensor([0.0538, 0.5273, 0.9266])
+    """
+
+    link: StrictlyProperAsymmetricLink
+
+    def __init__(
+        self,
+        *,
+        zeta_pos: float = 1.0,
+        k_pos: float = 1.0,
+        b_pos: float = 0.0,
+        zeta_neg: float = 5.0,
+        k_neg: float = 3.0,
+        b_neg: float = 1.0,
+        pos_weight: PosWeight = None,
+        reduction: str = "mean",
+    ) -> None:
+        shape = Asymmetry(zeta_pos, k_pos, b_pos, zeta_neg, k_neg, b_neg).check("StrictlyProperAsymmetricLoss")
+        link = StrictlyProperAsymmetricLink(shape, pos_weight=pos_weight)
+        super().__init__(StrictlyProperAsymmetricCurve(shape), link, reduction)

@@ -1,0 +1,109 @@
+"""What every loss has in common: checking, the means it consists of, and its link."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from manyhot.checks import Batch, check_batch, check_choice, refusal
+from manyhot.links import Link
+
+
+@dataclass(frozen=True)
+class Term:
+    """One mean of a loss.
+
+    Attributes:
+        values: What is added up, of any shape.
+        count: What the sum is divided by; nothing is divided by zero.
+    """
+
+    values: Tensor
+    count: Tensor | float
+
+    def mean(self) -> Tensor:
+        """Sum over count, and a zero attached to the graph when there is nothing to count."""
+        return divide(self.values.sum(), self.count)
+
+
+def divide(total: Tensor, count: Tensor | float) -> Tensor:
+    """`total` / `count`, and `total` where the count is zero."""
+    if isinstance(count, Tensor):
+        return total / torch.where(count > 0, count, 1)
+    return total / count if count > 0 else total
+
+
+class Loss(nn.Module, ABC):
+    """A sum of means over cells, rows or columns of a batch.
+
+    Args:
+        link: What the scores mean as probabilities; None when they mean none until a calibrator has been fitted.
+        reduction: One of the class's `reductions`.
+
+    Attributes:
+        adds_over_labels: Whether the loss is a sum over cells, so that it has one honest link.
+        mixes_rows: Whether the value of a row depends on other rows, as in losses with batch statistics.
+        reductions: The reductions that make sense for this loss.
+        soft_targets: Whether targets between 0 and 1 are allowed.
+        single_label: Whether a row may carry one label at the most.
+        heads: How many heads the scores come from.
+    """
+
+    adds_over_labels: ClassVar[bool] = False
+    mixes_rows: bool = False
+    reductions: ClassVar[Sequence[str]] = ("mean",)
+    soft_targets: ClassVar[bool] = False
+    single_label: ClassVar[bool] = False
+    heads: ClassVar[int] = 1
+    link: Link | None
+
+    def __init__(self, link: Link | None = None, reduction: str = "mean") -> None:
+        super().__init__()
+        self.link = link
+        self.reduction = check_choice("reduction", type(self).__name__, reduction, self.reductions)
+
+    def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            scores: (N, K), any real numbers; (N, 2, K) for two heads.
+            targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out of every term.
+            *aligned: Further tensors with one entry a row, for the losses that need them.
+        """
+        return self.reduce(self.terms(self.check(scores, targets), *aligned))
+
+    @abstractmethod
+    def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
+        """The means that the loss is the sum of."""
+
+    def check(self, scores: Tensor, targets: Tensor) -> Batch:
+        """The batch in the form in which the terms are computed, or the error that says what is wrong with it."""
+        return check_batch(
+            type(self).__name__, scores, targets, soft=self.soft_targets, single=self.single_label, heads=self.heads
+        )
+
+    def reduce(self, terms: Sequence[Term]) -> Tensor:
+        """One number, or the values as they are for the reduction "none"."""
+        if self.reduction == "none":
+            return terms[0].values
+        if self.reduction == "sum":
+            return terms[0].values.sum()
+        first, *others = (term.mean() for term in terms)
+        return sum(others, start=first)
+
+    def probs(self, scores: Tensor) -> Tensor:
+        """Probabilities through the loss's own link, or the error that says what to do without one."""
+        if self.link is None:
+            name = type(self).__name__
+            remedy = "Fit a calibrator on held-out scores and targets."
+            raise refusal("link", name, "exist to give probabilities", "a loss that ranks but has no link", remedy)
+        return self.link.probs(scores)
+
+    def extra_repr(self) -> str:
+        """The reduction, where there is a choice."""
+        return f"reduction={self.reduction!r}" if len(self.reductions) > 1 else ""

@@ -1,0 +1,59 @@
+"""Functions that stay exact where the textbook form overflows, cancels or divides by zero."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Larger than any score, small enough that sums of a few of them stay finite: exp(score - OUT_OF_SIGHT) is exactly 0,
+# and unlike minus infinity it never makes a NaN in a gradient.
+OUT_OF_SIGHT = 1e30
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + e^x), to the last digit.
+
+    PyTorch's default turns linear at 20, where it is off by 2e-9.
+    """
+    return F.softplus(x, threshold=40.0)
+
+
+def log_softplus(x: Tensor) -> Tensor:
+    """log(log(1 + e^x)), finite for every finite x."""
+    tail = x < -30
+    near = torch.log(softplus(torch.where(tail, 0.0, x)))
+    return torch.where(tail, x - torch.exp(x.clamp(max=-30)) / 2, near)
+
+
+def power(x: Tensor, exponent: float) -> Tensor:
+    """x ** exponent with 0 ** 0 = 1; small whole exponents by multiplication, several times faster than `pow`."""
+    if exponent == 0:
+        return torch.ones_like(x)
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return x * x
+    if exponent == 3:
+        return x * x * x
+    if exponent == 4:
+        square = x * x
+        return square * square
+    return torch.pow(x, exponent)
+
+
+def hide(scores: Tensor, visible: Tensor) -> Tensor:
+    """Scores with those outside of `visible` (1 or 0) pushed so far down that no sum of exponentials sees them."""
+    return torch.add(scores, visible - 1, alpha=OUT_OF_SIGHT)
+
+
+def logit(probability: float) -> float:
+    """log(p / (1 - p)) of a Python number."""
+    return math.log(probability) - math.log1p(-probability)
+
+
+def floor_count(x: Tensor) -> Tensor:
+    """Whole number of a count that comes from real numbers: 12.999999999999998 is 13."""
+    return torch.floor(x + 1e-6)

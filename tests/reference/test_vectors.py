@@ -1,0 +1,88 @@
+"""Reference values computed with fifty digits, held against the package in float64 and float32.
+
+The folder of vectors can be replaced by the environment variable MANYHOT_VECTORS.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.reference.families import COVERED, LEFT_OUT, NOT_YET_COVERED, Case, gain
+
+FOLDER = Path(os.environ.get("MANYHOT_VECTORS") or Path(__file__).parent / "vectors")
+FAMILIES = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+CASES = [
+    pytest.param(family, case, id=case["name"])
+    for family in COVERED
+    for case in FAMILIES.get(family, {"cases": []})["cases"]
+]
+
+
+def tolerance(family, case, kind):
+    if case.dtype == torch.float32:
+        return max(1e-5, torch.finfo(torch.float32).eps * gain(family, case))
+    return 5e-11 if kind == "extreme" else 1e-12
+
+
+def compare(got, want, tol, where):
+    if want is None:
+        return
+    if isinstance(got, Tensor):
+        got = got.tolist()
+    if isinstance(want, list):
+        assert len(got) == len(want), f"{where}: {len(got)} values, {len(want)} expected"
+        for i, (g, w) in enumerate(zip(got, want, strict=True)):
+            compare(g, w, tol, f"{where}[{i}]")
+    elif isinstance(want, bool | int):
+        assert got == want, f"{where}: got {got}, expected {want}"
+    else:
+        number = float(want)
+        near = got == number or abs(got - number) <= tol * max(1.0, abs(number))
+        assert near, f"{where}: got {got!r}, expected {number!r}"
+
+
+def check(family, case, dtype):
+    numbers = Case(case, dtype)
+    results = COVERED[family](numbers)
+    wanted = set(case["expected"]) - LEFT_OUT.get(family, set())
+    assert wanted <= set(results), f"not computed: {sorted(wanted - set(results))}"
+    tol = tolerance(family, numbers, case["kind"])
+    for name in sorted(wanted):
+        compare(results[name], case["expected"][name], tol, f"{case['name']} {name}")
+
+
+@pytest.mark.parametrize(("family", "case"), CASES)
+def test_float64(family, case):
+    check(family, case, torch.float64)
+
+
+@pytest.mark.parametrize(("family", "case"), [c for c in CASES if c.values[1]["kind"] != "extreme"])
+def test_float32(family, case):
+    check(family, case, torch.float32)
+
+
+def test_every_family_is_covered_or_named_as_not_yet():
+    assert set(FAMILIES) <= set(COVERED) | NOT_YET_COVERED
+    assert not set(COVERED) & NOT_YET_COVERED
+    assert set(COVERED) <= set(FAMILIES), "a covered family has lost its vectors"
+
+
+@pytest.mark.parametrize("family", COVERED)
+def test_a_wrong_digit_fails(family):
+    """The runner itself can fail: an expected value that is off by 1e-6 does not pass."""
+    case = json.loads(json.dumps(next(c for c in FAMILIES[family]["cases"] if c["kind"] == "ordinary")))
+    name = {"phi": "phi", "optimal_bias": "b", "lpr": "value", "quasibinary_ema": "test_log_q"}.get(family, "value")
+    name = name if name in case["expected"] else "mean"
+    wrong = case["expected"][name]
+    while isinstance(wrong, list):
+        holder, wrong = wrong, wrong[0]
+    if isinstance(case["expected"][name], list):
+        holder[0] = str(float(wrong) + 1e-6)
+    else:
+        case["expected"][name] = str(float(wrong) + 1e-6)
+    with pytest.raises(AssertionError, match="expected"):
+        check(family, case, torch.float64)
