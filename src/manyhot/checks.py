@@ -202,8 +202,16 @@ def _check_values(owner: str, targets: Tensor, *, soft: bool) -> bool:
         between = targets[(targets < 0) & (targets > -1)]
         if between.numel():
             raise refusal("targets", owner, rule, f"{float(between[0]):g}", "Mark unknown cells with -1.")
-    # A number equals its own square exactly when it is 0 or 1 (and its absolute value: also -1).
-    if not soft and not torch.equal(targets.square(), targets.abs()):
+    if not soft and not _all_hard(targets, low):
         bad = float(targets[targets.square() != targets.abs()][0])
         raise refusal("targets", owner, rule, f"{bad:g}", "Round them, or use a loss that adds over labels.")
     return low >= 0
+
+
+def _all_hard(targets: Tensor, low: float) -> bool:
+    """Whether every target is 1, 0 or -1, for targets that lie between -1 and 1."""
+    # Between 0 and 1 a square is smaller than its number, so equal sums mean equal numbers; two sums are quick to take.
+    flat = targets.flatten()
+    if low >= 0 and flat.is_contiguous() and bool(torch.dot(flat, flat) == flat.sum()):
+        return True
+    return torch.equal(targets.square(), targets.abs())

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyhot.slopes import spare
+
 # Larger than any score, small enough that sums of a few of them stay finite: exp(score - OUT_OF_SIGHT) is exactly 0,
 # and unlike minus infinity it never makes a NaN in a gradient.
 OUT_OF_SIGHT = 1e30
@@ -19,6 +21,15 @@ def softplus(x: Tensor) -> Tensor:
     PyTorch's default turns linear at 20, where it is off by 2e-9.
     """
     return F.softplus(x, threshold=40.0)
+
+
+def softplus_branch(x: Tensor, k: float, b: float, zeta: float = 1.0) -> tuple[Tensor, Tensor]:
+    """softplus(k (x - b)) / zeta, and its slope."""
+    bend = x - b
+    bend = torch.mul(bend, k, out=spare(bend))
+    value = softplus(bend)
+    slope = torch.sigmoid(bend, out=spare(bend))
+    return torch.div(value, zeta, out=spare(value)), torch.mul(slope, k / zeta, out=spare(slope))
 
 
 def log_softplus(x: Tensor) -> Tensor:
@@ -46,7 +57,8 @@ def power(x: Tensor, exponent: float) -> Tensor:
 
 def hide(scores: Tensor, visible: Tensor) -> Tensor:
     """Scores with those outside of `visible` (1 or 0) pushed so far down that no sum of exponentials sees them."""
-    return torch.add(scores, visible - 1, alpha=OUT_OF_SIGHT)
+    invisible = visible - 1
+    return torch.add(scores, invisible, alpha=OUT_OF_SIGHT, out=spare(invisible))
 
 
 def logit(probability: float) -> float:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from manyhot.checks import check_number
 from manyhot.links.link import Link, PosWeight
-from manyhot.numerics import log_softplus, logit, power, softplus
+from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch
+from manyhot.slopes import elementwise, spare
 
 
 class SigmoidLink(Link):
@@ -173,5 +174,15 @@ class StrictlyProperAsymmetricLink(Link):
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
+        return elementwise(self.log_odds_and_slopes, scores)
+
+    def log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """log_slope_ratio - softplus(-k_neg (s - b_neg)) + softplus(k_pos (s - b_pos)), and its slope."""
         s = self.shape
-        return s.log_slope_ratio - softplus(-s.k_neg * (scores - s.b_neg)) + softplus(s.k_pos * (scores - s.b_pos))
+        low, low_slope = softplus_branch(scores, -s.k_neg, s.b_neg)
+        high, high_slope = softplus_branch(scores, s.k_pos, s.b_pos)
+        log_odds = torch.sub(high, low, out=spare(high))
+        return (
+            torch.add(log_odds, s.log_slope_ratio, out=spare(log_odds)),
+            torch.sub(high_slope, low_slope, out=spare(high_slope)),
+        )

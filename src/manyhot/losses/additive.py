@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from manyhot.checks import Batch
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, Term
+from manyhot.slopes import elementwise, spare
 
 
 class Branches(NamedTuple):
@@ -23,43 +24,19 @@ class Branches(NamedTuple):
 
 
 class Curve(ABC):
-    """The two branches of an additive loss, with slopes in closed form.
-
-    The slopes are written out because they share their exponentials with the values, which makes forward and backward
-    together about as fast as a forward pass alone, and because they stay finite where automatic differentiation
-    multiplies zero by infinity.
-    """
+    """The two branches of an additive loss, with their slopes in closed form."""
 
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:
-        """Values and slopes of both branches, each shaped like `scores`."""
+        """Values and slopes of both branches, each in a tensor of its own that is shaped like `scores`."""
 
     def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """Loss and slope of every cell; a soft target mixes the branches."""
         present, absent, present_slope, absent_slope = self.branches(scores)
         if pos_weight is not None:
             present, present_slope = present * pos_weight, present_slope * pos_weight
-        return torch.lerp(absent, present, targets), torch.lerp(absent_slope, present_slope, targets)
-
-
-class _Cells(torch.autograd.Function):
-    @staticmethod
-    def forward(scores: Tensor, targets: Tensor, pos_weight: Tensor | None, curve: Curve) -> tuple[Tensor, Tensor]:
-        return curve.cells(scores, targets, pos_weight)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        scores, targets, pos_weight, ctx.curve = inputs
-        _, slopes = output
-        ctx.mark_non_differentiable(slopes)
-        ctx.save_for_backward(scores, targets, pos_weight, slopes)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
-        scores, targets, pos_weight, slopes = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are wanted: the slopes themselves must be part of the graph
-            slopes = ctx.curve.cells(scores, targets, pos_weight)[1]
-        return grad * slopes, None, None, None
+        values = torch.lerp(absent, present, targets, out=spare(absent))
+        return values, torch.lerp(absent_slope, present_slope, targets, out=spare(absent_slope))
 
 
 def cell_losses(curve: Curve, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> Tensor:
@@ -71,10 +48,9 @@ def cell_losses(curve: Curve, scores: Tensor, targets: Tensor, pos_weight: Tenso
         targets: (N, K) in [0, 1].
         pos_weight: (K,) or (), multiplies the branch of present labels.
     """
-    if torch.is_grad_enabled() and scores.requires_grad and not targets.requires_grad:
-        cells: Tensor = _Cells.apply(scores, targets, pos_weight, curve)[0]  # type: ignore[no-untyped-call]
-        return cells
-    return curve.cells(scores, targets, pos_weight)[0]
+    if targets.requires_grad:  # learned soft targets: only the plain formula knows their gradient
+        return curve.cells(scores, targets, pos_weight)[0]
+    return elementwise(lambda s: curve.cells(s, targets, pos_weight), scores)
 
 
 class AdditiveLoss(Loss):
@@ -105,7 +81,11 @@ class AdditiveLoss(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
         weight = None if self.link.pos_weight is None else self.link.log_pos_weight(batch.scores).exp()
-        cells = batch.mask(cell_losses(self.curve, batch.scores, batch.targets, weight))
+        cells = batch.mask(self.cells(batch, weight))
         if self.reduction == "batchmean":
             return [Term(cells, batch.rows().sum())]
         return [Term(cells, cells.numel() if batch.known is None else batch.known.sum())]
+
+    def cells(self, batch: Batch, pos_weight: Tensor | None) -> Tensor:
+        """Loss of every cell, (N, K)."""
+        return cell_losses(self.curve, batch.scores, batch.targets, pos_weight)

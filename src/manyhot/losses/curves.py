@@ -7,7 +7,8 @@ from torch import Tensor
 
 from manyhot.links.additive import Asymmetry
 from manyhot.losses.additive import Branches, Curve
-from manyhot.numerics import power, softplus
+from manyhot.numerics import power, softplus, softplus_branch
+from manyhot.slopes import spare
 
 
 class CrossEntropyCurve(Curve):
@@ -16,14 +17,6 @@ class CrossEntropyCurve(Curve):
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
         return Branches(softplus(-scores), softplus(scores), -torch.sigmoid(-scores), torch.sigmoid(scores))
-
-    def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Both branches with one softplus: they differ by the score itself."""
-        if pos_weight is not None:
-            return super().cells(scores, targets, pos_weight)
-        # softplus(-|s|) + max(s, 0) - y s cancels nothing for targets of 0 and 1.
-        linear = torch.addcmul(scores.clamp(min=0), scores, targets, value=-1)
-        return linear + softplus(-scores.abs()), torch.sigmoid(scores) - targets
 
 
 class FocalCurve(Curve):
@@ -34,19 +27,20 @@ class FocalCurve(Curve):
 
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
-        p, q, gap = torch.sigmoid(scores), torch.sigmoid(-scores), softplus(-scores.abs())
-        positive = scores.clamp(min=0)
-        present, present_slope = focal_branch(p, q, gap + positive - scores, self.gamma_pos)
-        absent, absent_slope = focal_branch(q, p, gap + positive, self.gamma_neg)
-        return Branches(present, absent, -present_slope, absent_slope)
+        p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
+        present, present_slope = focal_branch(p, q, softplus(-scores), self.gamma_pos)
+        absent, absent_slope = focal_branch(q, p, softplus(scores), self.gamma_neg)
+        return Branches(present, absent, torch.neg(present_slope, out=spare(present_slope)), absent_slope)
 
 
 def focal_branch(right: Tensor, wrong: Tensor, surprise: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     """wrong^gamma * surprise and its steepness, with surprise = -log(right)."""
     if gamma == 0:
-        return surprise, wrong
+        return surprise, wrong.clone()
     focus = power(wrong, gamma)
-    return focus * surprise, focus * torch.addcmul(wrong, right, surprise, value=gamma)
+    steepness = torch.addcmul(wrong, right, surprise, value=gamma)
+    steepness = torch.mul(steepness, focus, out=spare(steepness))
+    return torch.mul(surprise, focus, out=spare(surprise)), steepness
 
 
 class ShiftedFocalCurve(FocalCurve):
@@ -58,16 +52,28 @@ class ShiftedFocalCurve(FocalCurve):
 
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
-        p = torch.sigmoid(scores)
-        q = torch.sigmoid(-scores)
+        p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
         present, present_slope = focal_branch(p, q, softplus(-scores), self.gamma_pos)
-        r = (p - self.margin).clamp(min=0)
-        surprise, focus = -torch.log1p(-r), power(r, self.gamma_neg)
-        steepness = self.gamma_neg * surprise / r.clamp(min=1e-30) + 1 / (1 - r)
-        absent_slope = p * q * focus * steepness
+        absent, absent_slope = self.shifted_branch(p, q)
+        return Branches(present, absent, torch.neg(present_slope, out=spare(present_slope)), absent_slope)
+
+    def shifted_branch(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """r^gamma * surprise and its steepness, with surprise = -log(1 - r)."""
+        r = p - self.margin
+        r = torch.clamp(r, min=0, out=spare(r))
+        surprise = torch.neg(r)
+        surprise = torch.log1p(surprise, out=spare(surprise))
+        surprise = torch.neg(surprise, out=spare(surprise))
+        # The slope is p (1 - p) r^g (g surprise / r + 1 / (1 - r)); the first summand is finite at r = 0 only as a product.
+        steepness = surprise / r.clamp(min=1e-30)
+        steepness = torch.add(1 / (1 - r), steepness, alpha=self.gamma_neg, out=spare(steepness))
+        focus = power(r, self.gamma_neg)
+        steepness = torch.mul(steepness, focus, out=spare(steepness))
+        steepness = torch.mul(steepness, p, out=spare(steepness))
+        steepness = torch.mul(steepness, q, out=spare(steepness))
         if self.gamma_neg == 0:  # 0^0 = 1 would leave a slope below the margin, where the loss is flat
-            absent_slope = absent_slope * (p > self.margin)
-        return Branches(present, focus * surprise, -present_slope, absent_slope)
+            steepness = steepness * (p > self.margin)
+        return torch.mul(surprise, focus, out=spare(surprise)), steepness
 
 
 class StrictlyProperAsymmetricCurve(Curve):
@@ -79,10 +85,6 @@ class StrictlyProperAsymmetricCurve(Curve):
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
         s = self.shape
-        present, absent = -s.k_pos * (scores - s.b_pos), s.k_neg * (scores - s.b_neg)
-        return Branches(
-            softplus(present) / s.zeta_pos,
-            softplus(absent) / s.zeta_neg,
-            torch.sigmoid(present) * (-s.k_pos / s.zeta_pos),
-            torch.sigmoid(absent) * (s.k_neg / s.zeta_neg),
-        )
+        present, present_slope = softplus_branch(scores, -s.k_pos, s.b_pos, s.zeta_pos)
+        absent, absent_slope = softplus_branch(scores, s.k_neg, s.b_neg, s.zeta_neg)
+        return Branches(present, absent, present_slope, absent_slope)

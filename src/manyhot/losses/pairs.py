@@ -10,10 +10,7 @@ from torch import Tensor
 from manyhot.checks import Batch, check_number, refusal
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import softplus
-
-# Pairs are worked off in pieces of about as many numbers, which bounds the memory however many labels are present.
-PIECE = 1 << 20
+from manyhot.numerics import hide
 
 
 @torch.library.custom_op("manyhot::pair_rows", mutates_args=())
@@ -33,16 +30,36 @@ def pair_rows(log_odds: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor
     """
     sums, slopes = log_odds.new_zeros(log_odds.shape[0]), torch.zeros_like(log_odds)
     rows, columns = present.nonzero(as_tuple=True)
-    step = max(1, min(PIECE, log_odds.numel()) // max(1, log_odds.shape[1]))
-    for some_rows, some_columns in zip(rows.split(step), columns.split(step), strict=True):
-        own = log_odds[some_rows, some_columns]
-        gaps = log_odds[some_rows].sub_(own.unsqueeze(1))
-        visible = absent[some_rows]
-        sums.index_add_(0, some_rows, (softplus(gaps) * visible).sum(1))
-        pulls = gaps.sigmoid_().mul_(visible)
-        slopes.index_add_(0, some_rows, pulls)
-        slopes.index_put_((some_rows, some_columns), -pulls.sum(1), accumulate=True)
+    if rows.numel() == 0:
+        return sums, slopes
+    # Rows in falling order of their number of present labels: those that have a j-th one are then the first few, and one
+    # step works off the j-th present label of all of them without copying anything.
+    counts = torch.bincount(rows, minlength=log_odds.shape[0])
+    order = counts.argsort(descending=True, stable=True)
+    rank = torch.arange(rows.numel(), device=rows.device) - (counts.cumsum(0) - counts)[rows]
+    own = log_odds.new_zeros(log_odds.shape[0], int(counts.max()))
+    own[rows, rank] = log_odds[rows, columns]
+    own, pulls = own[order], torch.zeros_like(own)
+    others, sorted_sums, sorted_slopes = hide(log_odds[order], absent[order]), sums.clone(), slopes.clone()
+    gaps, costs = torch.empty_like(others), torch.empty_like(others)
+    for j, size in enumerate(
+        (counts.unsqueeze(0) > torch.arange(own.shape[1], device=rows.device)[:, None]).sum(1).tolist()
+    ):
+        gap, cost = gaps[:size], costs[:size]
+        torch.sub(others[:size], own[:size, j, None], out=gap)
+        sorted_sums[:size] += torch.ops.aten.softplus.out(gap, 1, 40, out=cost).sum(1)
+        pulls[:size, j] = gap.sigmoid_().sum(1)
+        sorted_slopes[:size] += gap
+    sums[order], slopes[order] = sorted_sums, sorted_slopes
+    slopes[rows, columns] = -pulls[order.argsort()][rows, rank]
     return sums, slopes
+
+
+@pair_rows.register_kernel("cuda")
+def _(log_odds: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+    from manyhot.losses.pairs_cuda import pair_rows_on_gpu  # needs Triton, which only builds of torch for GPUs bring
+
+    return pair_rows_on_gpu(log_odds, present, absent)
 
 
 @pair_rows.register_fake
