@@ -150,9 +150,10 @@ class CosineHead(Head):
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Vectors of length 1, zero for zero; in float32 at least, where the smallest length allowed is not itself zero."""
+    """Vectors of length 1; a zero vector stays zero and has no gradient, where division by its length would explode."""
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
-    return F.normalize(wide, dim=-1, eps=1e-12).to(vectors.dtype)
+    lengths = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    return (wide * ((lengths > 0) / lengths.clamp(min=1e-12))).to(vectors.dtype)
 
 
 class TwoHeads(nn.Module):

@@ -22,7 +22,7 @@ class Case:
         value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is held
             constant on purpose.
         device: Where to try it.
-        dtype: In which type; laws about exactness use float64 on the CPU.
+        dtype: In which type; float64 tries hardest.
     """
 
     make: Callable[[Tensor], nn.Module]
@@ -32,6 +32,11 @@ class Case:
     value_is_potential: bool = True
     device: str = "cpu"
     dtype: torch.dtype = torch.float64
+
+    @property
+    def tolerance(self) -> float:
+        """How far results in this type may differ when they should be the same."""
+        return {torch.float64: 1e-10, torch.float32: 2e-5}.get(self.dtype, 2e-2)
 
     def build(self, targets: Tensor) -> nn.Module:
         """A fresh loss on the device; its parameters in the type of the scores where that is not half precision."""

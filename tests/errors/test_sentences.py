@@ -1,0 +1,238 @@
+"""Bad input gets one sentence: which argument, the rule, what came, the remedy."""
+
+import re
+
+import pytest
+import torch
+
+import manyhot as mh
+from tests.losses import CASES
+
+SCORES, TARGETS = torch.zeros(4, 3), torch.zeros(4, 3)
+NAN = float("nan")
+
+
+def refused(sentence):
+    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+
+
+def test_shape_of_targets():
+    with refused(
+        "`targets` of `TwoWayLoss` must be (N, K) like `scores` (4, 3); got (4,). "
+        "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+    ):
+        mh.TwoWayLoss()(SCORES, torch.zeros(4))
+
+
+def test_other_number_of_labels():
+    with refused(
+        "`targets` of `BinaryCrossEntropyLoss` must be (N, K) like `scores` (4, 3); got (4, 5). "
+        "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+    ):
+        mh.BinaryCrossEntropyLoss()(SCORES, torch.zeros(4, 5))
+
+
+def test_shape_of_scores():
+    with refused(
+        "`scores` of `AsymmetricLoss` must be (N, K); got (4,). Pass one row a sample, one column a label."
+    ):
+        mh.AsymmetricLoss()(torch.zeros(4), torch.zeros(4))
+
+
+def test_two_heads_wanted():
+    with refused("`scores` of `AverageKLoss` must be (N, 2, K); got (4, 3). Pass what `TwoHeads` returns."):
+        mh.AverageKLoss(2)(SCORES, TARGETS)
+
+
+def test_kind_of_scores():
+    with refused(
+        "`scores` of `QuasibinaryLoss` must be a tensor of floating-point numbers; got a tensor of torch.int64. "
+        "Call `.float()` on them."
+    ):
+        mh.QuasibinaryLoss()(SCORES.long(), TARGETS)
+
+
+def test_kind_of_targets():
+    with refused(
+        "`targets` of `SoftmaxLoss` must be a tensor of real numbers; got list. "
+        "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
+    ):
+        mh.SoftmaxLoss()(SCORES, [[0, 1, 0]])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nan_targets(name):
+    case = CASES[name]
+    shape = (4, 2, 3) if case.num_heads() == 2 else (4, 3)
+    targets = torch.zeros(4, 3)
+    loss, aligned = case.build(targets), case.aligned(targets)
+    targets[1, 2] = NAN
+    with pytest.raises(ValueError, match=r"`targets` of `\w+` must be 1, 0.*; got NaN\. Mark unknown cells with -1\."):
+        loss(torch.zeros(shape), targets, *aligned)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's tracer of torch
+def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read():
+    """Compiled, or on a GPU, no value is read: the NaN must reach the loss instead of vanishing."""
+    targets = torch.zeros(4, 3)
+    targets[1, 2] = NAN
+    for make in (mh.BinaryCrossEntropyLoss, mh.StrictlyProperAsymmetricLoss, mh.TwoWayLoss, mh.SoftmaxLoss):
+        torch.compiler.reset()
+        compiled = torch.compile(make(), fullgraph=True, backend="eager")
+        assert bool(compiled(torch.ones(4, 3), targets).isnan())
+
+
+@pytest.mark.parametrize(("value", "sentence"), [(2.0, "got 2."), (-0.5, "got -0.5."), (-3.0, "got -3."), (0.5, "got 0.5.")])
+def test_values_of_targets(value, sentence):
+    targets = TARGETS.clone()
+    targets[2, 1] = value
+    with pytest.raises(ValueError, match=re.escape(f"`targets` of `TwoWayLoss` must be 1, 0 or -1; {sentence}")):
+        mh.TwoWayLoss()(SCORES, targets)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        mh.check_targets(targets)
+
+
+def test_soft_targets_only_where_losses_add_over_labels():
+    soft = torch.full((4, 3), 0.5)
+    assert mh.BinaryCrossEntropyLoss()(SCORES, soft).item() == pytest.approx(0.6931, abs=1e-4)
+    with pytest.raises(ValueError, match="Round them, or use a loss that adds over labels"):
+        mh.QuasibinaryLoss()(SCORES, soft)
+
+
+def test_one_label_a_row():
+    with refused(
+        "`targets` of `CrossEntropyLoss` must have one label a row at the most; got a row with several. "
+        "Use a loss for several labels, such as `SoftmaxLoss` or `BinaryCrossEntropyLoss`."
+    ):
+        mh.CrossEntropyLoss()(SCORES, torch.ones(4, 3))
+
+
+@pytest.mark.parametrize("make", [mh.TwoWayLoss, mh.WARPLoss, mh.SoftmaxLoss, lambda: mh.AverageKLoss(2), lambda: mh.EPRLoss(2)])
+def test_no_probabilities_without_a_link(make):
+    loss = make()
+    with refused(
+        f"`link` of `{type(loss).__name__}` must exist to give probabilities; got a loss that ranks but has no link. "
+        "Fit a calibrator on held-out scores and targets."
+    ):
+        loss.probs(SCORES)
+
+
+def test_probabilities_through_the_link():
+    torch.testing.assert_close(mh.BinaryCrossEntropyLoss().probs(SCORES), torch.full((4, 3), 0.5))
+
+
+def test_reduction():
+    with refused("`reduction` of `TwoWayLoss` must be one of 'mean'; got 'none'. Pick one of these."):
+        mh.losses.Loss.__init__(mh.TwoWayLoss(), None, "none")
+    with refused(
+        "`reduction` of `BinaryCrossEntropyLoss` must be one of 'mean', 'batchmean', 'sum', 'none'; got 'avg'. "
+        "Pick one of these."
+    ):
+        mh.BinaryCrossEntropyLoss(reduction="avg")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: mh.AsymmetricLoss(gamma_neg=-1), "`gamma_neg` of `AsymmetricLink` must be a number at least 0; got -1."),
+        (lambda: mh.AsymmetricLoss(margin=1), "`margin` of `AsymmetricLink` must be a number at least 0 and below 1; got 1."),
+        (lambda: mh.StrictlyProperAsymmetricLoss(k_pos=0), "`k_pos` of `StrictlyProperAsymmetricLoss` must be a number above 0"),
+        (lambda: mh.QuasibinaryLoss(alpha=NAN), "`alpha` of `QuasibinaryLoss` must be a number above 0 and at most 1; got nan."),
+        (lambda: mh.AverageKLoss("3"), "`k` of `AverageKLoss` must be a number at least 1; got '3'."),
+        (lambda: mh.TwoWayLoss("rows"), "`axis` of `TwoWayLoss` must be one of 'both', 'sample', 'class'; got 'rows'."),
+        (lambda: mh.uniform_classifier("bce-x", 2, 2), "`name` of `uniform_classifier` must be one of 'soft-0', 'soft-d'"),
+        (lambda: mh.SigmoidLink(pos_weight=[1.0, 0.0]), "`pos_weight` of `SigmoidLink` must be (K,) of positive numbers"),
+        (lambda: mh.optimal_bias(1, 0, 1), "`num_labels` of `optimal_bias` must be at least 2 with low < high; got 1 labels"),
+        (lambda: mh.diverse_bias(8, 3), "`mode` of `diverse_bias` must be 0 to 7; got 8."),
+        (lambda: mh.ROLELoss(torch.zeros(3), 1.0), "`targets` of `ROLELoss` must be (M, K); got (3,)."),
+        (lambda: mh.LinearHead(0, 3), "`in_features` of `LinearHead` must be a number at least 1; got 0."),
+        (lambda: mh.LinearHead(2, 3)(torch.zeros(4, 5)), "`features` of `LinearHead` must be (N, D) with D = 2; got (4, 5)."),
+        (lambda: mh.LinearHead(2, 3, bias="none").init_bias(torch.zeros(3)), "`bias` of `LinearHead.init_bias` must exist"),
+        (
+            lambda: mh.LinearHead(2, 3).init_bias(torch.tensor([0.0, 0.5, 0.5])),
+            "`rates` of `LinearHead.init_bias` must be (3,) between 0 and 1; got a rate of 0, 1 or beyond.",
+        ),
+        (
+            lambda: mh.LinearHead(2, 1).init_bias(torch.tensor([0.99]), link=mh.AsymmetricLoss().link),
+            "`rates` of `LinearHead.init_bias` must be within the range of the link; got 0.99.",
+        ),
+        (lambda: mh.TwoHeads.select(torch.zeros(1, 2, 3), "first"), "`head` of `TwoHeads.select` must be one of 'single'"),
+        (
+            lambda: mh.LabelPairRegulariser(mh.TwoWayLoss(), 1.0),
+            "`loss` of `LabelPairRegulariser` must have a link; got TwoWayLoss.",
+        ),
+        (
+            lambda: mh.LabelPairRegulariser(mh.AsymmetricLoss(), 1.0),
+            "`link` of `LabelPairRegulariser` must keep log-odds finite; got AsymmetricLink, which gives probabilities of "
+            "exactly 0 or 1. Take margin=0, or pass link=SigmoidLink().",
+        ),
+        (
+            lambda: mh.LabelPairRegulariser(mh.QuasibinaryLoss(), 1.0),
+            "`link` of `LabelPairRegulariser` must keep log-odds finite; got QuasibinaryLink",
+        ),
+        (
+            lambda: mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(reduction="sum"), 1.0),
+            "`loss` of `LabelPairRegulariser` must be a mean; got reduction='sum'.",
+        ),
+        (
+            lambda: mh.GlobalBatch(mh.BinaryCrossEntropyLoss(reduction="none")),
+            "`loss` of `GlobalBatch` must be a manyhot loss that returns one number",
+        ),
+        (lambda: mh.one_hot(torch.tensor([3]), 3), "`labels` of `one_hot` must lie between -1 (no label) and 2; got 3."),
+        (lambda: mh.one_hot(torch.tensor([0.0]), 3), "`labels` of `one_hot` must be (N,) of whole numbers; got (1,)"),
+        (lambda: mh.Labels(["a", "b", "a"]), "`names` of `Labels` must be distinct; got 'a' twice."),
+        (lambda: mh.Labels("abc"), "`names` of `Labels` must be a list of strings; got str."),
+        (lambda: mh.Labels(["cat", "dog"]).encode([["dgo"]]), "must be one of the 2 names; got 'dgo'. Did you mean 'dog'?"),
+        (lambda: mh.Labels(["a"]).decode(torch.zeros(2, 2)), "`decisions` of `Labels` must be (N, 1); got (2, 2)."),
+    ],
+)
+def test_construction(make, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: mh.BinaryCrossEntropyLoss(pos_weight=[1.0, 2.0])(SCORES, TARGETS),
+            "`pos_weight` of `SigmoidLink` must have one weight a label; got 2 weights for 3 labels.",
+        ),
+        (
+            lambda: mh.ClassWiseLoss(5)(SCORES, TARGETS),
+            "`scores` of `ClassWiseLoss` must have K = 5 labels; got 3 labels.",
+        ),
+        (
+            lambda: mh.NoisedTopKLoss(3)(SCORES, TARGETS),
+            "`k` of `NoisedTopKLoss` must be below the number of labels 3; got 3.",
+        ),
+        (
+            lambda: mh.NoisedTopKLoss(1)(SCORES, TARGETS, torch.zeros(4, 3)),
+            "`noise` of `NoisedTopKLoss` must be (N, draws, K) with N = 4 and K = 3; got (4, 3).",
+        ),
+        (
+            lambda: mh.ROLELoss(torch.zeros(9, 3), 1.0)(SCORES, TARGETS),
+            "`rows` of `ROLELoss` must be (N,) = (4,) of whole numbers; got nothing. Call loss(scores, targets, rows)",
+        ),
+        (
+            lambda: mh.ROLELoss(torch.zeros(9, 2), 1.0)(SCORES, TARGETS, torch.arange(4)),
+            "`targets` of `ROLELoss` must have K = 2 labels; got 3 labels.",
+        ),
+        (
+            lambda: mh.SigmoidLink().probs([0.0]),
+            "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got list.",
+        ),
+    ],
+)
+def test_use(call, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        call()
+
+
+def test_a_refused_batch_leaves_the_state_alone():
+    loss = mh.QuasibinaryLoss()
+    loss(torch.zeros(2, 3), torch.eye(2, 3))
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    with pytest.raises(ValueError, match="got NaN"):
+        loss(torch.ones(2, 3), torch.full((2, 3), NAN))
+    assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())

@@ -1,0 +1,112 @@
+"""Heads: signs of the bias, thresholds, starts from label rates."""
+
+import math
+
+import pytest
+import torch
+
+import manyhot as mh
+
+LINKS = {
+    "sigmoid": mh.SigmoidLink(),
+    "focal": mh.AsymmetricFocalLoss().link,
+    "asl": mh.AsymmetricLoss().link,
+    "spa": mh.StrictlyProperAsymmetricLoss().link,
+}
+
+
+@pytest.mark.parametrize("head", [mh.LinearHead, mh.CosineHead])
+@pytest.mark.parametrize("bias", ["none", "shared", "label"])
+def test_a_score_above_zero_is_a_metric_above_the_threshold(head, bias):
+    torch.manual_seed(0)
+    layer = head(4, 3, bias=bias)
+    if layer.bias is not None:
+        torch.nn.init.normal_(layer.bias)
+    features = torch.randn(20, 4)
+    assert torch.equal(layer(features) > 0, layer.metrics(features) > layer.threshold())
+    assert layer.threshold().shape == ((3,) if bias == "label" else ())
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+@pytest.mark.parametrize("head", [mh.LinearHead, mh.CosineHead])
+def test_bias_from_label_rates(head, link):
+    rates = torch.tensor([0.5, 0.1, 0.001])
+    layer = head(4, 3, bias="label").init_bias(rates, link=link)
+    torch.testing.assert_close(link.probs(layer(torch.zeros(1, 4))), rates.unsqueeze(0), rtol=1e-4, atol=1e-6)
+
+
+def test_shared_bias_takes_the_mean_rate():
+    layer = mh.LinearHead(4, 3, bias="shared").init_bias(torch.tensor([0.1, 0.2, 0.3]))
+    assert torch.sigmoid(layer.bias).item() == pytest.approx(0.2, abs=1e-6)
+
+
+def test_cosine_of_zero_vectors_is_zero_in_every_type():
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        head = mh.CosineHead(4, 3).to(dtype)
+        features = torch.zeros(2, 4, dtype=dtype, requires_grad=True)
+        scores = head(features)
+        scores.sum().backward()
+        assert bool((scores == 0).all())
+        assert bool(features.grad.isfinite().all())
+
+
+def test_two_heads_are_selected_by_name():
+    heads = mh.TwoHeads(4, 3)
+    features = torch.randn(5, 4)
+    scores = heads(features)
+    assert torch.equal(mh.TwoHeads.select(scores, "single"), heads.single(features))
+    assert torch.equal(mh.TwoHeads.select(scores, "multi"), heads.multi(features))
+
+
+def test_the_learned_threshold_is_the_predicted_one():
+    """Corollary 1: with all positives at 5 and all negatives at -5, BCE learns the shared bias of the closed form."""
+    labels = 10
+    metrics = torch.full((labels, labels), -5.0, dtype=torch.float64).fill_diagonal_(5.0)
+    bias = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    loss = mh.BinaryCrossEntropyLoss(reduction="batchmean")
+    optimiser = torch.optim.LBFGS([bias], line_search_fn="strong_wolfe", tolerance_grad=1e-12, max_iter=200)
+
+    def step():
+        optimiser.zero_grad()
+        value = loss(metrics - bias, torch.eye(labels))
+        value.backward()
+        return value
+
+    optimiser.step(step)
+    assert bias.item() == pytest.approx(mh.optimal_bias(labels, -5, 5), abs=1e-6)
+
+
+def test_the_eight_starts():
+    n = 8
+    i = torch.arange(1.0, n + 1)
+    level = math.log(96 * n)
+    high = [True, True, False, True, True, True, False, False]
+    want = [
+        i,
+        64 * i / n,
+        64 * (n - i) / n,
+        (96 * i).log(),
+        (96 * (n + 1 - i)).log(),
+        torch.tensor([level if h else 0.0 for h in high]),
+        torch.tensor([0.0 if h else level for h in high]),
+    ]
+    for mode, start in enumerate(want, start=1):
+        torch.testing.assert_close(mh.diverse_bias(mode, n), start)
+    random = mh.diverse_bias(0, n, generator=torch.Generator().manual_seed(0))
+    assert 0 < random.abs().max().item() <= 1 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("name", mh.UNIFORM_LOSSES)
+def test_twelve_classifiers_train(name):
+    torch.manual_seed(0)
+    head, loss = mh.uniform_classifier(name, 6, 3, scale=16.0)
+    features, targets = torch.randn(30, 6), mh.one_hot(torch.arange(30) % 3, 3)
+    features[:, :3] += 2 * targets
+    optimiser = torch.optim.SGD(head.parameters(), lr=0.1)
+    first = loss(head(features), targets).item()
+    for _ in range(20):
+        optimiser.zero_grad()
+        loss(head(features), targets).backward()
+        optimiser.step()
+    assert loss(head(features), targets).item() < first
+    assert len(mh.UNIFORM_LOSSES) == 12
