@@ -1,0 +1,67 @@
+# Everything runs in .venv, which is made on first use and again whenever pyproject.toml or constraints.txt changes.
+
+VENV ?= .venv
+WORKERS ?= 0
+
+# The first of these that runs and is new enough; looked up only when .venv has to be made.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13 python,\
+	$(shell $(name) -c 'import sys; print("$(name)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+export MPLBACKEND := Agg
+export NO_MKDOCS_2_WARNING := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+export PIP_PROGRESS_BAR := off
+export PIP_ROOT_USER_ACTION := ignore
+export PYTHONHASHSEED := 0
+export PYTHONUTF8 := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup lint format unit docs test demo bench clean distclean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
+		printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+setup: $(READY) ## make .venv and install the package with its tools
+
+test: lint unit docs ## all checks: lint, tests, docs
+
+lint: $(READY) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff rewrite the code in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+unit: $(READY) ## the tests and the examples in docstrings, in WORKERS processes if set
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
+
+docs: $(READY) ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict --quiet
+
+demo: $(READY) ## run the demonstration
+	$(BIN)/python examples/demo.py
+
+bench: $(READY) ## time the losses against their peers
+	$(BIN)/python benchmarks/losses.py
+
+clean: ## remove caches and built files
+	rm -rf build dist site demo-output .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name $(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	rm -rf $(VENV)
+
+$(READY): pyproject.toml constraints.txt
+	$(if $(wildcard $(BIN)/python)$(PYTHON),,$(error manyhot needs Python 3.11 or newer and none was found. Install one, or name it: make PYTHON=/path/to/python3.11))
+	@echo "Setting up $(VENV); the first time takes some minutes."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,33 @@
+"""Lays out docstrings for the API pages: formulas as code, the house's own sections as paragraphs of their own."""
+
+import re
+
+from griffe import Extension
+
+SECTION = re.compile(r"(Shape|Link|No-label rows|Reference): (.*)")
+FORMULA = re.compile(r"[\w-]+(\([^)]*\))? = ")
+
+
+class Sections(Extension):
+    """Rewrites each docstring before it is parsed."""
+
+    def on_object(self, *, obj, **kwargs):
+        """Called for every module, class, function and attribute."""
+        if obj.docstring is not None:
+            obj.docstring.value = lay_out(obj.docstring.value)
+
+
+def lay_out(text):
+    """The docstring in Markdown."""
+    summary, *paragraphs = text.split("\n\n")
+    return "\n\n".join([summary, *(lay_out_paragraph(paragraph) for paragraph in paragraphs)])
+
+
+def lay_out_paragraph(paragraph):
+    """A formula in a fence, house sections apart from each other, anything else as it is."""
+    if FORMULA.match(paragraph):
+        return f"```text\n{paragraph}\n```"
+    if not SECTION.match(paragraph):
+        return paragraph
+    one_line_each = re.sub(r"\n +", " ", paragraph)
+    return "\n\n".join(SECTION.sub(r"**\1:** \2", line) for line in one_line_each.split("\n"))
