@@ -1,6 +1,6 @@
-"""Time and memory of the losses on the CPU, as ratios to torch's binary cross-entropy and timm's asymmetric loss in one run.
+"""Time and memory of the losses on the CPU, as ratios to those of torch and timm in one run.
 
-    python benchmarks/losses.py [--rounds 60] [--threads 2] [--json losses.json]
+python benchmarks/losses.py [--rounds 60] [--threads 1] [--json losses.json]
 """
 
 import argparse
@@ -9,8 +9,8 @@ import statistics
 
 import torch
 import torch.nn.functional as F
-from timm.loss import AsymmetricLossMultiLabel
 from timing import interleaved, peak_memory, ratio, sparse_targets, training_step
+from timm.loss import AsymmetricLossMultiLabel
 
 import manyhot as mh
 
@@ -93,14 +93,20 @@ def print_memory() -> float:
     loss, scores, targets = candidates(rows, labels)["SPA + LabelPairRegulariser"]
     peak = peak_memory(training_step(loss, scores, targets)) / (scores.numel() * scores.element_size())
     verdict = "met" if peak < 12 else "MISSED"
-    print(f"\nPeak extra memory of SPA + LabelPairRegulariser at {(rows, labels)}: {peak:.1f} x the scores (below 12: {verdict})")
+    print(f"\nPeak extra memory of SPA + LabelPairRegulariser at {(rows, labels)}, in sizes of the scores:")
+    print(f"{peak:.1f} (below 12: {verdict})")
     return peak
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=60, help="how often each loss runs (default: 60)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="threads of torch (default: 1; more would measure the neighbours on a shared machine)",
+    )
     parser.add_argument("--json", help="also write the figures to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from manyhot.slopes import transformed
+
 
 def refusal(argument: str, owner: str, rule: str, got: str, remedy: str) -> ValueError:
     """The error for a bad argument: which one, the rule, what came, and what to do about it.
@@ -68,11 +70,13 @@ class Batch(NamedTuple):
         scores: (N, K), or (N, 2, K) for two heads; float32 or float64.
         targets: (N, K) in the type of the scores; unknown cells hold 0.
         known: (N, K), 1 where the target is known and 0 where not; None when every cell is known.
+        whole: Whether the targets came as whole numbers, so that none of them can be soft.
     """
 
     scores: Tensor
     targets: Tensor
     known: Tensor | None
+    whole: bool
 
     @property
     def absent(self) -> Tensor:
@@ -80,9 +84,13 @@ class Batch(NamedTuple):
         return 1 - self.targets if self.known is None else self.known - self.targets
 
     @property
-    def known_cells(self) -> Tensor:
-        """(N, K), 1 where the target is known."""
-        return torch.ones_like(self.targets) if self.known is None else self.known
+    def signed(self) -> Tensor:
+        """(N, K), the targets with -1 where unknown, as the user gave them."""
+        return self.targets if self.known is None else self.targets + self.known - 1
+
+    def no_soft_targets(self) -> bool:
+        """Whether every target is certain to be 0 or 1; False where that would need reading values on a device."""
+        return self.whole or (values_can_be_read(self.targets) and _all_hard(self.targets, 0.0))
 
     def mask(self, cells: Tensor) -> Tensor:
         """`cells` with zeros where the target is unknown."""
@@ -146,6 +154,7 @@ def check_batch(
         all_known = True
     elif values_can_be_read(targets):
         all_known = _check_values(owner, targets, soft=soft)
+    whole = not targets.is_floating_point()
     targets = targets.to(scores.dtype)
     known = None
     if not all_known:
@@ -155,7 +164,7 @@ def check_batch(
     if single and values_can_be_read(targets) and targets.numel() and targets.sum(1).amax() > 1:
         remedy = "Use a loss for several labels, such as `SoftmaxLoss` or `BinaryCrossEntropyLoss`."
         raise refusal("targets", owner, "have one label a row at the most", "a row with several", remedy)
-    return Batch(scores, targets, known)
+    return Batch(scores, targets, known, whole)
 
 
 def check_targets(targets: Tensor, *, soft: bool = False) -> None:
@@ -180,7 +189,7 @@ def check_targets(targets: Tensor, *, soft: bool = False) -> None:
 
 def values_can_be_read(tensor: Tensor) -> bool:
     """Whether looking at values costs nothing: a real tensor on the CPU, not one that a compiler traces."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or transformed():
         return False
     return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
 

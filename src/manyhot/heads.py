@@ -142,7 +142,8 @@ class CosineHead(Head):
 
     def metrics(self, features: Tensor) -> Tensor:
         """scale cos(w_k, x); 0 for a zero vector."""
-        return self.scale * F.linear(unit(features), unit(self.weight).to(features.dtype))
+        cosines: Tensor = F.linear(unit(features), unit(self.weight).to(features.dtype))
+        return self.scale * cosines
 
     def extra_repr(self) -> str:
         """Sizes, bias and scale."""
@@ -184,7 +185,8 @@ class TwoHeads(nn.Module):
     @staticmethod
     def select(scores: Tensor, head: str) -> Tensor:
         """Scores (N, K) of one head, "single" or "multi", for prediction."""
-        return scores[:, ("single", "multi").index(check_choice("head", "TwoHeads.select", head, ("single", "multi")))]
+        names = ("single", "multi")
+        return scores.select(1, names.index(check_choice("head", "TwoHeads.select", head, names)))
 
 
 def diverse_bias(mode: int, num_labels: int, *, generator: torch.Generator | None = None) -> Tensor:

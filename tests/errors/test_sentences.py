@@ -33,9 +33,7 @@ def test_other_number_of_labels():
 
 
 def test_shape_of_scores():
-    with refused(
-        "`scores` of `AsymmetricLoss` must be (N, K); got (4,). Pass one row a sample, one column a label."
-    ):
+    with refused("`scores` of `AsymmetricLoss` must be (N, K); got (4,). Pass one row a sample, one column a label."):
         mh.AsymmetricLoss()(torch.zeros(4), torch.zeros(4))
 
 
@@ -82,7 +80,9 @@ def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read():
         assert bool(compiled(torch.ones(4, 3), targets).isnan())
 
 
-@pytest.mark.parametrize(("value", "sentence"), [(2.0, "got 2."), (-0.5, "got -0.5."), (-3.0, "got -3."), (0.5, "got 0.5.")])
+@pytest.mark.parametrize(
+    ("value", "sentence"), [(2.0, "got 2."), (-0.5, "got -0.5."), (-3.0, "got -3."), (0.5, "got 0.5.")]
+)
 def test_values_of_targets(value, sentence):
     targets = TARGETS.clone()
     targets[2, 1] = value
@@ -107,7 +107,9 @@ def test_one_label_a_row():
         mh.CrossEntropyLoss()(SCORES, torch.ones(4, 3))
 
 
-@pytest.mark.parametrize("make", [mh.TwoWayLoss, mh.WARPLoss, mh.SoftmaxLoss, lambda: mh.AverageKLoss(2), lambda: mh.EPRLoss(2)])
+@pytest.mark.parametrize(
+    "make", [mh.TwoWayLoss, mh.WARPLoss, mh.SoftmaxLoss, lambda: mh.AverageKLoss(2), lambda: mh.EPRLoss(2)]
+)
 def test_no_probabilities_without_a_link(make):
     loss = make()
     with refused(
@@ -134,20 +136,47 @@ def test_reduction():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: mh.AsymmetricLoss(gamma_neg=-1), "`gamma_neg` of `AsymmetricLink` must be a number at least 0; got -1."),
-        (lambda: mh.AsymmetricLoss(margin=1), "`margin` of `AsymmetricLink` must be a number at least 0 and below 1; got 1."),
-        (lambda: mh.StrictlyProperAsymmetricLoss(k_pos=0), "`k_pos` of `StrictlyProperAsymmetricLoss` must be a number above 0"),
-        (lambda: mh.QuasibinaryLoss(alpha=NAN), "`alpha` of `QuasibinaryLoss` must be a number above 0 and at most 1; got nan."),
+        (
+            lambda: mh.AsymmetricLoss(gamma_neg=-1),
+            "`gamma_neg` of `AsymmetricLink` must be a number at least 0; got -1.",
+        ),
+        (
+            lambda: mh.AsymmetricLoss(margin=1),
+            "`margin` of `AsymmetricLink` must be a number at least 0 and below 1; got 1.",
+        ),
+        (
+            lambda: mh.StrictlyProperAsymmetricLoss(k_pos=0),
+            "`k_pos` of `StrictlyProperAsymmetricLoss` must be a number above 0",
+        ),
+        (
+            lambda: mh.QuasibinaryLoss(alpha=NAN),
+            "`alpha` of `QuasibinaryLoss` must be a number above 0 and at most 1; got nan.",
+        ),
         (lambda: mh.AverageKLoss("3"), "`k` of `AverageKLoss` must be a number at least 1; got '3'."),
         (lambda: mh.TwoWayLoss("rows"), "`axis` of `TwoWayLoss` must be one of 'both', 'sample', 'class'; got 'rows'."),
-        (lambda: mh.uniform_classifier("bce-x", 2, 2), "`name` of `uniform_classifier` must be one of 'soft-0', 'soft-d'"),
-        (lambda: mh.SigmoidLink(pos_weight=[1.0, 0.0]), "`pos_weight` of `SigmoidLink` must be (K,) of positive numbers"),
-        (lambda: mh.optimal_bias(1, 0, 1), "`num_labels` of `optimal_bias` must be at least 2 with low < high; got 1 labels"),
+        (
+            lambda: mh.uniform_classifier("bce-x", 2, 2),
+            "`name` of `uniform_classifier` must be one of 'soft-0', 'soft-d'",
+        ),
+        (
+            lambda: mh.SigmoidLink(pos_weight=[1.0, 0.0]),
+            "`pos_weight` of `SigmoidLink` must be (K,) of positive numbers",
+        ),
+        (
+            lambda: mh.optimal_bias(1, 0, 1),
+            "`num_labels` of `optimal_bias` must be at least 2 with low < high; got 1 labels",
+        ),
         (lambda: mh.diverse_bias(8, 3), "`mode` of `diverse_bias` must be 0 to 7; got 8."),
         (lambda: mh.ROLELoss(torch.zeros(3), 1.0), "`targets` of `ROLELoss` must be (M, K); got (3,)."),
         (lambda: mh.LinearHead(0, 3), "`in_features` of `LinearHead` must be a number at least 1; got 0."),
-        (lambda: mh.LinearHead(2, 3)(torch.zeros(4, 5)), "`features` of `LinearHead` must be (N, D) with D = 2; got (4, 5)."),
-        (lambda: mh.LinearHead(2, 3, bias="none").init_bias(torch.zeros(3)), "`bias` of `LinearHead.init_bias` must exist"),
+        (
+            lambda: mh.LinearHead(2, 3)(torch.zeros(4, 5)),
+            "`features` of `LinearHead` must be (N, D) with D = 2; got (4, 5).",
+        ),
+        (
+            lambda: mh.LinearHead(2, 3, bias="none").init_bias(torch.zeros(3)),
+            "`bias` of `LinearHead.init_bias` must exist",
+        ),
         (
             lambda: mh.LinearHead(2, 3).init_bias(torch.tensor([0.0, 0.5, 0.5])),
             "`rates` of `LinearHead.init_bias` must be (3,) between 0 and 1; got a rate of 0, 1 or beyond.",
@@ -156,15 +185,18 @@ def test_reduction():
             lambda: mh.LinearHead(2, 1).init_bias(torch.tensor([0.99]), link=mh.AsymmetricLoss().link),
             "`rates` of `LinearHead.init_bias` must be within the range of the link; got 0.99.",
         ),
-        (lambda: mh.TwoHeads.select(torch.zeros(1, 2, 3), "first"), "`head` of `TwoHeads.select` must be one of 'single'"),
+        (
+            lambda: mh.TwoHeads.select(torch.zeros(1, 2, 3), "first"),
+            "`head` of `TwoHeads.select` must be one of 'single'",
+        ),
         (
             lambda: mh.LabelPairRegulariser(mh.TwoWayLoss(), 1.0),
             "`loss` of `LabelPairRegulariser` must have a link; got TwoWayLoss.",
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.AsymmetricLoss(), 1.0),
-            "`link` of `LabelPairRegulariser` must keep log-odds finite; got AsymmetricLink, which gives probabilities of "
-            "exactly 0 or 1. Take margin=0, or pass link=SigmoidLink().",
+            "`link` of `LabelPairRegulariser` must keep log-odds finite; got AsymmetricLink, which gives probabilities "
+            "of exactly 0 or 1. Take margin=0, or pass link=SigmoidLink().",
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.QuasibinaryLoss(), 1.0),
@@ -178,11 +210,17 @@ def test_reduction():
             lambda: mh.GlobalBatch(mh.BinaryCrossEntropyLoss(reduction="none")),
             "`loss` of `GlobalBatch` must be a manyhot loss that returns one number",
         ),
-        (lambda: mh.one_hot(torch.tensor([3]), 3), "`labels` of `one_hot` must lie between -1 (no label) and 2; got 3."),
+        (
+            lambda: mh.one_hot(torch.tensor([3]), 3),
+            "`labels` of `one_hot` must lie between -1 (no label) and 2; got 3.",
+        ),
         (lambda: mh.one_hot(torch.tensor([0.0]), 3), "`labels` of `one_hot` must be (N,) of whole numbers; got (1,)"),
         (lambda: mh.Labels(["a", "b", "a"]), "`names` of `Labels` must be distinct; got 'a' twice."),
         (lambda: mh.Labels("abc"), "`names` of `Labels` must be a list of strings; got str."),
-        (lambda: mh.Labels(["cat", "dog"]).encode([["dgo"]]), "must be one of the 2 names; got 'dgo'. Did you mean 'dog'?"),
+        (
+            lambda: mh.Labels(["cat", "dog"]).encode([["dgo"]]),
+            "must be one of the 2 names; got 'dgo'. Did you mean 'dog'?",
+        ),
         (lambda: mh.Labels(["a"]).decode(torch.zeros(2, 2)), "`decisions` of `Labels` must be (N, 1); got (2, 2)."),
     ],
 )

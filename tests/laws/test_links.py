@@ -103,7 +103,9 @@ def test_softmax_link():
     torch.testing.assert_close(torch.sigmoid(link.log_odds(scores)), link.probs(scores))
     torch.testing.assert_close(link.probs(link.scores(link.probs(scores))), link.probs(scores))
     certain = link.log_odds(torch.tensor([[0.0, 500.0, 1.0]], dtype=torch.float64))
-    assert certain[0, 1].item() == pytest.approx(500 - torch.logaddexp(torch.tensor(0.0), torch.tensor(1.0)).item(), abs=1e-6)
+    assert certain[0, 1].item() == pytest.approx(
+        500 - torch.logaddexp(torch.tensor(0.0), torch.tensor(1.0)).item(), abs=1e-6
+    )
 
 
 def test_ratio_link_finds_the_link_of_a_foreign_loss():
@@ -115,7 +117,9 @@ def test_ratio_link_finds_the_link_of_a_foreign_loss():
 
 
 def test_ratio_link_refuses_a_loss_that_mixes_labels():
-    with pytest.raises(ValueError, match=r"`loss` of `ratio_link` must add over labels; got TwoWayLoss\. Fit a calibrator"):
+    with pytest.raises(
+        ValueError, match=r"`loss` of `ratio_link` must add over labels; got TwoWayLoss\. Fit a calibrator"
+    ):
         mh.ratio_link(mh.TwoWayLoss())
 
 
@@ -136,7 +140,9 @@ class TestQuasibinaryLink:
         assert link.log_probs(scores).exp().sum().item() == pytest.approx(targets.sum().item(), rel=1e-4)
 
     def test_refuses_before_a_label_was_seen(self):
-        with pytest.raises(ValueError, match="must have seen a label before it gives probabilities; got none yet. Train"):
+        with pytest.raises(
+            ValueError, match=r"must have seen a label before it gives probabilities; got none yet\. Train"
+        ):
             mh.QuasibinaryLoss().link.probs(torch.zeros(1, 2))
         with pytest.raises(ValueError, match=r"`batches` of `QuasibinaryLink.fit` must hold a label; got none\."):
             mh.QuasibinaryLink().fit([(torch.zeros(2, 2), torch.zeros(2, 2))])

@@ -91,7 +91,7 @@ def lpr(case):
     scores = case.leaf("scores")
     link = mh.SigmoidLink() if case.params["link"] == "sigmoid" else make_spa(case).link
     batch = check_batch("lpr", scores, case.targets)
-    rows = label_pair_rows(link.log_odds(scores), batch.targets, batch.absent)
+    rows = label_pair_rows(link.log_odds(scores), batch)
     return {"rows": rows, "value": rows.mean(), "grad": gradient(rows.mean(), scores)}
 
 
@@ -167,7 +167,7 @@ def uniform_losses(case):
         if head.bias is not None:
             head.bias.copy_(case.tensor("bias").view_as(head.bias))
     scores, targets = head(features), case.one_hot(weights.shape[0])
-    rows = loss.terms(loss.check(scores, targets))[0].values
+    rows = type(loss)(reduction="none")(scores, targets)
     value = loss(scores, targets)
     return {
         "scores_with_bias": scores,

@@ -174,7 +174,7 @@ class _Pool:
         counts = torch.tensor([len(digits) for digits in self.digits])
         picks = (draw.uniform(0, 1).flatten() * counts[labels]).long()
         digits = torch.cat(self.digits)[(counts.cumsum(0) - counts)[labels] + picks]
-        angle, slant, scale = draw.normal(0.08), draw.normal(0.08), draw.uniform(0.95, 1.15)
+        angle, slant, scale = draw.normal(0.05), draw.normal(0.05), draw.uniform(0.95, 1.1)
         x = torch.cat([angle.cos(), slant - angle.sin(), torch.zeros_like(angle)], dim=2)
         y = torch.cat([angle.sin(), angle.cos(), torch.zeros_like(angle)], dim=2)
         turn = torch.cat([x, y], dim=1) * (PATCH / DIGIT) / scale

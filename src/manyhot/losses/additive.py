@@ -11,7 +11,7 @@ from torch import Tensor
 from manyhot.checks import Batch
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, Term
-from manyhot.slopes import elementwise, spare
+from manyhot.slopes import elementwise, elementwise_sum, spare
 
 
 class Branches(NamedTuple):
@@ -26,11 +26,13 @@ class Branches(NamedTuple):
 class Curve(ABC):
     """The two branches of an additive loss, with their slopes in closed form."""
 
+    has_quick_cells: ClassVar[bool] = False
+
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:
         """Values and slopes of both branches, each in a tensor of its own that is shaped like `scores`."""
 
-    def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Loss and slope of every cell; a soft target mixes the branches."""
         present, absent, present_slope, absent_slope = self.branches(scores)
         if pos_weight is not None:
@@ -38,19 +40,9 @@ class Curve(ABC):
         values = torch.lerp(absent, present, targets, out=spare(absent))
         return values, torch.lerp(absent_slope, present_slope, targets, out=spare(absent_slope))
 
-
-def cell_losses(curve: Curve, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> Tensor:
-    """Loss of every cell.
-
-    Args:
-        curve: The two branches.
-        scores: (N, K).
-        targets: (N, K) in [0, 1].
-        pos_weight: (K,) or (), multiplies the branch of present labels.
-    """
-    if targets.requires_grad:  # learned soft targets: only the plain formula knows their gradient
-        return curve.cells(scores, targets, pos_weight)[0]
-    return elementwise(lambda s: curve.cells(s, targets, pos_weight), scores)
+    def quick_cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The same for targets of 0 and 1 only, by the one branch that counts; for curves with `has_quick_cells`."""
+        return self.cells(scores, targets, pos_weight)
 
 
 class AdditiveLoss(Loss):
@@ -81,11 +73,21 @@ class AdditiveLoss(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
         weight = None if self.link.pos_weight is None else self.link.log_pos_weight(batch.scores).exp()
-        cells = batch.mask(self.cells(batch, weight))
-        if self.reduction == "batchmean":
-            return [Term(cells, batch.rows().sum())]
-        return [Term(cells, cells.numel() if batch.known is None else batch.known.sum())]
 
-    def cells(self, batch: Batch, pos_weight: Tensor | None) -> Tensor:
-        """Loss of every cell, (N, K)."""
-        return cell_losses(self.curve, batch.scores, batch.targets, pos_weight)
+        one_branch = self.curve.has_quick_cells and not batch.targets.requires_grad and batch.no_soft_targets()
+
+        def cells(scores: Tensor, targets: Tensor, *known: Tensor) -> tuple[Tensor, Tensor]:
+            compute = self.curve.quick_cells if one_branch else self.curve.cells
+            values, slopes = compute(scores, targets, weight)
+            return (values * known[0], slopes * known[0]) if known else (values, slopes)
+
+        constants = (batch.targets,) if batch.known is None else (batch.targets, batch.known)
+        if batch.targets.requires_grad:  # learned soft targets: only the plain formula knows their gradient
+            values = cells(batch.scores, *constants)[0]
+        elif self.reduction == "none":
+            values = elementwise(cells, batch.scores, *constants)
+        else:
+            values = elementwise_sum(cells, batch.scores, *constants)
+        if self.reduction == "batchmean":
+            return [Term(values, batch.rows().sum())]
+        return [Term(values, batch.targets.numel() if batch.known is None else batch.known.sum())]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.checks import Batch
 from manyhot.links.additive import AsymmetricLink, Asymmetry, SigmoidLink, StrictlyProperAsymmetricLink
 from manyhot.links.link import PosWeight
 from manyhot.losses.additive import AdditiveLoss
@@ -35,9 +34,15 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
     def __init__(self, *, pos_weight: PosWeight = None, reduction: str = "mean") -> None:
         super().__init__(CrossEntropyCurve(), SigmoidLink(pos_weight), reduction)
 
-    def cells(self, batch: Batch, pos_weight: Tensor | None) -> Tensor:
-        """By torch's own function, which no combination of others beats."""
-        return F.binary_cross_entropy_with_logits(batch.scores, batch.targets, pos_weight=pos_weight, reduction="none")
+    def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
+        """The loss of a batch; by torch's own function where nothing is unknown, which is the fastest there is."""
+        batch = self.check(scores, targets)
+        if batch.known is not None or self.reduction not in ("mean", "sum") or scores.numel() == 0:
+            return self.reduce(self.terms(batch))
+        weight = None if self.link.pos_weight is None else self.link.log_pos_weight(batch.scores).exp()
+        return F.binary_cross_entropy_with_logits(
+            batch.scores, batch.targets, pos_weight=weight, reduction=self.reduction
+        )
 
 
 class AsymmetricFocalLoss(AdditiveLoss):

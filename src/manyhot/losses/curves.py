@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,18 @@ class CrossEntropyCurve(Curve):
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
         return Branches(softplus(-scores), softplus(scores), -torch.sigmoid(-scores), torch.sigmoid(scores))
+
+    def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both branches with one softplus, since they differ by the score itself."""
+        if pos_weight is not None:
+            return super().cells(scores, targets, pos_weight)
+        # softplus(-|s|) + max(s, 0) - y s, of which nothing cancels for targets of 0 and 1.
+        gap = scores.abs()
+        gap = softplus(torch.neg(gap, out=spare(gap)))
+        linear = scores.clamp(min=0)
+        linear = torch.addcmul(linear, scores, targets, value=-1, out=spare(linear))
+        slopes = torch.sigmoid(scores)
+        return torch.add(gap, linear, out=spare(gap)), torch.sub(slopes, targets, out=spare(slopes))
 
 
 class FocalCurve(Curve):
@@ -64,7 +78,7 @@ class ShiftedFocalCurve(FocalCurve):
         surprise = torch.neg(r)
         surprise = torch.log1p(surprise, out=spare(surprise))
         surprise = torch.neg(surprise, out=spare(surprise))
-        # The slope is p (1 - p) r^g (g surprise / r + 1 / (1 - r)); the first summand is finite at r = 0 only as a product.
+        # The slope is p (1 - p) r^g (g surprise / r + 1 / (1 - r)), of which surprise / r would be 0 / 0 at r = 0.
         steepness = surprise / r.clamp(min=1e-30)
         steepness = torch.add(1 / (1 - r), steepness, alpha=self.gamma_neg, out=spare(steepness))
         focus = power(r, self.gamma_neg)
@@ -79,6 +93,8 @@ class ShiftedFocalCurve(FocalCurve):
 class StrictlyProperAsymmetricCurve(Curve):
     """Two softplus branches of different scale, steepness and place."""
 
+    has_quick_cells: ClassVar[bool] = True
+
     def __init__(self, shape: Asymmetry) -> None:
         self.shape = shape
 
@@ -88,3 +104,21 @@ class StrictlyProperAsymmetricCurve(Curve):
         present, present_slope = softplus_branch(scores, -s.k_pos, s.b_pos, s.zeta_pos)
         absent, absent_slope = softplus_branch(scores, s.k_neg, s.b_neg, s.zeta_neg)
         return Branches(present, absent, present_slope, absent_slope)
+
+    def quick_cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """c softplus(k s + d), with c, k and d those of the target's branch: linear in a target of 0 or 1."""
+        s = self.shape
+        present_scale = 1 / s.zeta_pos if pos_weight is None else pos_weight / s.zeta_pos
+        c = either(targets, present_scale, 1 / s.zeta_neg)
+        k = either(targets, -s.k_pos, s.k_neg)
+        bend = torch.addcmul(either(targets, s.k_pos * s.b_pos, -s.k_neg * s.b_neg), k, scores)
+        values = softplus(bend)
+        slopes = torch.sigmoid(bend, out=spare(bend))
+        slopes = torch.mul(slopes, k, out=spare(slopes))
+        return torch.mul(values, c, out=spare(values)), torch.mul(slopes, c, out=spare(slopes))
+
+
+def either(targets: Tensor, present: Tensor | float, absent: float) -> Tensor:
+    """`present` where the target is 1, `absent` where it is 0."""
+    result = targets * (present - absent)
+    return torch.add(result, absent, out=spare(result))

@@ -28,8 +28,6 @@ class Term:
 
     def mean(self) -> Tensor:
         """Sum over count, and a zero attached to the graph when there is nothing to count."""
-        if not isinstance(self.count, Tensor) and self.count == self.values.numel() > 0:
-            return self.values.mean()
         return divide(self.values.sum(), self.count)
 
 

@@ -10,83 +10,104 @@ from torch import Tensor
 from manyhot.checks import Batch, check_number, refusal
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import hide
+from manyhot.numerics import OUT_OF_SIGHT, softplus
+from manyhot.slopes import blocks
 
 
-@torch.library.custom_op("manyhot::pair_rows", mutates_args=())
-def pair_rows(log_odds: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+def sums_and_slopes(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Sum over a row's pairs of softplus(u_absent - u_present), and its derivative by the log-odds.
 
-    One operation for the compiler, because the number of pairs depends on the targets: it costs what the present labels
-    cost, not K x K, and no shape that the graph sees depends on values.
+    It costs what the present labels cost, not K x K.
 
     Args:
         log_odds: (N, K).
-        present: (N, K), 1 or 0.
-        absent: (N, K), 1 or 0.
+        targets: (N, K), 1 present, 0 absent, -1 unknown.
 
     Returns:
         The sums (N,) and the slopes (N, K).
     """
-    sums, slopes = log_odds.new_zeros(log_odds.shape[0]), torch.zeros_like(log_odds)
-    rows, columns = present.nonzero(as_tuple=True)
-    if rows.numel() == 0:
-        return sums, slopes
-    # Rows in falling order of their number of present labels: those that have a j-th one are then the first few, and one
-    # step works off the j-th present label of all of them without copying anything.
+    if log_odds.is_cuda:
+        from manyhot.losses.pairs_cuda import pair_rows_on_gpu  # needs Triton, which builds of torch for GPUs bring
+
+        return pair_rows_on_gpu(log_odds, targets)
+    cells = (targets > 0).flatten().nonzero().squeeze(1)
+    rows = cells // max(1, log_odds.shape[1])
     counts = torch.bincount(rows, minlength=log_odds.shape[0])
-    order = counts.argsort(descending=True, stable=True)
-    rank = torch.arange(rows.numel(), device=rows.device) - (counts.cumsum(0) - counts)[rows]
-    own = log_odds.new_zeros(log_odds.shape[0], int(counts.max()))
-    own[rows, rank] = log_odds[rows, columns]
-    own, pulls = own[order], torch.zeros_like(own)
-    others, sorted_sums, sorted_slopes = hide(log_odds[order], absent[order]), sums.clone(), slopes.clone()
-    gaps, costs = torch.empty_like(others), torch.empty_like(others)
-    for j, size in enumerate(
-        (counts.unsqueeze(0) > torch.arange(own.shape[1], device=rows.device)[:, None]).sum(1).tolist()
-    ):
-        gap, cost = gaps[:size], costs[:size]
-        torch.sub(others[:size], own[:size, j, None], out=gap)
-        sorted_sums[:size] += torch.ops.aten.softplus.out(gap, 1, 40, out=cost).sum(1)
-        pulls[:size, j] = gap.sigmoid_().sum(1)
-        sorted_slopes[:size] += gap
-    sums[order], slopes[order] = sorted_sums, sorted_slopes
-    slopes[rows, columns] = -pulls[order.argsort()][rows, rank]
+    rank = torch.arange(cells.numel(), device=cells.device) - (counts.cumsum(0) - counts)[rows]
+    # The j-th present label of every row in column j; where a row has none, one so high that its pairs cost nothing.
+    own = log_odds.new_full((log_odds.shape[0], int(counts.max()) if cells.numel() else 0), OUT_OF_SIGHT)
+    own[rows, rank] = log_odds.flatten()[cells]
+    sums, pulls, slopes = log_odds.new_zeros(log_odds.shape[0]), torch.zeros_like(own), torch.zeros_like(log_odds)
+    for block in blocks(log_odds, targets, own, counts, sums, pulls, slopes):
+        _add_up(*block)
+    slopes.view(-1)[cells] = -pulls[rows, rank]
     return sums, slopes
 
 
-@pair_rows.register_kernel("cuda")
-def _(log_odds: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
-    from manyhot.losses.pairs_cuda import pair_rows_on_gpu  # needs Triton, which only builds of torch for GPUs bring
+def _add_up(
+    log_odds: Tensor, targets: Tensor, own: Tensor, counts: Tensor, sums: Tensor, pulls: Tensor, slopes: Tensor
+) -> None:
+    """Adds the pairs of some rows to their sums and slopes, one present label of every row at a time."""
+    others = torch.sub(log_odds, targets.abs(), alpha=OUT_OF_SIGHT)
+    gaps, costs = torch.empty_like(others), torch.empty_like(others)
+    for j in range(int(counts.max()) if counts.numel() else 0):
+        with_another = (counts > j).nonzero().squeeze(1)
+        if 4 * with_another.numel() > 3 * counts.numel():
+            gap = torch.sub(others, own[:, j, None], out=gaps)
+            sums += torch.ops.aten.softplus.out(gap, 1, 40, out=costs).sum(1)
+            pulls[:, j] = gap.sigmoid_().sum(1)
+            slopes += gap
+        else:  # few rows have so many present labels: work on a copy of these alone
+            gap = others[with_another].sub_(own[with_another, j, None])
+            sums[with_another] += softplus(gap).sum(1)
+            pulls[with_another, j] = gap.sigmoid_().sum(1)
+            slopes[with_another] += gap
 
-    return pair_rows_on_gpu(log_odds, present, absent)
+
+class _PairRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_odds: Tensor, targets: Tensor) -> Tensor:
+        sums, slopes = sums_and_slopes(log_odds, targets)
+        ctx.save_for_backward(slopes)
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("`LabelPairRegulariser` has no second derivatives; leave `create_graph` out.")
+        return grad.unsqueeze(1) * ctx.saved_tensors[0], None
+
+
+@torch.library.custom_op("manyhot::pair_rows", mutates_args=())
+def pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The same as one operation for the compiler, because the number of pairs depends on the targets."""
+    with torch.no_grad():
+        return sums_and_slopes(log_odds, targets)
 
 
 @pair_rows.register_fake
-def _(log_odds: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+def _(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return log_odds.new_empty(log_odds.shape[0]), torch.empty_like(log_odds)
 
 
-def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
-    ctx.set_materialize_grads(False)
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1])
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_of_slopes: Tensor | None) -> tuple[Tensor | None, None, None]:
-    if grad_of_slopes is not None:
-        raise RuntimeError(
-            "`LabelPairRegulariser` has no second derivatives; leave `create_graph` out of its backward."
-        )
-    return None if grad is None else grad.unsqueeze(1) * ctx.saved_tensors[0], None, None
+def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    return grad.unsqueeze(1) * ctx.saved_tensors[0], None
 
 
 pair_rows.register_autograd(_backward, setup_context=_save)
 
 
-def label_pair_rows(log_odds: Tensor, present: Tensor, absent: Tensor) -> Tensor:
+def label_pair_rows(log_odds: Tensor, batch: Batch) -> Tensor:
     """Mean over all unordered pairs of a row's known labels of softplus(u_absent - u_present), (N,)."""
-    sizes = present.sum(1) + absent.sum(1)
-    sums: Tensor = pair_rows(log_odds, present, absent)[0]
+    sizes, targets = batch.row_sizes(), batch.signed
+    if torch.compiler.is_compiling() or type(log_odds) is not Tensor:
+        sums: Tensor = pair_rows(log_odds, targets)[0]
+    else:
+        sums = _PairRows.apply(log_odds, targets)  # type: ignore[no-untyped-call]
     return sums * 2 / (sizes * (sizes - 1)).clamp(min=1)
 
 
@@ -135,5 +156,5 @@ class LabelPairRegulariser(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The means of the given loss, and the mean of the pairs over rows."""
         assert self.link is not None
-        pairs = label_pair_rows(self.link.log_odds(batch.scores), batch.targets, batch.absent)
+        pairs = label_pair_rows(self.link.log_odds(batch.scores), batch)
         return [*self.loss.terms(batch, *aligned), Term(self.weight * pairs, batch.rows().sum())]

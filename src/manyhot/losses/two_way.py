@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 from manyhot.checks import Batch, check_choice, check_number
 from manyhot.losses.loss import Loss, Term
 from manyhot.numerics import hide, softplus
-
 
 Dims = tuple[int, ...]
 
@@ -43,7 +43,9 @@ class _Units(torch.autograd.Function):
         ctx: Any, scores: Tensor, present: Tensor, absent: Tensor, dims: Dims, shape: TwoWay
     ) -> tuple[Tensor, ...]:
         up, down = hide(scores, absent), hide(-scores, present)
-        units, slopes = zip(*(units_and_slopes(up, down, dim, shape) for dim in dims), strict=True)
+        spare_copies = [(up.clone(), down.clone()) for _ in dims[1:]] + [(up, down)]
+        results = [units_and_slopes(*copies, dim, shape) for copies, dim in zip(spare_copies, dims, strict=True)]
+        units, slopes = zip(*results, strict=True)
         ctx.save_for_backward(scores, present, absent, *slopes)
         ctx.dims, ctx.shape = dims, shape
         return tuple(units)
@@ -65,8 +67,8 @@ def units_and_slopes(up: Tensor, down: Tensor, dim: int, shape: TwoWay) -> tuple
     """Loss of every row or column and its derivative by the scores.
 
     Args:
-        up: Scores of absent labels, the others out of sight.
-        down: Negated scores of present labels, the others out of sight.
+        up: Scores of absent labels, the others out of sight; written over.
+        down: Negated scores of present labels, the others out of sight; written over.
         dim: 1 for rows, 0 for columns.
         shape: Temperatures and margin.
     """
@@ -79,15 +81,13 @@ def units_and_slopes(up: Tensor, down: Tensor, dim: int, shape: TwoWay) -> tuple
 
 
 def exponentials(hidden: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """e^(x / T) relative to its largest along `dim`, the sum of these, and T log-sum-exp(x / T)."""
+    """e^(x / T) relative to its largest along `dim`, written over x, the sum of these, and T log-sum-exp(x / T)."""
     if hidden.shape[dim] == 0:
         nothing = hidden.sum(dim, keepdim=True)
-        return hidden.clone(), nothing + 1, nothing
+        return hidden, nothing + 1, nothing
     top = hidden.amax(dim, keepdim=True)
-    relative = hidden - top
-    if temperature != 1:
-        relative.div_(temperature)
-    relative.exp_()
+    # Not `exp`, which on some processors takes ten times as long where the result is zero, as for all hidden cells.
+    relative = hidden.sub_(top).mul_(math.log2(math.e) / temperature).exp2_()
     total = relative.sum(dim, keepdim=True)
     return relative, total, top + temperature * total.log()
 

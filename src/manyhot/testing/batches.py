@@ -19,8 +19,8 @@ class Case:
         aligned: Further arguments of the loss, one entry a row, from the targets; they must not depend on chance.
         single_label: Whether rows carry one label at the most; read off the loss by default.
         heads: How many heads the scores come from; read off the loss by default.
-        value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is held
-            constant on purpose.
+        value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is
+            held constant on purpose.
         device: Where to try it.
         dtype: In which type; float64 tries hardest.
     """
@@ -53,13 +53,15 @@ class Case:
         """How many heads the scores come from."""
         return self.heads if self.heads is not None else int(getattr(self.make(torch.zeros(1, 4)), "heads", 1))
 
-    def evaluate(self, example: Example, loss: nn.Module | None = None) -> tuple[Tensor, Tensor]:
+    def evaluate(
+        self, example: Example, loss: nn.Module | None = None, *, aligned: tuple[Tensor, ...] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Value and gradient by the scores, for a fresh loss or a given one."""
         loss = self.build(example.targets) if loss is None else loss
         scores = example.scores.to(self.device, self.dtype).detach().requires_grad_()
         targets = example.targets.to(self.device)
-        aligned = [extra.to(self.device) for extra in self.aligned(example.targets)]
-        value: Tensor = loss(scores, targets, *aligned)
+        aligned = self.aligned(example.targets) if aligned is None else aligned
+        value: Tensor = loss(scores, targets, *(extra.to(self.device) for extra in aligned))
         if not value.requires_grad:
             raise AssertionError(f"the loss of {example.name} is not attached to the graph")
         (gradient,) = torch.autograd.grad(value, scores)

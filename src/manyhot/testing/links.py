@@ -20,9 +20,13 @@ def check_link_round_trip(link: Link) -> None:
     low, high = link.range
     probs = low + (high - low) * torch.tensor([1e-6, 1e-3, 0.1, 0.3, 0.5, 0.9, 0.999, 1 - 1e-6], dtype=torch.float64)
     back = link.probs(link.scores(probs))
-    torch.testing.assert_close(back, probs, rtol=1e-9, atol=1e-12, msg=lambda m: f"the link's round trip is broken: {m}")
+    torch.testing.assert_close(
+        back, probs, rtol=1e-9, atol=1e-12, msg=lambda m: f"the link's round trip is broken: {m}"
+    )
     odds = link.log_odds(link.scores(probs))
-    torch.testing.assert_close(odds, torch.logit(probs), rtol=1e-7, atol=1e-9, msg=lambda m: f"log_odds and probs differ: {m}")
+    torch.testing.assert_close(
+        odds, torch.logit(probs), rtol=1e-7, atol=1e-9, msg=lambda m: f"log_odds and probs differ: {m}"
+    )
 
 
 def check_link_is_increasing(link: Link) -> None:
@@ -59,7 +63,9 @@ def _check_minimum(loss: Loss, link: Link, scores: Tensor) -> None:
     (slopes,) = torch.autograd.grad(loss(leaf, probs.detach()).sum(), leaf)
     worst = float(slopes[inner].abs().max())
     if worst > 1e-9:
-        raise AssertionError(f"the expected loss is not stationary at the scores that the link names: slope {worst:.1e}")
+        raise AssertionError(
+            f"the expected loss is not stationary at the scores that the link names: slope {worst:.1e}"
+        )
 
 
 LINK_LAWS = (check_link_round_trip, check_link_is_increasing)
