@@ -154,7 +154,8 @@ def unit(vectors: Tensor) -> Tensor:
     """Vectors of length 1; a zero vector stays zero and has no gradient, where division by its length would explode."""
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
     lengths = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    return (wide * ((lengths > 0) / lengths.clamp(min=1e-12))).to(vectors.dtype)
+    units: Tensor = wide * ((lengths > 0) / lengths.clamp(min=1e-12))
+    return units.to(vectors.dtype)
 
 
 class TwoHeads(nn.Module):

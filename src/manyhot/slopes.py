@@ -86,10 +86,23 @@ class _Elementwise(torch.autograd.Function):
 
 
 def _apply(evaluator: Function, function: Function, scores: Tensor, *others: Tensor) -> Tensor:
-    if torch.is_grad_enabled() and scores.requires_grad and not transformed():
-        result: Tensor = _Elementwise.apply(evaluator, function, scores, *others)  # type: ignore[no-untyped-call]
-        return result
-    return evaluator(function, scores, *others)[0]
+    if not torch.is_grad_enabled() or not scores.requires_grad or transformed():
+        return evaluator(function, scores, *others)[0]
+    if torch.compiler.is_compiling():
+        with torch.no_grad():
+            values, slopes = function(scores, *others)
+        values = attach(values, slopes, scores)
+        return values.sum() if evaluator is evaluate_sum else values
+    result: Tensor = _Elementwise.apply(evaluator, function, scores, *others)  # type: ignore[no-untyped-call]
+    return result
+
+
+def attach(values: Tensor, slopes: Tensor, scores: Tensor) -> Tensor:
+    """Values as they are, with slopes as their gradient, in operations that every compiler knows.
+
+    Compilers fuse them away. Some mix up autograd functions that are used twice in one graph, so these get none.
+    """
+    return values + slopes * (scores - scores.detach())
 
 
 def transformed() -> bool:

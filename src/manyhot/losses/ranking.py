@@ -21,8 +21,7 @@ class RankedAbsent:
         self.sorted, order = keys.sort(dim=1, descending=True)
         counted = torch.gather(batch.absent, 1, order)
         # In float64, since differences of running sums are taken at the edge of the hinge.
-        sums = torch.cumsum(torch.where(counted > 0, self.sorted, 0.0).double(), dim=1)
-        self.sums = torch.nn.functional.pad(sums, (1, 0))
+        self.sums = torch.cumsum(torch.where(counted > 0, self.sorted, 0.0).double(), dim=1)
 
     def above(self, levels: Tensor) -> Tensor:
         """How many absent labels of the row lie above each level, (N, K)."""
@@ -31,7 +30,8 @@ class RankedAbsent:
     def hinges(self, levels: Tensor) -> Tensor:
         """Sum over the row's absent labels n of max(0, s_n - level), for each level (N, K)."""
         count = self.above(levels)
-        return (self.sums.gather(1, count) - count * levels.double()).to(levels.dtype)
+        sums = self.sums.gather(1, (count - 1).clamp(min=0)) * (count > 0)
+        return (sums - count * levels.double()).to(levels.dtype)
 
 
 def rank_weights(ranks: Tensor, num_labels: int, dtype: torch.dtype) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from manyhot.checks import Batch, check_choice, check_number
 from manyhot.losses.loss import Loss, Term
 from manyhot.numerics import hide, softplus
+from manyhot.slopes import transformed
 
 Dims = tuple[int, ...]
 
@@ -42,10 +44,7 @@ class _Units(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, present: Tensor, absent: Tensor, dims: Dims, shape: TwoWay
     ) -> tuple[Tensor, ...]:
-        up, down = hide(scores, absent), hide(-scores, present)
-        spare_copies = [(up.clone(), down.clone()) for _ in dims[1:]] + [(up, down)]
-        results = [units_and_slopes(*copies, dim, shape) for copies, dim in zip(spare_copies, dims, strict=True)]
-        units, slopes = zip(*results, strict=True)
+        units, slopes = zip(*units_and_slopes_along(dims, scores, present, absent, shape), strict=True)
         ctx.save_for_backward(scores, present, absent, *slopes)
         ctx.dims, ctx.shape = dims, shape
         return tuple(units)
@@ -61,6 +60,15 @@ class _Units(torch.autograd.Function):
         for slope, grad, dim in zip(slopes[1:], grads[1:], ctx.dims[1:], strict=True):
             total.addcmul_(slope, grad.unsqueeze(dim))
         return total, None, None, None, None
+
+
+def units_and_slopes_along(
+    dims: Dims, scores: Tensor, present: Tensor, absent: Tensor, shape: TwoWay
+) -> list[tuple[Tensor, Tensor]]:
+    """Losses of all rows and columns, and their derivatives, for each axis."""
+    up, down = hide(scores, absent), hide(-scores, present)
+    copies = [(up.clone(), down.clone()) for _ in dims[1:]]
+    return [units_and_slopes(*pair, dim, shape) for pair, dim in zip([*copies, (up, down)], dims, strict=True)]
 
 
 def units_and_slopes(up: Tensor, down: Tensor, dim: int, shape: TwoWay) -> tuple[Tensor, Tensor]:
@@ -137,9 +145,22 @@ class TwoWayLoss(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
         dims: Dims = {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]
-        units: tuple[Tensor, ...] = _Units.apply(batch.scores, batch.targets, batch.absent, dims, self.shape)  # type: ignore[no-untyped-call]
+        units = self.units(batch, dims)
         counted = [(batch.targets.sum(dim) > 0).to(batch.scores.dtype) for dim in dims]
         return [Term(values * counts, counts.sum()) for values, counts in zip(units, counted, strict=True)]
+
+    def units(self, batch: Batch, dims: Dims) -> Sequence[Tensor]:
+        """Loss of every row or column, for each of the axes."""
+        scores, present, absent = batch.scores, batch.targets, batch.absent
+        if transformed():
+            return [two_way_units(scores, present, absent, dim, self.shape) for dim in dims]
+        if torch.compiler.is_compiling():
+            with torch.no_grad():
+                pairs = units_and_slopes_along(dims, scores, present, absent, self.shape)
+            here = scores - scores.detach()  # zero with a gradient: see `manyhot.slopes.attach`
+            return [values + (slopes * here).sum(dim) for (values, slopes), dim in zip(pairs, dims, strict=True)]
+        units: tuple[Tensor, ...] = _Units.apply(scores, present, absent, dims, self.shape)  # type: ignore[no-untyped-call]
+        return units
 
     def extra_repr(self) -> str:
         """The axis."""
