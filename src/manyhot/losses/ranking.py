@@ -34,11 +34,9 @@ class RankedAbsent:
         return (sums - count * levels.double()).to(levels.dtype)
 
 
-def rank_weights(ranks: Tensor, num_labels: int, dtype: torch.dtype) -> Tensor:
-    """1 + 1/2 + ... + 1/rank."""
-    steps = torch.arange(num_labels + 1, device=ranks.device).clamp(min=1).double().reciprocal()
-    steps = torch.cat([torch.zeros_like(steps[:1]), steps[1:]])
-    return torch.cumsum(steps, dim=0).to(dtype)[ranks]
+def rank_weights(ranks: Tensor, dtype: torch.dtype) -> Tensor:
+    """1 + 1/2 + ... + 1/rank, as digamma(rank + 1) plus Euler's constant: no table, no gradient."""
+    return (torch.digamma(ranks.double() + 1) + 0.5772156649015329).to(dtype)
 
 
 class WARPLoss(Loss):
@@ -72,7 +70,7 @@ class WARPLoss(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over rows with a label."""
         absent, levels = RankedAbsent(batch), batch.scores - 1
-        weights = rank_weights(absent.above(levels), batch.scores.shape[1], batch.scores.dtype)
+        weights = rank_weights(absent.above(levels), batch.scores.dtype)
         rows = (batch.targets * weights * absent.hinges(levels)).sum(1)
         return [Term(rows, batch.labelled_rows().sum())]
 
@@ -110,7 +108,7 @@ class RMLLoss(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over rows."""
         absent, levels = RankedAbsent(batch), batch.scores - 1
-        weights = rank_weights(absent.above(levels), batch.scores.shape[1], batch.scores.dtype)
+        weights = rank_weights(absent.above(levels), batch.scores.dtype)
         # A ramp is the difference of two hinges.
         ramps = absent.hinges(levels) - absent.hinges(batch.scores - self.floor)
         alone = batch.mask(self.ramp(torch.where(batch.targets > 0, batch.scores, -batch.scores)))
