@@ -19,7 +19,8 @@ class Sections(Extension):
 
 def lay_out(text):
     """The docstring in Markdown."""
-    summary, *paragraphs = text.split("\n\n")
+    # "Examples" is the section whose prompts are shown as code; with one example the house writes "Example".
+    summary, *paragraphs = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE).split("\n\n")
     return "\n\n".join([summary, *(lay_out_paragraph(paragraph) for paragraph in paragraphs)])
 
 
