@@ -5,7 +5,10 @@ import torch
 import manyhot as mh
 from manyhot.testing import Case
 
-WEIGHTS = [0.5, 1.0, 2.0, 3.0, 4.0]
+
+def weights(targets):
+    """A weight for each label that depends on how often it is present, and so follows it to another place."""
+    return 0.5 + (targets > 0).sum(0).double()
 
 
 def row_numbers(targets):
@@ -34,6 +37,14 @@ CASES = {
     "bce-batchmean": Case(lambda targets: mh.BinaryCrossEntropyLoss(reduction="batchmean")),
     "bce-sum": Case(lambda targets: mh.BinaryCrossEntropyLoss(reduction="sum")),
     "bce-weighted": Case(lambda targets: mh.BinaryCrossEntropyLoss(pos_weight=3.0)),
+    "bce-label-weights": Case(lambda targets: mh.BinaryCrossEntropyLoss(pos_weight=weights(targets))),
+    "asl-label-weights": Case(lambda targets: mh.AsymmetricLoss(pos_weight=weights(targets))),
+    "spa-label-weights": Case(lambda targets: mh.StrictlyProperAsymmetricLoss(pos_weight=weights(targets))),
+    "spa-pairs-label-weights": Case(
+        lambda targets: mh.LabelPairRegulariser(
+            mh.StrictlyProperAsymmetricLoss(pos_weight=weights(targets)), weight=0.3
+        )
+    ),
     "focal": Case(lambda targets: mh.AsymmetricFocalLoss()),
     "focal-soft": Case(lambda targets: mh.AsymmetricFocalLoss(0.5, 0.5)),
     "asl": Case(lambda targets: mh.AsymmetricLoss()),
@@ -57,7 +68,7 @@ CASES = {
     "cross-entropy-maxconf": Case(lambda targets: mh.CrossEntropyLoss(no_label="maxconf", no_label_weight=0.5)),
     "average-k": Case(lambda targets: mh.AverageKLoss(2.3, alpha=0.7)),
     "average-1": Case(lambda targets: mh.AverageKLoss(1)),
-    "noised-top-k": Case(lambda targets: mh.NoisedTopKLoss(2), aligned=fixed_noise),
+    "noised-top-k": Case(lambda targets: mh.NoisedTopKLoss(2), aligned=fixed_noise, num_labels=5),
     "assume-negative": Case(lambda targets: mh.AssumeNegativeLoss()),
     "assume-negative-plain": Case(lambda targets: mh.AssumeNegativeLoss(negative_weight=1.0)),
     "epr": Case(lambda targets: mh.EPRLoss(1.5)),

@@ -14,6 +14,7 @@ from manyhot.labels import Labels, one_hot
 from manyhot.links import (
     AsymmetricLink,
     Link,
+    NoLink,
     QuasibinaryLink,
     SigmoidLink,
     SoftmaxLink,
@@ -68,6 +69,7 @@ __all__ = [
     "LinearHead",
     "Link",
     "Loss",
+    "NoLink",
     "NoisedTopKLoss",
     "QuasibinaryLink",
     "QuasibinaryLoss",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ def refusal(argument: str, owner: str, rule: str, got: str, remedy: str) -> Valu
 def check_number(
     argument: str,
     owner: str,
-    value: float,
+    value: object,
     *,
     low: float = -math.inf,
     high: float = math.inf,
@@ -33,16 +34,25 @@ def check_number(
     high_open: bool = False,
 ) -> float:
     """Returns `value` as a float, or refuses one outside of the bounds, of which an open one is itself outside."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
-    fits = is_number and not (
-        value < low or value > high or (low_open and value <= low) or (high_open and value >= high)
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    fits = math.isfinite(number) and not (
+        number < low or number > high or (low_open and number <= low) or (high_open and number >= high)
     )
     if fits:
-        return float(value)
+        return number
     bounds = [f"{'above' if low_open else 'at least'} {low:g}"] if low > -math.inf else []
     bounds += [f"{'below' if high_open else 'at most'} {high:g}"] if high < math.inf else []
     rule = " ".join(["be a number", " and ".join(bounds)]).strip()
     raise refusal(argument, owner, rule, repr(value), "Change it, or leave it out for the default.")
+
+
+def check_count(argument: str, owner: str, value: object, *, low: int) -> int:
+    """Returns `value` as an int, or refuses one that is below `low` or not whole."""
+    number = low - 1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+    if number >= low:
+        return number
+    rule = f"be a whole number, at least {low}"
+    raise refusal(argument, owner, rule, repr(value), "Pass an int.")
 
 
 def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) -> str:
@@ -70,13 +80,13 @@ class Batch(NamedTuple):
         scores: (N, K), or (N, 2, K) for two heads; float32 or float64.
         targets: (N, K) in the type of the scores; unknown cells hold 0.
         known: (N, K), 1 where the target is known and 0 where not; None when every cell is known.
-        whole: Whether the targets came as whole numbers, so that none of them can be soft.
+        integral: Whether the targets came as integers, so that none of them can be soft.
     """
 
     scores: Tensor
     targets: Tensor
     known: Tensor | None
-    whole: bool
+    integral: bool
 
     @property
     def absent(self) -> Tensor:
@@ -90,7 +100,7 @@ class Batch(NamedTuple):
 
     def no_soft_targets(self) -> bool:
         """Whether every target is certain to be 0 or 1; False where that would need reading values on a device."""
-        return self.whole or (values_can_be_read(self.targets) and _all_hard(self.targets, 0.0))
+        return self.integral or (values_can_be_read(self.targets) and _all_hard(self.targets, 0.0))
 
     def mask(self, cells: Tensor) -> Tensor:
         """`cells` with zeros where the target is unknown."""
@@ -153,8 +163,8 @@ def check_batch(
     if targets.dtype == torch.bool:
         all_known = True
     elif values_can_be_read(targets):
-        all_known = _check_values(owner, targets, soft=soft)
-    whole = not targets.is_floating_point()
+        all_known = check_values(owner, targets, soft=soft)
+    integral = not targets.is_floating_point()
     targets = targets.to(scores.dtype)
     known = None
     if not all_known:
@@ -164,7 +174,7 @@ def check_batch(
     if single and values_can_be_read(targets) and targets.numel() and targets.sum(1).amax() > 1:
         remedy = "Use a loss for several labels, such as `SoftmaxLoss` or `BinaryCrossEntropyLoss`."
         raise refusal("targets", owner, "have one label a row at the most", "a row with several", remedy)
-    return Batch(scores, targets, known, whole)
+    return Batch(scores, targets, known, integral)
 
 
 def check_targets(targets: Tensor, *, soft: bool = False) -> None:
@@ -184,7 +194,7 @@ def check_targets(targets: Tensor, *, soft: bool = False) -> None:
         ValueError: `targets` of `check_targets` must be 1, 0 or -1; got 0.5. Round them, or use a loss that adds over
             labels.
     """
-    _check_values("check_targets", targets, soft=soft)
+    check_values("check_targets", targets, soft=soft)
 
 
 def values_can_be_read(tensor: Tensor) -> bool:
@@ -194,8 +204,8 @@ def values_can_be_read(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
 
 
-def _check_values(owner: str, targets: Tensor, *, soft: bool) -> bool:
-    """Returns whether all targets are known."""
+def check_values(owner: str, targets: Tensor, *, soft: bool = False) -> bool:
+    """Refuses targets of any other value than those allowed; returns whether all targets are known."""
     if targets.numel() == 0 or targets.dtype == torch.bool:
         return True
     low, high = (float(bound) for bound in torch.aminmax(targets.detach()))
@@ -219,8 +229,7 @@ def _check_values(owner: str, targets: Tensor, *, soft: bool) -> bool:
 
 def _all_hard(targets: Tensor, low: float) -> bool:
     """Whether every target is 1, 0 or -1, for targets that lie between -1 and 1."""
-    # Between 0 and 1 a square is smaller than its number, so equal sums mean equal numbers; two sums are quick to take.
-    flat = targets.flatten()
-    if low >= 0 and flat.is_contiguous() and bool(torch.dot(flat, flat) == flat.sum()):
-        return True
-    return torch.equal(targets.square(), targets.abs())
+    # Between 0 and 1 a square lies below its number, so these differences are not negative, and their sum is zero only
+    # if each of them is.
+    sizes = (targets if low >= 0 else targets.abs()).detach()
+    return not bool(torch.addcmul(sizes, sizes, sizes, value=-1).sum())

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from manyhot.checks import refusal
+from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, divide
 
 
@@ -100,7 +101,7 @@ class GlobalBatch(nn.Module):
         self.loss = loss
 
     @property
-    def link(self) -> Any:
+    def link(self) -> Link:
         """The link of the loss."""
         return self.loss.link
 
@@ -111,11 +112,12 @@ class GlobalBatch(nn.Module):
             return value
         # A loss with parameters of its own must see all rows on every process, or their gradients would differ.
         if self.loss.mixes_rows or any(True for _ in self.loss.parameters()):
-            value = self.loss(*gather_rows(scores, targets, *aligned))
+            # In the type of the scores, because not every backend sends every type of integer.
+            value = self.loss(*gather_rows(scores, targets.to(scores.dtype), *aligned))
             return value
         first, *others = (
             self._reduce(term.values.sum(), term.count)
-            for term in self.loss.terms(self.loss.check(scores, targets), *aligned)
+            for term in self.loss.terms(self.loss.check(scores, targets, *aligned), *aligned)
         )
         return sum(others, start=first)
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhot.checks import check_choice, check_features, check_number, refusal
+from manyhot.checks import check_choice, check_count, check_features, check_number, refusal
 from manyhot.links import Link, SigmoidLink
 
 BIASES = ("none", "shared", "label")
@@ -31,8 +31,8 @@ class Head(nn.Module, ABC):
     def __init__(self, in_features: int, num_labels: int, *, bias: str = "label") -> None:
         super().__init__()
         owner = type(self).__name__
-        self.in_features = int(check_number("in_features", owner, in_features, low=1))
-        self.num_labels = int(check_number("num_labels", owner, num_labels, low=1))
+        self.in_features = check_count("in_features", owner, in_features, low=1)
+        self.num_labels = check_count("num_labels", owner, num_labels, low=1)
         self.bias_kind = check_choice("bias", owner, bias, BIASES)
         self.weight = nn.Parameter(torch.empty(self.num_labels, self.in_features))
         shape = {"shared": (), "label": (self.num_labels,)}.get(bias)
@@ -79,11 +79,22 @@ class Head(nn.Module, ABC):
             got = str(tuple(rates.shape)) if rates.shape != (self.num_labels,) else "a rate of 0, 1 or beyond"
             remedy = "Pass (targets.sum(0) + 0.5) / (n + 1)."
             raise refusal("rates", owner, f"be ({self.num_labels},) between 0 and 1", got, remedy)
-        scores = (link or SigmoidLink()).scores(rates if self.bias.ndim else rates.mean().expand(self.num_labels))
+        scores = (link or SigmoidLink()).initial_scores(
+            rates if self.bias.ndim else rates.mean().expand(self.num_labels)
+        )
         if not bool(scores.isfinite().all()):
             remedy = "Use rates inside of `link.range`."
             raise refusal("rates", owner, "be within the range of the link", f"{float(rates.max()):g}", remedy)
         self.bias.copy_(self.bias_sign * (scores if self.bias.ndim else scores.mean()))
+        return self
+
+    @torch.no_grad()
+    def init_diverse_bias(self, mode: int, *, generator: torch.Generator | None = None) -> Head:
+        """Sets the bias to one of the eight starts of `diverse_bias`; returns itself."""
+        owner = f"{type(self).__name__}.init_diverse_bias"
+        if self.bias is None or self.bias.ndim == 0:
+            raise refusal("bias", owner, "have one number a label", self.bias_kind, "Build the head with bias='label'.")
+        self.bias.copy_(diverse_bias(mode, self.num_labels, generator=generator))
         return self
 
     def extra_repr(self) -> str:

@@ -73,13 +73,21 @@ class Labels:
 
     def encode(self, rows: Iterable[Iterable[str]], *, unknown: Iterable[Iterable[str]] | None = None) -> Tensor:
         """Targets (N, K) of lists of names; those in `unknown` become -1."""
-        rows = [list(row) if not isinstance(row, str) else [row] for row in rows]
-        targets = torch.zeros(len(rows), len(self), dtype=torch.int8)
-        for i, row in enumerate(rows):
-            targets[i, [self.column(name) for name in row]] = 1
-        for i, row in enumerate(unknown or ()):
-            targets[i, [self.column(name) for name in row]] = -1
+        present = [self._columns_of(row) for row in rows]
+        hidden = [self._columns_of(row) for row in unknown or ()]
+        if len(hidden) not in (0, len(present)):
+            rule = f"have as many rows as `rows`, {len(present)}"
+            raise refusal(
+                "unknown", "Labels.encode", rule, str(len(hidden)), "Pass an empty list for a row without any."
+            )
+        targets = torch.zeros(len(present), len(self), dtype=torch.int8)
+        for value, lists in ((1, present), (-1, hidden)):
+            for i, columns in enumerate(lists):
+                targets[i, columns] = value
         return targets
+
+    def _columns_of(self, row: Iterable[str]) -> list[int]:
+        return [self.column(name) for name in ([row] if isinstance(row, str) else row)]
 
     def decode(self, decisions: Tensor) -> list[list[str]]:
         """Names of the cells that are 1 or true, row by row."""

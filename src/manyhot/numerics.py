@@ -52,7 +52,8 @@ def power(x: Tensor, exponent: float) -> Tensor:
     if exponent == 4:
         square = x * x
         return square * square
-    return torch.pow(x, exponent)
+    # The slope of a root at 0 is infinite, which would turn products with 0 into NaN.
+    return torch.where(x > 0, torch.pow(torch.where(x > 0, x, 1.0), exponent), 0.0)
 
 
 def hide(scores: Tensor, visible: Tensor) -> Tensor:

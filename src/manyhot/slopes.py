@@ -24,21 +24,21 @@ BLOCK = 1 << 16
 def spare(x: Tensor) -> Tensor | None:
     """`x` as the place for a result (`out=`), where it is not needed any more because no graph is being recorded.
 
-    Only for intermediate results that nobody else holds.
+    Only for intermediate results that nobody else holds. A compiler finds such places by itself.
     """
-    return None if torch.is_grad_enabled() else x
+    return None if torch.is_grad_enabled() or torch.compiler.is_compiling() else x
 
 
 def blocks(scores: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The same rows of all tensors, a cacheful at a time where that pays: on the CPU, outside of a compiler."""
-    if whole(scores):
+    if at_once(scores):
         yield (scores, *others)
     else:
         size = max(1, BLOCK * scores.shape[0] // scores.numel())
         yield from zip(*(tensor.split(size) for tensor in (scores, *others)), strict=True)
 
 
-def whole(scores: Tensor) -> bool:
+def at_once(scores: Tensor) -> bool:
     """Whether to work on all rows at once."""
     if scores.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return True
@@ -47,7 +47,7 @@ def whole(scores: Tensor) -> bool:
 
 def evaluate(function: Function, scores: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
     """Values and slopes, block by block."""
-    if whole(scores):
+    if at_once(scores):
         return function(scores, *others)
     values, slopes = torch.empty_like(scores), torch.empty_like(scores)
     for *block, some_values, some_slopes in blocks(scores, *others, values, slopes):
@@ -58,7 +58,7 @@ def evaluate(function: Function, scores: Tensor, *others: Tensor) -> tuple[Tenso
 
 def evaluate_sum(function: Function, scores: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
     """Sum of the values, and the slopes, block by block; values are not kept."""
-    if whole(scores):
+    if at_once(scores):
         values, slopes = function(scores, *others)
         return values.sum(), slopes
     slopes, sums = torch.empty_like(scores), []

@@ -99,6 +99,15 @@ def test_soft_targets_only_where_losses_add_over_labels():
         mh.QuasibinaryLoss()(SCORES, soft)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_single_soft_target_among_many_hard_ones_is_found(dtype):
+    targets = torch.ones(300, 300, dtype=dtype)
+    mh.check_targets(targets)
+    targets[7, 5] = 0.002
+    with pytest.raises(ValueError, match=r"must be 1, 0 or -1; got 0\.00"):
+        mh.check_targets(targets)
+
+
 def test_one_label_a_row():
     with refused(
         "`targets` of `CrossEntropyLoss` must have one label a row at the most; got a row with several. "
@@ -113,14 +122,13 @@ def test_one_label_a_row():
 def test_no_probabilities_without_a_link(make):
     loss = make()
     with refused(
-        f"`link` of `{type(loss).__name__}` must exist to give probabilities; got a loss that ranks but has no link. "
-        "Fit a calibrator on held-out scores and targets."
+        f"`link` of `{type(loss).__name__}` must be that of a loss which adds over labels to give probabilities; "
+        "got a loss whose scores only rank. Fit a calibrator on held-out scores and targets."
     ):
-        loss.probs(SCORES)
-
-
-def test_probabilities_through_the_link():
-    torch.testing.assert_close(mh.BinaryCrossEntropyLoss().probs(SCORES), torch.full((4, 3), 0.5))
+        loss.link.probs(SCORES)
+    for ask in (loss.link.log_odds, loss.link.scores, mh.GlobalBatch(loss).link.probs):
+        with pytest.raises(ValueError, match="Fit a calibrator"):
+            ask(SCORES)
 
 
 def test_reduction():
@@ -166,9 +174,27 @@ def test_reduction():
             lambda: mh.optimal_bias(1, 0, 1),
             "`num_labels` of `optimal_bias` must be at least 2 with low < high; got 1 labels",
         ),
+        (
+            lambda: mh.NoisedTopKLoss(2.7),
+            "`k` of `NoisedTopKLoss` must be a whole number, at least 1; got 2.7. Pass an int.",
+        ),
+        (
+            lambda: mh.AsymmetricLoss(float("inf")),
+            "`gamma_neg` of `AsymmetricLink` must be a number at least 0; got inf.",
+        ),
+        (lambda: mh.phi(torch.ones(1), gamma_neg=-1), "`gamma_neg` of `phi` must be a number at least 0; got -1."),
+        (
+            lambda: mh.CosineHead(2, 3).init_diverse_bias(1),
+            "`bias` of `CosineHead.init_diverse_bias` must have one number a label; got shared.",
+        ),
+        (
+            lambda: mh.Labels(["a"]).encode([["a"]], unknown=[[], []]),
+            "`unknown` of `Labels.encode` must have as many rows as `rows`, 1; got 2.",
+        ),
+        (lambda: mh.ROLELoss(torch.full((2, 2), 0.5), 1.0), "`targets` of `ROLELoss` must be 1, 0 or -1; got 0.5."),
         (lambda: mh.diverse_bias(8, 3), "`mode` of `diverse_bias` must be 0 to 7; got 8."),
         (lambda: mh.ROLELoss(torch.zeros(3), 1.0), "`targets` of `ROLELoss` must be (M, K); got (3,)."),
-        (lambda: mh.LinearHead(0, 3), "`in_features` of `LinearHead` must be a number at least 1; got 0."),
+        (lambda: mh.LinearHead(0, 3), "`in_features` of `LinearHead` must be a whole number, at least 1; got 0."),
         (
             lambda: mh.LinearHead(2, 3)(torch.zeros(4, 5)),
             "`features` of `LinearHead` must be (N, D) with D = 2; got (4, 5).",
@@ -191,7 +217,7 @@ def test_reduction():
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.TwoWayLoss(), 1.0),
-            "`loss` of `LabelPairRegulariser` must have a link; got TwoWayLoss.",
+            "`loss` of `LabelPairRegulariser` must add over labels; got TwoWayLoss.",
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.AsymmetricLoss(), 1.0),
@@ -199,7 +225,7 @@ def test_reduction():
             "of exactly 0 or 1. Take margin=0, or pass link=SigmoidLink().",
         ),
         (
-            lambda: mh.LabelPairRegulariser(mh.QuasibinaryLoss(), 1.0),
+            lambda: mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(), 1.0, link=mh.QuasibinaryLink()),
             "`link` of `LabelPairRegulariser` must keep log-odds finite; got QuasibinaryLink",
         ),
         (
@@ -255,6 +281,18 @@ def test_construction(make, sentence):
         (
             lambda: mh.ROLELoss(torch.zeros(9, 2), 1.0)(SCORES, TARGETS, torch.arange(4)),
             "`targets` of `ROLELoss` must have K = 2 labels; got 3 labels.",
+        ),
+        (
+            lambda: mh.ROLELoss(torch.zeros(3, 3), 1.0)(SCORES, TARGETS, torch.arange(4)),
+            "`rows` of `ROLELoss` must lie between 0 and 2; got 0 to 3.",
+        ),
+        (
+            lambda: mh.BinaryCrossEntropyLoss()(SCORES, TARGETS, TARGETS),
+            "`arguments` of `BinaryCrossEntropyLoss` must be 2 at the most; got 3. Call loss(scores, targets).",
+        ),
+        (
+            lambda: mh.QuasibinaryLoss().link.scores(torch.tensor([0.5])),
+            "`link` of `QuasibinaryLoss` must have seen a label before it gives probabilities; got none yet.",
         ),
         (
             lambda: mh.SigmoidLink().probs([0.0]),

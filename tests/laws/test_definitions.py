@@ -71,6 +71,39 @@ class TestAdditive:
         assert make()(scores, targets.to(dtype)).item() == pytest.approx(make()(scores, targets).item(), abs=1e-15)
 
 
+def test_a_small_weight_keeps_its_digits():
+    scores, targets = batch()
+    loss = mh.StrictlyProperAsymmetricLoss(pos_weight=1e-6, reduction="none")
+    torch.testing.assert_close(loss(scores.float(), targets), loss(scores, targets).float(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("loss", [mh.AsymmetricFocalLoss(0.5, 0.5), mh.AsymmetricLoss(0.7, 0.5, 0.2)], ids=str)
+def test_plain_formulas_have_finite_gradients_too(loss):
+    scores = torch.tensor([[-1e3, -100.0, 100.0, 1e3]])
+    targets = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
+    assert bool(torch.func.grad(loss)(scores, targets).isfinite().all())
+    leaf = scores.clone().requires_grad_()
+    assert bool(torch.autograd.grad(loss(leaf, targets.requires_grad_()), leaf)[0].isfinite().all())
+
+
+def test_half_precision_spares_what_was_learnt():
+    """A loss inside of a model that is turned to half keeps its weights and its normaliser exact."""
+    scores, targets = batch()
+    for dtype in (torch.float16, torch.bfloat16):
+        loss = mh.BinaryCrossEntropyLoss(pos_weight=[300.3, 1e5, 1.0, 1.0, 1.0])
+        want = loss(scores, targets).item()
+        assert loss.to(dtype)(scores, targets).item() == want
+        quasibinary = mh.QuasibinaryLoss().to(dtype)
+        quasibinary(scores, targets)
+        assert quasibinary.link.log_normaliser.dtype == torch.float64
+
+
+def test_pairs_keep_the_link_of_the_loss():
+    loss = mh.LabelPairRegulariser(mh.AsymmetricLoss(), weight=0.1, link=mh.SigmoidLink())
+    assert isinstance(loss.link, mh.AsymmetricLink)
+    assert isinstance(loss.pair_link, mh.SigmoidLink)
+
+
 def test_focal_without_focus_is_cross_entropy():
     scores, targets = batch()
     want = F.binary_cross_entropy_with_logits(scores, targets.double())

@@ -76,6 +76,18 @@ def test_the_learned_threshold_is_the_predicted_one():
     assert bias.item() == pytest.approx(mh.optimal_bias(labels, -5, 5), abs=1e-6)
 
 
+def test_quasibinary_starts_from_label_rates():
+    rates = torch.tensor([0.5, 0.1, 0.01])
+    head = mh.LinearHead(4, 3).init_bias(rates, link=mh.QuasibinaryLoss().link)
+    torch.testing.assert_close(head.bias.exp(), rates)
+
+
+@pytest.mark.parametrize("head", [mh.LinearHead, mh.CosineHead])
+def test_heads_take_the_eight_starts(head):
+    layer = head(4, 5, bias="label").init_diverse_bias(2)
+    assert torch.equal(layer.bias, mh.diverse_bias(2, 5))
+
+
 def test_the_eight_starts():
     n = 8
     i = torch.arange(1.0, n + 1)

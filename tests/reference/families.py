@@ -11,7 +11,7 @@ from manyhot.losses.quasibinary import log_batch_normaliser
 SPA_NAMES = ("zeta_pos", "k_pos", "b_pos", "zeta_neg", "k_neg", "b_neg")
 
 
-class Case:
+class Vector:
     """One test vector, its numbers as tensors of one type."""
 
     def __init__(self, case, dtype):
@@ -348,7 +348,8 @@ def gain(family, case):
     """By how much a head multiplies its features: sums of terms of that size can cancel, each exact to 7 digits."""
     if family != "uniform_losses" or not case.params["gamma"]:
         return 1.0
-    return case.params["gamma"] / float(case.tensor("features").norm(dim=1).clamp(min=1e-12).min())
+    lengths = case.tensor("features").norm(dim=1)
+    return case.params["gamma"] / float(lengths[lengths > 0].min())
 
 
 # Printed variants that the package does not offer, by family.

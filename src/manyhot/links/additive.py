@@ -66,8 +66,18 @@ class AsymmetricLink(Link):
         """(0, 1), or less with a margin and no focusing of present labels."""
         if self.margin == 0 or self.gamma_pos > 0:
             return 0.0, 1.0
-        top = torch.sigmoid(self.log_odds(torch.full((1,), 1e4, dtype=torch.float64)))
-        return 0.0, float(top.amax())
+        top = self.unweighted_log_odds(torch.tensor(1e4, dtype=torch.float64))
+        lightest = 1.0 if self.pos_weight is None else float(self.pos_weight.min())
+        return 0.0, float(torch.sigmoid(top - math.log(lightest)))
+
+    @property
+    def finite(self) -> bool:
+        """Not with a margin."""
+        return self.margin == 0
+
+    def extra_repr(self) -> str:
+        """The parameters."""
+        return f"gamma_neg={self.gamma_neg:g}, gamma_pos={self.gamma_pos:g}, margin={self.margin:g}"
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
@@ -115,6 +125,10 @@ def phi(probs: Tensor, *, gamma_neg: float, gamma_pos: float = 0.0, margin: floa
         >>> phi(torch.tensor([0.0, 0.5, 1.0]), gamma_neg=4)
         tensor([0.0000, 0.1908, 1.0000])
     """
+    check_number("gamma_neg", "phi", gamma_neg, low=0)
+    check_number("gamma_pos", "phi", gamma_pos, low=0)
+    check_number("margin", "phi", margin, low=0, high=1, high_open=True)
+    probs = probs if probs.dtype == torch.float64 else probs.float()
     shifted = (probs - margin).clamp(min=0)
     absent = probs * _bounded_slope(shifted, gamma_neg)
     present = (1 - shifted) * _bounded_slope(1 - probs, gamma_pos)
@@ -175,6 +189,10 @@ class StrictlyProperAsymmetricLink(Link):
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
         return elementwise(self.log_odds_and_slopes, scores)
+
+    def extra_repr(self) -> str:
+        """The six numbers."""
+        return ", ".join(f"{name}={number:g}" for name, number in self.shape._asdict().items())
 
     def log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """log_slope_ratio - softplus(-k_neg (s - b_neg)) + softplus(k_pos (s - b_pos)), and its slope."""

@@ -36,6 +36,15 @@ class Link(nn.Module, ABC):
             )
         self.register_buffer("pos_weight", weight)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Link:
+        """Moves to another device as any module, but keeps the precision of what was learnt: half would ruin it."""
+        exact = {name: buffer for name, buffer in self.named_buffers(recurse=False) if buffer.is_floating_point()}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in exact.items():
+            device = getattr(self, name).device
+            setattr(self, name, buffer.to(device, torch.float32 if device.type == "mps" else buffer.dtype))
+        return self
+
     @abstractmethod
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Log-odds of a label when `pos_weight` is 1; increasing in the score."""
@@ -44,6 +53,11 @@ class Link(nn.Module, ABC):
     def range(self) -> tuple[float, float]:
         """The smallest and the largest probability that scores can reach or approach."""
         return 0.0, 1.0
+
+    @property
+    def finite(self) -> bool:
+        """Whether every score has finite log-odds: no score means exactly 0 or 1."""
+        return True
 
     def log_odds(self, scores: Tensor) -> Tensor:
         """log(p / (1 - p)) of the probabilities, exact where they themselves have long been rounded to 0 or 1."""
@@ -62,26 +76,71 @@ class Link(nn.Module, ABC):
             log_odds = log_odds + self.log_pos_weight(log_odds)
         return self.scores_of_log_odds(log_odds).to(probs.dtype)
 
+    def initial_scores(self, probs: Tensor) -> Tensor:
+        """The scores to begin training with where samples have these probabilities."""
+        return self.scores(probs)
+
     def scores_of_log_odds(self, log_odds: Tensor) -> Tensor:
         """Inverse of `unweighted_log_odds`; subclasses with a closed form override it."""
         return invert_increasing(self.unweighted_log_odds, log_odds)
 
+    def pos_weight_like(self, like: Tensor) -> Tensor | None:
+        """`pos_weight` in the type of `like`, checked against its number of labels."""
+        return None if self.pos_weight is None else self._checked_pos_weight(like).to(like.dtype)
+
     def log_pos_weight(self, like: Tensor) -> Tensor:
-        """log(pos_weight) in the type of `like`; zero without a `pos_weight`."""
+        """log(pos_weight) in the type of `like`."""
+        return self._checked_pos_weight(like).log().to(like.dtype)
+
+    def _checked_pos_weight(self, like: Tensor) -> Tensor:
         if self.pos_weight is None:
-            return torch.zeros((), dtype=like.dtype, device=like.device)
+            return torch.ones((), dtype=torch.float64, device=like.device)
         if self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
             got = f"{self.pos_weight.shape[0]} weights for {like.shape[-1]} labels"
             raise refusal(
                 "pos_weight", type(self).__name__, "have one weight a label", got, "Compute it on these labels."
             )
-        return self.pos_weight.log().to(like.dtype)
+        return self.pos_weight
 
     def _check(self, values: Tensor, name: str = "scores") -> Tensor:
         if not isinstance(values, Tensor) or not values.is_floating_point():
             rule = "be a tensor of floating-point numbers"
             raise refusal(name, type(self).__name__, rule, kind_of(values), "Call `.float()` on them.")
         return values if values.dtype == torch.float64 else values.float()
+
+
+class NoLink(Link):
+    """The link of a loss that mixes labels or rows: its scores mean no probability, and asking for one is an error.
+
+    Args:
+        owner: Name of the loss, for the error.
+    """
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self.owner = owner
+
+    @property
+    def finite(self) -> bool:
+        """There are no log-odds."""
+        return False
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """Refused."""
+        raise self._refusal()
+
+    def probs(self, scores: Tensor) -> Tensor:
+        """Refused."""
+        raise self._refusal()
+
+    def scores(self, probs: Tensor) -> Tensor:
+        """Refused."""
+        raise self._refusal()
+
+    def _refusal(self) -> ValueError:
+        remedy = "Fit a calibrator on held-out scores and targets."
+        rule = "be that of a loss which adds over labels to give probabilities"
+        return refusal("link", self.owner, rule, "a loss whose scores only rank", remedy)
 
 
 def invert_increasing(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:

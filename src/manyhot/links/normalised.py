@@ -41,13 +41,24 @@ class QuasibinaryLink(Link):
 
     def log_probs(self, scores: Tensor) -> Tensor:
         """log q before clipping: above 0 where the scores promise more than certainty."""
-        if not torch.compiler.is_compiling() and not bool(self.fitted):
-            remedy = "Train with `QuasibinaryLoss`, or call `fit` with batches of scores and targets."
-            raise refusal(
-                "link", "QuasibinaryLoss", "have seen a label before it gives probabilities", "none yet", remedy
-            )
         scores = self._check(scores)
-        return scores - self.log_normaliser.to(scores.dtype)
+        return scores - self._fitted_log_normaliser().to(scores.dtype)
+
+    @property
+    def finite(self) -> bool:
+        """Not where q is clipped to 1."""
+        return False
+
+    def initial_scores(self, probs: Tensor) -> Tensor:
+        """log p: training finds C = 1 then, whatever the link has seen so far."""
+        return torch.log(self._check(probs, "probs"))
+
+    def _fitted_log_normaliser(self) -> Tensor:
+        if torch.compiler.is_compiling() or bool(self.fitted):
+            return self.log_normaliser
+        rule = "have seen a label before it gives probabilities"
+        remedy = "Train with `QuasibinaryLoss`, or call `fit` with batches of scores and targets."
+        raise refusal("link", "QuasibinaryLoss", rule, "none yet", remedy)
 
     def probs(self, scores: Tensor) -> Tensor:
         """min(q, 1)."""
@@ -61,7 +72,7 @@ class QuasibinaryLink(Link):
 
     def scores_of_log_odds(self, log_odds: Tensor) -> Tensor:
         """The scores in closed form."""
-        return self.log_normaliser.to(log_odds.dtype) + torch.nn.functional.logsigmoid(log_odds)
+        return self._fitted_log_normaliser().to(log_odds.dtype) + torch.nn.functional.logsigmoid(log_odds)
 
     @torch.no_grad()
     def fit(self, batches: Iterable[tuple[Tensor, Tensor]]) -> QuasibinaryLink:

@@ -51,7 +51,7 @@ def ratio_link(loss: Callable[[Tensor, Tensor], Tensor]) -> RatioLink:
         >>> ratio_link(squared).probs(torch.tensor([[0.0, 1.0]]))
         tensor([[0.5000, 0.7311]])
     """
-    if getattr(loss, "adds_over_labels", True) is False:
+    if not getattr(loss, "adds_over_labels", True):
         remedy = "Fit a calibrator on held-out scores and targets."
         raise refusal("loss", "ratio_link", "add over labels", type(loss).__name__, remedy)
     return RatioLink(loss)

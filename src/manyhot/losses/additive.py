@@ -26,23 +26,28 @@ class Branches(NamedTuple):
 class Curve(ABC):
     """The two branches of an additive loss, with their slopes in closed form."""
 
-    has_quick_cells: ClassVar[bool] = False
+    quicker_if_hard: ClassVar[bool] = False
 
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:
         """Values and slopes of both branches, each in a tensor of its own that is shaped like `scores`."""
 
-    def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Loss and slope of every cell; a soft target mixes the branches."""
+    def cells(
+        self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None, *, hard: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Loss and slope of every cell; a soft target mixes the branches.
+
+        Args:
+            scores: (N, K).
+            targets: (N, K) in [0, 1].
+            pos_weight: (K,) or (), multiplies the branch of present labels.
+            hard: Whether all targets are 0 or 1; looked up for curves that are `quicker_if_hard`.
+        """
         present, absent, present_slope, absent_slope = self.branches(scores)
         if pos_weight is not None:
             present, present_slope = present * pos_weight, present_slope * pos_weight
         values = torch.lerp(absent, present, targets, out=spare(absent))
         return values, torch.lerp(absent_slope, present_slope, targets, out=spare(absent_slope))
-
-    def quick_cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The same for targets of 0 and 1 only, by the one branch that counts; for curves with `has_quick_cells`."""
-        return self.cells(scores, targets, pos_weight)
 
 
 class AdditiveLoss(Loss):
@@ -72,13 +77,11 @@ class AdditiveLoss(Loss):
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
-        weight = None if self.link.pos_weight is None else self.link.log_pos_weight(batch.scores).exp()
-
-        one_branch = self.curve.has_quick_cells and not batch.targets.requires_grad and batch.no_soft_targets()
+        weight = self.link.pos_weight_like(batch.scores)
+        hard = self.curve.quicker_if_hard and not batch.targets.requires_grad and batch.no_soft_targets()
 
         def cells(scores: Tensor, targets: Tensor, *known: Tensor) -> tuple[Tensor, Tensor]:
-            compute = self.curve.quick_cells if one_branch else self.curve.cells
-            values, slopes = compute(scores, targets, weight)
+            values, slopes = self.curve.cells(scores, targets, weight, hard=hard)
             return (values * known[0], slopes * known[0]) if known else (values, slopes)
 
         constants = (batch.targets,) if batch.known is None else (batch.targets, batch.known)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from manyhot.checks import Batch, check_number, refusal
+from manyhot.checks import Batch, check_count, check_number, refusal
 from manyhot.losses.loss import Loss, Term
 from manyhot.losses.softmax import log_softmax, softmax_rows
 from manyhot.numerics import floor_count, hide, softplus
@@ -73,19 +73,21 @@ class AverageKLoss(Loss):
 
     def candidates(self, batch: Batch) -> Tensor:
         """(N, K), 1 for the cells that the first head proposes; no gradient."""
+        return self._propose(batch, log_softmax(batch._replace(scores=batch.scores[:, 0])))
+
+    def _propose(self, batch: Batch, log_p: Tensor) -> Tensor:
         labelled = batch.labelled_rows()
         eligible = batch.absent * labelled.unsqueeze(1)
         count = floor_count((self.k - 1) * labelled.double().sum())
         most = math.floor((self.k - 1) * labelled.shape[0] + 1e-6)
-        proposing = batch._replace(scores=batch.scores[:, 0].detach())
-        return propose_candidates(log_softmax(proposing), eligible, count, most)
+        return propose_candidates(log_p.detach(), eligible, count, most)
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """Cross-entropy of the first head; labels, candidates and rest of the second."""
         labelled = batch.labelled_rows()
-        proposing = batch._replace(scores=batch.scores[:, 0])
-        entropy = softmax_rows(log_softmax(proposing), batch.targets)
-        candidates, scores = self.candidates(batch), batch.scores[:, 1]
+        log_p = log_softmax(batch._replace(scores=batch.scores[:, 0]))
+        entropy = softmax_rows(log_p, batch.targets)
+        candidates, scores = self._propose(batch, log_p), batch.scores[:, 1]
         rest = batch.absent * labelled.unsqueeze(1) - candidates
         present, absent = softplus(-scores), softplus(scores)
         return [
@@ -127,12 +129,13 @@ class NoisedTopKLoss(Loss):
 
     reductions = ("mean", "sum", "none")
     single_label: ClassVar[bool] = True
+    most_aligned: ClassVar[int] = 1
 
     def __init__(self, k: int, *, epsilon: float = 1.0, draws: int = 5, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
-        self.k = int(check_number("k", "NoisedTopKLoss", k, low=1))
+        self.k = check_count("k", "NoisedTopKLoss", k, low=1)
         self.epsilon = check_number("epsilon", "NoisedTopKLoss", epsilon, low=0)
-        self.draws = int(check_number("draws", "NoisedTopKLoss", draws, low=1))
+        self.draws = check_count("draws", "NoisedTopKLoss", draws, low=1)
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over labelled rows."""

@@ -20,7 +20,9 @@ class CrossEntropyCurve(Curve):
         """Both branches."""
         return Branches(softplus(-scores), softplus(scores), -torch.sigmoid(-scores), torch.sigmoid(scores))
 
-    def cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def cells(
+        self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None, *, hard: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Both branches with one softplus, since they differ by the score itself."""
         if pos_weight is not None:
             return super().cells(scores, targets, pos_weight)
@@ -43,8 +45,12 @@ class FocalCurve(Curve):
         """Both branches."""
         p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
         present, present_slope = focal_branch(p, q, softplus(-scores), self.gamma_pos)
-        absent, absent_slope = focal_branch(q, p, softplus(scores), self.gamma_neg)
+        absent, absent_slope = self.absent_branch(scores, p, q)
         return Branches(present, absent, torch.neg(present_slope, out=spare(present_slope)), absent_slope)
+
+    def absent_branch(self, scores: Tensor, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of an absent label and its steepness."""
+        return focal_branch(q, p, softplus(scores), self.gamma_neg)
 
 
 def focal_branch(right: Tensor, wrong: Tensor, surprise: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
@@ -64,14 +70,7 @@ class ShiftedFocalCurve(FocalCurve):
         super().__init__(gamma_neg, gamma_pos)
         self.margin = margin
 
-    def branches(self, scores: Tensor) -> Branches:
-        """Both branches."""
-        p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
-        present, present_slope = focal_branch(p, q, softplus(-scores), self.gamma_pos)
-        absent, absent_slope = self.shifted_branch(p, q)
-        return Branches(present, absent, torch.neg(present_slope, out=spare(present_slope)), absent_slope)
-
-    def shifted_branch(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    def absent_branch(self, scores: Tensor, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
         """r^gamma * surprise and its steepness, with surprise = -log(1 - r)."""
         r = p - self.margin
         r = torch.clamp(r, min=0, out=spare(r))
@@ -93,7 +92,7 @@ class ShiftedFocalCurve(FocalCurve):
 class StrictlyProperAsymmetricCurve(Curve):
     """Two softplus branches of different scale, steepness and place."""
 
-    has_quick_cells: ClassVar[bool] = True
+    quicker_if_hard: ClassVar[bool] = True
 
     def __init__(self, shape: Asymmetry) -> None:
         self.shape = shape
@@ -105,20 +104,27 @@ class StrictlyProperAsymmetricCurve(Curve):
         absent, absent_slope = softplus_branch(scores, s.k_neg, s.b_neg, s.zeta_neg)
         return Branches(present, absent, present_slope, absent_slope)
 
-    def quick_cells(self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """c softplus(k s + d), with c, k and d those of the target's branch: linear in a target of 0 or 1."""
-        s = self.shape
+    def cells(
+        self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None, *, hard: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """For hard targets c softplus(k s + d), with c, k and d those of the target's branch: one softplus, not two."""
+        if not hard:
+            return super().cells(scores, targets, pos_weight)
+        s, absent = self.shape, 1 - targets
         present_scale = 1 / s.zeta_pos if pos_weight is None else pos_weight / s.zeta_pos
-        c = either(targets, present_scale, 1 / s.zeta_neg)
-        k = either(targets, -s.k_pos, s.k_neg)
-        bend = torch.addcmul(either(targets, s.k_pos * s.b_pos, -s.k_neg * s.b_neg), k, scores)
+        c = either(targets, absent, present_scale, 1 / s.zeta_neg)
+        k = either(targets, absent, -s.k_pos, s.k_neg)
+        bend = either(targets, absent, s.k_pos * s.b_pos, -s.k_neg * s.b_neg)
+        bend = torch.addcmul(bend, k, scores, out=spare(bend))
         values = softplus(bend)
         slopes = torch.sigmoid(bend, out=spare(bend))
         slopes = torch.mul(slopes, k, out=spare(slopes))
         return torch.mul(values, c, out=spare(values)), torch.mul(slopes, c, out=spare(slopes))
 
 
-def either(targets: Tensor, present: Tensor | float, absent: float) -> Tensor:
-    """`present` where the target is 1, `absent` where it is 0."""
-    result = targets * (present - absent)
-    return torch.add(result, absent, out=spare(result))
+def either(present: Tensor, absent: Tensor, if_present: Tensor | float, if_absent: float) -> Tensor:
+    """One number where a label is present, another where it is absent; exact, since one of the summands is zero."""
+    result = absent * if_absent
+    if isinstance(if_present, Tensor):
+        return torch.addcmul(result, present, if_present, out=spare(result))
+    return torch.add(result, present, alpha=if_present, out=spare(result))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.checks import Batch, check_batch, check_choice, refusal
-from manyhot.links import Link
+from manyhot.links.link import Link, NoLink
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Loss(nn.Module, ABC):
     """A sum of means over cells, rows or columns of a batch.
 
     Args:
-        link: What the scores mean as probabilities; None when they mean none until a calibrator has been fitted.
+        link: What the scores mean as probabilities. Left out, they mean none until a calibrator has been fitted, and
+            the link refuses to give any.
         reduction: One of the class's `reductions`.
 
     Attributes:
@@ -52,6 +53,7 @@ class Loss(nn.Module, ABC):
         soft_targets: Whether targets between 0 and 1 are allowed.
         single_label: Whether a row may carry one label at the most.
         heads: How many heads the scores come from.
+        most_aligned: How many tensors besides scores and targets the loss takes at the most.
     """
 
     adds_over_labels: ClassVar[bool] = False
@@ -60,11 +62,12 @@ class Loss(nn.Module, ABC):
     soft_targets: ClassVar[bool] = False
     single_label: ClassVar[bool] = False
     heads: ClassVar[int] = 1
-    link: Link | None
+    most_aligned: ClassVar[int] = 0
+    link: Link
 
     def __init__(self, link: Link | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.link = link
+        self.link = NoLink(type(self).__name__) if link is None else link
         self.reduction = check_choice("reduction", type(self).__name__, reduction, self.reductions)
 
     def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
@@ -75,14 +78,18 @@ class Loss(nn.Module, ABC):
             targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out of every term.
             *aligned: Further tensors with one entry a row, for the losses that need them.
         """
-        return self.reduce(self.terms(self.check(scores, targets), *aligned))
+        return self.reduce(self.terms(self.check(scores, targets, *aligned), *aligned))
 
     @abstractmethod
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The means that the loss is the sum of."""
 
-    def check(self, scores: Tensor, targets: Tensor) -> Batch:
+    def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Batch:
         """The batch in the form in which the terms are computed, or the error that says what is wrong with it."""
+        if len(aligned) > self.most_aligned:
+            rule = f"be {2 + self.most_aligned} at the most"
+            remedy = "Call loss(scores, targets)."
+            raise refusal("arguments", type(self).__name__, rule, str(2 + len(aligned)), remedy)
         return check_batch(
             type(self).__name__, scores, targets, soft=self.soft_targets, single=self.single_label, heads=self.heads
         )
@@ -95,14 +102,6 @@ class Loss(nn.Module, ABC):
             return terms[0].values.sum()
         first, *others = (term.mean() for term in terms)
         return sum(others, start=first)
-
-    def probs(self, scores: Tensor) -> Tensor:
-        """Probabilities through the loss's own link, or the error that says what to do without one."""
-        if self.link is None:
-            name = type(self).__name__
-            remedy = "Fit a calibrator on held-out scores and targets."
-            raise refusal("link", name, "exist to give probabilities", "a loss that ranks but has no link", remedy)
-        return self.link.probs(scores)
 
     def extra_repr(self) -> str:
         """The reduction, where there is a choice."""

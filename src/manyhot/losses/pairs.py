@@ -11,7 +11,7 @@ from manyhot.checks import Batch, check_number, refusal
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, Term
 from manyhot.numerics import OUT_OF_SIGHT, softplus
-from manyhot.slopes import blocks
+from manyhot.slopes import blocks, transformed
 
 
 def sums_and_slopes(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,6 +30,7 @@ def sums_and_slopes(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         from manyhot.losses.pairs_cuda import pair_rows_on_gpu  # needs Triton, which builds of torch for GPUs bring
 
         return pair_rows_on_gpu(log_odds, targets)
+    log_odds = log_odds.contiguous()
     cells = (targets > 0).flatten().nonzero().squeeze(1)
     rows = cells // max(1, log_odds.shape[1])
     counts = torch.bincount(rows, minlength=log_odds.shape[0])
@@ -87,7 +88,7 @@ def pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 @pair_rows.register_fake
 def _(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    return log_odds.new_empty(log_odds.shape[0]), torch.empty_like(log_odds)
+    return log_odds.new_empty(log_odds.shape[0]), torch.empty_like(log_odds, memory_format=torch.contiguous_format)
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
@@ -104,7 +105,7 @@ pair_rows.register_autograd(_backward, setup_context=_save)
 def label_pair_rows(log_odds: Tensor, batch: Batch) -> Tensor:
     """Mean over all unordered pairs of a row's known labels of softplus(u_absent - u_present), (N,)."""
     sizes, targets = batch.row_sizes(), batch.signed
-    if torch.compiler.is_compiling() or type(log_odds) is not Tensor:
+    if torch.compiler.is_compiling() or transformed() or log_odds.is_meta or type(log_odds) is not Tensor:
         sums: Tensor = pair_rows(log_odds, targets)[0]
     else:
         sums = _PairRows.apply(log_odds, targets)  # type: ignore[no-untyped-call]
@@ -112,7 +113,7 @@ def label_pair_rows(log_odds: Tensor, batch: Batch) -> Tensor:
 
 
 class LabelPairRegulariser(Loss):
-    """A loss plus the pairs that it orders wrongly: for search and ranking by probabilities that stay calibrated.
+    """A loss that adds over labels plus the pairs that it orders wrongly: for ranking by calibrated probabilities.
 
     row = 2 / (K (K - 1)) sum over present t, absent t' of softplus(u_t' - u_t), u = log-odds of the link
     loss = given loss + weight * mean over rows
@@ -122,7 +123,7 @@ class LabelPairRegulariser(Loss):
     No-label rows: they have no pairs, and stay in the mean over rows.
 
     Args:
-        loss: Any loss with a link.
+        loss: Any loss that adds over labels.
         weight: Of the pairs; the paper's value is not in its main text, so there is no default.
         link: Gives the log-odds that are compared; that of the loss by default.
 
@@ -137,24 +138,26 @@ class LabelPairRegulariser(Loss):
     """
 
     def __init__(self, loss: Loss, weight: float, *, link: Link | None = None) -> None:
-        link = link or getattr(loss, "link", None)
-        if not isinstance(loss, Loss) or link is None:
-            remedy = "Wrap a loss that adds over labels, such as `StrictlyProperAsymmetricLoss`."
-            raise refusal("loss", "LabelPairRegulariser", "have a link", type(loss).__name__, remedy)
-        super().__init__(link)
-        edge = link.log_odds(torch.tensor([[-1e4, 1e4]])) if not hasattr(link, "fitted") else torch.tensor(torch.inf)
-        if not bool(edge.isfinite().all()):
-            got = f"{type(link).__name__}, which gives probabilities of exactly 0 or 1"
-            remedy = "Take margin=0, or pass link=SigmoidLink()."
-            raise refusal("link", "LabelPairRegulariser", "keep log-odds finite", got, remedy)
+        if not isinstance(loss, Loss) or not loss.adds_over_labels:
+            remedy = "Wrap one that does, such as `StrictlyProperAsymmetricLoss`."
+            raise refusal("loss", "LabelPairRegulariser", "add over labels", type(loss).__name__, remedy)
         if loss.reduction not in ("mean", "batchmean"):
             remedy = "Build the inner loss with reduction='mean'."
             raise refusal("loss", "LabelPairRegulariser", "be a mean", f"reduction={loss.reduction!r}", remedy)
-        self.loss, self.mixes_rows = loss, loss.mixes_rows
+        pair_link = link or loss.link
+        if not pair_link.finite:
+            got = f"{type(pair_link).__name__}, which gives probabilities of exactly 0 or 1"
+            remedy = "Take margin=0, or pass link=SigmoidLink()."
+            raise refusal("link", "LabelPairRegulariser", "keep log-odds finite", got, remedy)
+        super().__init__(loss.link)
+        self.loss, self.pair_link = loss, pair_link
         self.weight = check_number("weight", "LabelPairRegulariser", weight, low=0)
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The means of the given loss, and the mean of the pairs over rows."""
-        assert self.link is not None
-        pairs = label_pair_rows(self.link.log_odds(batch.scores), batch)
-        return [*self.loss.terms(batch, *aligned), Term(self.weight * pairs, batch.rows().sum())]
+        pairs = label_pair_rows(self.pair_link.log_odds(batch.scores), batch)
+        return [*self.loss.terms(batch), Term(self.weight * pairs, batch.rows().sum())]
+
+    def extra_repr(self) -> str:
+        """The weight."""
+        return f"weight={self.weight:g}"

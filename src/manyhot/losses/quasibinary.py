@@ -79,7 +79,12 @@ class QuasibinaryLoss(Loss):
         log_normaliser = log_batch_normaliser(batch)
         if self.training:
             self.track(batch, log_normaliser.detach())
-        return [Term(quasibinary_rows(batch, log_normaliser, self.penalty_weight), batch.rows().sum())]
+        rows = quasibinary_rows(batch, log_normaliser, self.penalty_weight)
+        return [Term(rows * (batch.targets.sum() > 0), batch.rows().sum())]
+
+    def extra_repr(self) -> str:
+        """The parameters."""
+        return f"penalty_weight={self.penalty_weight:g}, alpha={self.alpha:g}, {super().extra_repr()}"
 
     @torch.no_grad()
     def track(self, batch: Batch, log_normaliser: Tensor) -> None:

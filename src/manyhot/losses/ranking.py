@@ -25,7 +25,7 @@ class RankedAbsent:
 
     def above(self, levels: Tensor) -> Tensor:
         """How many absent labels of the row lie above each level, (N, K)."""
-        return torch.searchsorted(-self.sorted.detach(), -levels.detach().contiguous())
+        return torch.searchsorted(-self.sorted.detach().contiguous(), -levels.detach().contiguous())
 
     def hinges(self, levels: Tensor) -> Tensor:
         """Sum over the row's absent labels n of max(0, s_n - level), for each level (N, K)."""
@@ -54,8 +54,7 @@ class WARPLoss(Loss):
 
     Reference: Gong et al., Deep Convolutional Ranking for Multilabel Image Annotation, 2013. This is the deterministic
         form: the exact rank, and all violating pairs. The paper estimates the rank by drawing absent labels until one
-            violates
-        the margin and uses only that one.
+        violates the margin, and uses only that one.
 
     Example:
         >>> WARPLoss()(torch.tensor([[0.0, 0.5, -3.0]]), torch.tensor([[1, 0, 0]]))

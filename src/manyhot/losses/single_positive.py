@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import Batch, check_number, check_targets, refusal
+from manyhot.checks import Batch, check_number, check_values, refusal, values_can_be_read
 from manyhot.losses.loss import Loss, Term
 from manyhot.numerics import logit, softplus
 
@@ -113,8 +115,8 @@ class ROLELoss(Loss):
     No-label rows: they have guesses like any other row.
 
     Args:
-        targets: (M, K), the targets of the training data. Guesses start at 0.995 for observed labels and uniformly
-            between 0.4 and 0.6 in probability for others.
+        targets: (M, K), the targets of the training data. Guesses start at 0.995 for observed labels and at
+            random between 0.4 and 0.6 for others, uniformly in log-odds.
         expected_labels: Mean number of labels of a row.
         generator: For reproducible guesses.
 
@@ -132,13 +134,14 @@ class ROLELoss(Loss):
     """
 
     mixes_rows = True
+    most_aligned: ClassVar[int] = 1
 
     def __init__(self, targets: Tensor, expected_labels: float, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         if not isinstance(targets, Tensor) or targets.ndim != 2:
             got = str(tuple(targets.shape)) if isinstance(targets, Tensor) else type(targets).__name__
             raise refusal("targets", "ROLELoss", "be (M, K)", got, "Pass the targets of the training data.")
-        check_targets(targets)
+        check_values("ROLELoss", targets)
         bound = logit(0.6)
         guesses = (2 * torch.rand(targets.shape, generator=generator) - 1) * bound
         self.guesses = nn.Parameter(torch.where(targets.cpu() > 0, logit(0.995), guesses).to(targets.device))
@@ -169,4 +172,9 @@ class ROLELoss(Loss):
             got = f"{batch.targets.shape[1]} labels"
             remedy = "Build the loss with the targets of the same data."
             raise refusal("targets", "ROLELoss", f"have K = {self.guesses.shape[1]} labels", got, remedy)
-        return self.guesses.index_select(0, aligned[0])
+        rows, count = aligned[0], self.guesses.shape[0]
+        if values_can_be_read(rows) and rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < count):
+            got = f"{int(rows.min())} to {int(rows.max())}"
+            remedy = "Count rows as in the targets that the loss was built with."
+            raise refusal("rows", "ROLELoss", f"lie between 0 and {count - 1}", got, remedy)
+        return self.guesses.index_select(0, rows)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import Batch, check_choice, check_number, refusal
+from manyhot.checks import Batch, check_choice, check_count, refusal
 from manyhot.heads import CosineHead, Head, LinearHead
 from manyhot.losses.binary import BinaryCrossEntropyLoss
 from manyhot.losses.loss import Loss, Term
@@ -76,7 +76,7 @@ class ClassWiseLoss(Loss):
 
     def __init__(self, num_labels: int, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
-        self.bias = nn.Parameter(torch.zeros(int(check_number("num_labels", "ClassWiseLoss", num_labels, low=1))))
+        self.bias = nn.Parameter(torch.zeros(check_count("num_labels", "ClassWiseLoss", num_labels, low=1)))
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over labelled rows."""

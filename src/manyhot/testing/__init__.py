@@ -25,6 +25,7 @@ from manyhot.testing.losses import (
     check_no_synchronisation,
     check_nothing_to_learn,
     check_permutations,
+    check_soft_targets,
     check_state,
     check_unknown_cells,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "check_no_synchronisation",
     "check_nothing_to_learn",
     "check_permutations",
+    "check_soft_targets",
     "check_state",
     "check_unknown_cells",
     "edge_examples",

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from manyhot.links import NoLink, QuasibinaryLink, SoftmaxLink
 from manyhot.losses.loss import Loss
-from manyhot.testing.batches import Case, Example, edge_examples, example, extreme_examples
+from manyhot.testing.batches import Case, Example, edge_examples, example, extreme_examples, transposed
 from manyhot.testing.links import check_link, check_link_is_slope_ratio
 
 
@@ -32,7 +33,7 @@ def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
         law(case)
     loss = case.build(torch.zeros(1, 4))
     link = getattr(loss, "link", None)
-    if link is not None and getattr(link, "fitted", None) is None:
+    if link is not None and not isinstance(link, NoLink | QuasibinaryLink | SoftmaxLink):
         check_link(link)
     if isinstance(loss, Loss) and loss.adds_over_labels:
         check_link_is_slope_ratio(loss)
@@ -106,9 +107,24 @@ def check_nothing_to_learn(case: Case) -> None:
 
 
 def check_edges(case: Case) -> None:
-    """Values and gradients are finite on every batch at the edge, and losses are not below zero without reason."""
+    """Values and gradients are finite on every batch at the edge, however its tensors lie in memory."""
     for batch in edge_examples(case):
         _check_finite(case, batch)
+        for got, want in zip(case.evaluate(transposed(batch)), case.evaluate(batch), strict=True):
+            same(got, want, f"{batch.name}: the order in memory matters", case.tolerance)
+
+
+def check_soft_targets(case: Case) -> None:
+    """A soft target costs the mixture of its branches, with unknown cells beside it too."""
+    batch = example(case)
+    if not getattr(case.build(batch.targets), "soft_targets", False):
+        return
+    results = []
+    for soft in (0.3, 1.0, 0.0):
+        targets = torch.where(batch.targets > 0, soft, batch.targets.double())
+        results.append(case.evaluate(batch._replace(targets=targets))[0])
+    mixed, present, absent = results
+    same(mixed, 0.3 * present + 0.7 * absent, "a soft target is not the mixture of its branches", case.tolerance)
 
 
 def check_extremes(case: Case) -> None:
@@ -140,7 +156,11 @@ def check_state(case: Case) -> None:
 
 def check_compiles(case: Case, *, backend: str = "aot_eager") -> None:
     """`torch.compile(fullgraph=True)` takes the loss without a break and gives the same numbers."""
-    batch = example(case)
+    for batch in (example(case), transposed(example(case))):
+        _check_compiled(case, batch, backend)
+
+
+def _check_compiled(case: Case, batch: Example, backend: str) -> None:
     value, gradient = case.evaluate(batch)
     torch.compiler.reset()
     loss = case.build(batch.targets)
@@ -181,6 +201,7 @@ LOSS_LAWS = (
     check_unknown_cells,
     check_nothing_to_learn,
     check_edges,
+    check_soft_targets,
     check_extremes,
     check_state,
     check_compiles,
