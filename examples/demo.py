@@ -110,7 +110,7 @@ def fit_network(loss: mh.Loss, data: Data, *, epochs: int, seed: int, advance: C
     torch.manual_seed(seed)
     n, num_labels = data.targets.shape
     head = mh.LinearHead(128, num_labels)
-    if loss.link is not None:
+    if not isinstance(loss.link, mh.NoLink):
         head.init_bias((data.targets.sum(0) + 0.5) / (n + 1), link=loss.link)
     network = nn.Sequential(nn.Linear(data.features.shape[1], 128), nn.ReLU(), nn.Dropout(0.5), head)
     decay = {True: 1.0, False: 0.0}  # Biases hold the label rates, which are no reason to shrink them.
@@ -137,7 +137,7 @@ def judge(name: str, loss: mh.Loss, network: nn.Module, data: Data) -> Result:
     ranking = scores.log_softmax(1) if isinstance(loss, mh.SoftmaxLoss) else scores
     columns = zip(ranking.T, data.test_targets.T, strict=True)
     mean_ap = torch.stack([average_precision(*column) for column in columns if column[1].any()]).mean()
-    probs = {} if loss.link is None else {OWN: loss.link.probs(scores)}
+    probs = {} if isinstance(loss.link, mh.NoLink) else {OWN: loss.link.probs(scores)}
     if name in MISREAD:
         probs[PLAIN] = mh.SigmoidLink().probs(scores)
     return Result(float(mean_ap), probs)
