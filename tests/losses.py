@@ -56,6 +56,9 @@ CASES = {
     "spa-pairs": Case(spa_with_pairs),
     "focal-pairs": Case(lambda targets: mh.LabelPairRegulariser(mh.AsymmetricFocalLoss(), weight=0.3)),
     "asl-plain-pairs": Case(lambda t: mh.LabelPairRegulariser(mh.AsymmetricLoss(), weight=0.3, link=mh.SigmoidLink())),
+    "cross-entropy-pairs": Case(
+        lambda targets: mh.LabelPairRegulariser(mh.CrossEntropyLoss(no_label="uniform"), weight=0.3), single_label=True
+    ),
     "quasibinary": Case(lambda targets: mh.QuasibinaryLoss()),
     "two-way": Case(lambda targets: mh.TwoWayLoss()),
     "two-way-sample": Case(lambda targets: mh.TwoWayLoss("sample", temperature_neg=2, margin=0.5)),

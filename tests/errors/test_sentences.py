@@ -217,7 +217,7 @@ def test_reduction():
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.TwoWayLoss(), 1.0),
-            "`loss` of `LabelPairRegulariser` must add over labels; got TwoWayLoss.",
+            "`loss` of `LabelPairRegulariser` must have a link; got TwoWayLoss.",
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.AsymmetricLoss(), 1.0),
@@ -225,7 +225,7 @@ def test_reduction():
             "of exactly 0 or 1. Take margin=0, or pass link=SigmoidLink().",
         ),
         (
-            lambda: mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(), 1.0, link=mh.QuasibinaryLink()),
+            lambda: mh.LabelPairRegulariser(mh.QuasibinaryLoss(), 1.0),
             "`link` of `LabelPairRegulariser` must keep log-odds finite; got QuasibinaryLink",
         ),
         (
@@ -281,6 +281,10 @@ def test_construction(make, sentence):
         (
             lambda: mh.ROLELoss(torch.zeros(9, 2), 1.0)(SCORES, TARGETS, torch.arange(4)),
             "`targets` of `ROLELoss` must have K = 2 labels; got 3 labels.",
+        ),
+        (
+            lambda: mh.LabelPairRegulariser(mh.CrossEntropyLoss(), 1.0)(SCORES, torch.ones(4, 3)),
+            "`targets` of `CrossEntropyLoss` must have one label a row at the most; got a row with several.",
         ),
         (
             lambda: mh.ROLELoss(torch.zeros(3, 3), 1.0)(SCORES, TARGETS, torch.arange(4)),

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import Batch, check_number, refusal
-from manyhot.links.link import Link
+from manyhot.links.link import Link, NoLink
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import OUT_OF_SIGHT, softplus
+from manyhot.numerics import OUT_OF_SIGHT, hide, softplus
 from manyhot.slopes import blocks, transformed
 
 
@@ -104,6 +104,8 @@ pair_rows.register_autograd(_backward, setup_context=_save)
 
 def label_pair_rows(log_odds: Tensor, batch: Batch) -> Tensor:
     """Mean over all unordered pairs of a row's known labels of softplus(u_absent - u_present), (N,)."""
+    if log_odds.shape[1] < 2:  # no pairs, and a softmax of one label has infinite log-odds
+        return 0 * batch.scores.sum(1)
     sizes, targets = batch.row_sizes(), batch.signed
     if torch.compiler.is_compiling() or transformed() or log_odds.is_meta or type(log_odds) is not Tensor:
         sums: Tensor = pair_rows(log_odds, targets)[0]
@@ -113,7 +115,7 @@ def label_pair_rows(log_odds: Tensor, batch: Batch) -> Tensor:
 
 
 class LabelPairRegulariser(Loss):
-    """A loss that adds over labels plus the pairs that it orders wrongly: for ranking by calibrated probabilities.
+    """A loss plus the pairs that it orders wrongly: for search and ranking by probabilities that stay calibrated.
 
     row = 2 / (K (K - 1)) sum over present t, absent t' of softplus(u_t' - u_t), u = log-odds of the link
     loss = given loss + weight * mean over rows
@@ -123,7 +125,7 @@ class LabelPairRegulariser(Loss):
     No-label rows: they have no pairs, and stay in the mean over rows.
 
     Args:
-        loss: Any loss that adds over labels.
+        loss: Any loss with a link whose log-odds are finite.
         weight: Of the pairs; the paper's value is not in its main text, so there is no default.
         link: Gives the log-odds that are compared; that of the loss by default.
 
@@ -138,9 +140,9 @@ class LabelPairRegulariser(Loss):
     """
 
     def __init__(self, loss: Loss, weight: float, *, link: Link | None = None) -> None:
-        if not isinstance(loss, Loss) or not loss.adds_over_labels:
-            remedy = "Wrap one that does, such as `StrictlyProperAsymmetricLoss`."
-            raise refusal("loss", "LabelPairRegulariser", "add over labels", type(loss).__name__, remedy)
+        if not isinstance(loss, Loss) or isinstance(loss.link, NoLink):
+            remedy = "Wrap a loss that adds over labels, such as `StrictlyProperAsymmetricLoss`."
+            raise refusal("loss", "LabelPairRegulariser", "have a link", type(loss).__name__, remedy)
         if loss.reduction not in ("mean", "batchmean"):
             remedy = "Build the inner loss with reduction='mean'."
             raise refusal("loss", "LabelPairRegulariser", "be a mean", f"reduction={loss.reduction!r}", remedy)
@@ -150,13 +152,21 @@ class LabelPairRegulariser(Loss):
             remedy = "Take margin=0, or pass link=SigmoidLink()."
             raise refusal("link", "LabelPairRegulariser", "keep log-odds finite", got, remedy)
         super().__init__(loss.link)
-        self.loss, self.pair_link = loss, pair_link
+        self.loss, self.pair_link, self.mixes_rows = loss, pair_link, loss.mixes_rows
         self.weight = check_number("weight", "LabelPairRegulariser", weight, low=0)
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The means of the given loss, and the mean of the pairs over rows."""
-        pairs = label_pair_rows(self.pair_link.log_odds(batch.scores), batch)
+        # Some links compare the labels of a row, and unknown ones must not take part.
+        scores = batch.scores if batch.known is None else hide(batch.scores, batch.known)
+        pairs = label_pair_rows(self.pair_link.log_odds(scores), batch)
         return [*self.loss.terms(batch), Term(self.weight * pairs, batch.rows().sum())]
+
+    def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Batch:
+        """What the pairs need, and what the given loss needs."""
+        if self.loss.single_label:
+            self.loss.check(scores, targets, *aligned)
+        return super().check(scores, targets, *aligned)
 
     def extra_repr(self) -> str:
         """The weight."""
