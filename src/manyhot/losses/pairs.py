@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 from manyhot.checks import Batch, check_number, refusal
 from manyhot.links.link import Link, NoLink
@@ -79,7 +79,7 @@ class _PairRows(torch.autograd.Function):
         return grad.unsqueeze(1) * ctx.saved_tensors[0], None
 
 
-@torch.library.custom_op("manyhot::pair_rows", mutates_args=())
+@library.custom_op("manyhot::pair_rows", mutates_args=())
 def pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The same as one operation for the compiler, because the number of pairs depends on the targets."""
     with torch.no_grad():
