@@ -1,5 +1,6 @@
 """Timing shared by the benchmarks: interleaved rounds, so that a noisy machine is noisy to all candidates alike."""
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -22,13 +23,17 @@ def training_step(loss: Callable[..., Tensor], scores: Tensor, *arguments: Tenso
 
 
 def interleaved(steps: dict[str, Step], *, rounds: int, warm_up: int = 5) -> dict[str, list[float]]:
-    """Seconds of every step in every round; each round runs all steps once, one after the other."""
+    """Seconds of every step in every round; each round runs all steps once, in an order of its own.
+
+    The order changes because a step that follows a hungry one finds cold caches and pays for the memory that was freed.
+    """
+    shuffle = random.Random(0)
     for step in steps.values():
         for _ in range(warm_up):
             step()
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
-        for name, step in steps.items():
+        for name, step in shuffle.sample(sorted(steps.items()), len(steps)):
             start = time.perf_counter()
             step()
             seconds[name].append(time.perf_counter() - start)

@@ -208,7 +208,8 @@ def check_values(owner: str, targets: Tensor, *, soft: bool = False) -> bool:
     """Refuses targets of any other value than those allowed; returns whether all targets are known."""
     if targets.numel() == 0 or targets.dtype == torch.bool:
         return True
-    low, high = (float(bound) for bound in torch.aminmax(targets.detach()))
+    bounds = torch.aminmax(targets)
+    low, high = bounds.min.item(), bounds.max.item()
     rule = "be 1, 0, -1 or between 0 and 1" if soft else "be 1, 0 or -1"
     if math.isnan(low) or math.isnan(high):
         raise refusal("targets", owner, rule, "NaN", "Mark unknown cells with -1.")
