@@ -69,15 +69,17 @@ def test_nan_targets(name):
         loss(torch.zeros(shape), targets, *aligned)
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's tracer of torch
-def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read():
+@pytest.mark.parametrize("name", CASES)
+def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read(name):
     """Compiled, or on a GPU, no value is read: the NaN must reach the loss instead of vanishing."""
-    targets = torch.zeros(4, 3)
-    targets[1, 2] = NAN
-    for make in (mh.BinaryCrossEntropyLoss, mh.StrictlyProperAsymmetricLoss, mh.TwoWayLoss, mh.SoftmaxLoss):
-        torch.compiler.reset()
-        compiled = torch.compile(make(), fullgraph=True, backend="eager")
-        assert bool(compiled(torch.ones(4, 3), targets).isnan())
+    case = CASES[name]
+    targets = mh.one_hot(torch.tensor([0, 2, -1, 1]), 5).double()
+    loss, aligned = case.build(targets), case.aligned(targets)
+    targets[1, 3] = NAN
+    torch.compiler.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="eager")
+    scores = torch.ones((4, 2, 5) if case.num_heads() == 2 else (4, 5), dtype=torch.float64)
+    assert bool(compiled(scores, targets, *aligned).isnan())
 
 
 @pytest.mark.parametrize(

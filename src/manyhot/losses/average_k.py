@@ -28,7 +28,7 @@ def propose_candidates(log_p: Tensor, eligible: Tensor, count: Tensor, most: int
     if most == 0 or keys.numel() == 0:
         return torch.zeros_like(eligible)
     ranked = torch.topk(keys, min(most, keys.numel())).values
-    level = ranked.gather(0, (count - 1).clamp(min=0).view(1))
+    level = ranked.gather(0, (count - 1).clamp(0, ranked.numel() - 1).view(1))
     # Everything above the level of the last candidate is in; of the cells that tie at the level, the first ones are.
     above, level_cells = keys > level, keys == level
     room = count - above.sum()
