@@ -71,7 +71,7 @@ CASES = {
     "cross-entropy-maxconf": Case(lambda targets: mh.CrossEntropyLoss(no_label="maxconf", no_label_weight=0.5)),
     "average-k": Case(lambda targets: mh.AverageKLoss(2.3, alpha=0.7)),
     "average-1": Case(lambda targets: mh.AverageKLoss(1)),
-    "noised-top-k": Case(lambda targets: mh.NoisedTopKLoss(2), aligned=fixed_noise, num_labels=5),
+    "noised-top-k": Case(lambda targets: mh.NoisedTopKLoss(2), aligned=fixed_noise, any_number_of_labels=False),
     "assume-negative": Case(lambda targets: mh.AssumeNegativeLoss()),
     "assume-negative-plain": Case(lambda targets: mh.AssumeNegativeLoss(negative_weight=1.0)),
     "epr": Case(lambda targets: mh.EPRLoss(1.5)),

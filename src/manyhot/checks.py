@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from manyhot.numerics import hide
 from manyhot.slopes import transformed
 
 
@@ -87,6 +88,11 @@ class Batch(NamedTuple):
     targets: Tensor
     known: Tensor | None
     integral: bool
+
+    @property
+    def visible_scores(self) -> Tensor:
+        """The scores, those of unknown cells out of sight of every sum of exponentials; for one head."""
+        return self.scores if self.known is None else hide(self.scores, self.known)
 
     @property
     def absent(self) -> Tensor:

@@ -294,7 +294,7 @@ def test_construction(make, sentence):
         ),
         (
             lambda: mh.BinaryCrossEntropyLoss()(SCORES, TARGETS, TARGETS),
-            "`arguments` of `BinaryCrossEntropyLoss` must be 2 at the most; got 3. Call loss(scores, targets).",
+            "`arguments` of `BinaryCrossEntropyLoss` must be 2 at the most; got 3. Leave the others out.",
         ),
         (
             lambda: mh.QuasibinaryLoss().link.scores(torch.tensor([0.5])),

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from manyhot.checks import check_batch, refusal
 from manyhot.links.link import Link
-from manyhot.numerics import hide
 
 
 class QuasibinaryLink(Link):
@@ -83,8 +82,7 @@ class QuasibinaryLink(Link):
         log_sum, labels = torch.tensor(-torch.inf, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         for scores, targets in batches:
             batch = check_batch("QuasibinaryLink.fit", scores.double(), targets)
-            visible = batch.scores if batch.known is None else hide(batch.scores, batch.known)
-            log_sum = torch.logaddexp(log_sum, torch.logsumexp(visible, dim=(0, 1)).cpu())
+            log_sum = torch.logaddexp(log_sum, torch.logsumexp(batch.visible_scores, dim=(0, 1)).cpu())
             labels += batch.targets.sum().cpu()
         if not labels > 0:
             remedy = "Pass batches in which a label is present."

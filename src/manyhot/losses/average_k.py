@@ -11,7 +11,7 @@ from torch import Tensor
 from manyhot.checks import Batch, check_count, check_number, refusal
 from manyhot.losses.loss import Loss, Term
 from manyhot.losses.softmax import log_softmax, softmax_rows
-from manyhot.numerics import floor_count, hide, softplus
+from manyhot.numerics import floor_count, softplus
 
 
 def propose_candidates(log_p: Tensor, eligible: Tensor, count: Tensor, most: int) -> Tensor:
@@ -147,8 +147,7 @@ class NoisedTopKLoss(Loss):
         if noise.ndim != 3 or noise.shape[0] != rows or noise.shape[2] != num_labels:
             rule = f"be (N, draws, K) with N = {rows} and K = {num_labels}"
             raise refusal("noise", "NoisedTopKLoss", rule, str(tuple(noise.shape)), "Leave it out to have it drawn.")
-        visible = batch.scores if batch.known is None else hide(batch.scores, batch.known)
-        noised = torch.add(visible.unsqueeze(1), noise, alpha=self.epsilon)
+        noised = torch.add(batch.visible_scores.unsqueeze(1), noise, alpha=self.epsilon)
         top = torch.topk(noised, self.k + 1, dim=2).values[..., -1].mean(1)
         labelled = batch.labelled_rows()
         own = (batch.targets * batch.scores).sum(1)

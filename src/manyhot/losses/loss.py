@@ -88,7 +88,7 @@ class Loss(nn.Module, ABC):
         """The batch in the form in which the terms are computed, or the error that says what is wrong with it."""
         if len(aligned) > self.most_aligned:
             rule = f"be {2 + self.most_aligned} at the most"
-            remedy = "Call loss(scores, targets)."
+            remedy = "Leave the others out."
             raise refusal("arguments", type(self).__name__, rule, str(2 + len(aligned)), remedy)
         return check_batch(
             type(self).__name__, scores, targets, soft=self.soft_targets, single=self.single_label, heads=self.heads

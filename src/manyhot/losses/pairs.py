@@ -10,7 +10,7 @@ from torch import Tensor, library
 from manyhot.checks import Batch, check_number, refusal
 from manyhot.links.link import Link, NoLink
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import OUT_OF_SIGHT, hide, softplus
+from manyhot.numerics import OUT_OF_SIGHT, softplus
 from manyhot.slopes import blocks, transformed
 
 
@@ -157,9 +157,8 @@ class LabelPairRegulariser(Loss):
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The means of the given loss, and the mean of the pairs over rows."""
-        # Some links compare the labels of a row, and unknown ones must not take part.
-        scores = batch.scores if batch.known is None else hide(batch.scores, batch.known)
-        pairs = label_pair_rows(self.pair_link.log_odds(scores), batch)
+        # Some links compare the labels of a row, and unknown ones must not take part: hence the visible scores.
+        pairs = label_pair_rows(self.pair_link.log_odds(batch.visible_scores), batch)
         return [*self.loss.terms(batch), Term(self.weight * pairs, batch.rows().sum())]
 
     def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Batch:

@@ -10,7 +10,6 @@ from torch import Tensor
 from manyhot.checks import Batch, check_number
 from manyhot.links.normalised import QuasibinaryLink
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import hide
 
 
 def log_batch_normaliser(batch: Batch) -> Tensor:
@@ -19,8 +18,7 @@ def log_batch_normaliser(batch: Batch) -> Tensor:
     Without a label the true value is infinite; the logarithm of the bare sum stands in for it, with which the loss and
     its gradient are zero as they should be.
     """
-    visible = batch.scores if batch.known is None else hide(batch.scores, batch.known)
-    return torch.logsumexp(visible, dim=(0, 1)) - torch.log(batch.targets.sum().clamp(min=1))
+    return torch.logsumexp(batch.visible_scores, dim=(0, 1)) - torch.log(batch.targets.sum().clamp(min=1))
 
 
 def quasibinary_rows(batch: Batch, log_normaliser: Tensor, penalty_weight: float) -> Tensor:

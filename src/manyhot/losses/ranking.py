@@ -27,9 +27,8 @@ class RankedAbsent:
         """How many absent labels of the row lie above each level, (N, K)."""
         return torch.searchsorted(-self.sorted.detach().contiguous(), -levels.detach().contiguous())
 
-    def hinges(self, levels: Tensor) -> Tensor:
-        """Sum over the row's absent labels n of max(0, s_n - level), for each level (N, K)."""
-        count = self.above(levels)
+    def hinges(self, levels: Tensor, count: Tensor) -> Tensor:
+        """Sum over the row's absent labels n of max(0, s_n - level), for each level (N, K) and the `count` above it."""
         sums = self.sums.gather(1, (count - 1).clamp(min=0)) * (count > 0)
         return (sums - count * levels.double()).to(levels.dtype)
 
@@ -69,8 +68,8 @@ class WARPLoss(Loss):
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over rows with a label."""
         absent, levels = RankedAbsent(batch), batch.scores - 1
-        weights = rank_weights(absent.above(levels), batch.scores.dtype)
-        rows = (batch.targets * weights * absent.hinges(levels)).sum(1)
+        ranks = absent.above(levels)
+        rows = (batch.targets * rank_weights(ranks, levels.dtype) * absent.hinges(levels, ranks)).sum(1)
         return [Term(rows, batch.labelled_rows().sum())]
 
 
@@ -106,10 +105,11 @@ class RMLLoss(Loss):
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over rows."""
-        absent, levels = RankedAbsent(batch), batch.scores - 1
-        weights = rank_weights(absent.above(levels), batch.scores.dtype)
+        absent, levels, flat = RankedAbsent(batch), batch.scores - 1, batch.scores - self.floor
+        ranks = absent.above(levels)
+        weights = rank_weights(ranks, levels.dtype)
         # A ramp is the difference of two hinges.
-        ramps = absent.hinges(levels) - absent.hinges(batch.scores - self.floor)
+        ramps = absent.hinges(levels, ranks) - absent.hinges(flat, absent.above(flat))
         alone = batch.mask(self.ramp(torch.where(batch.targets > 0, batch.scores, -batch.scores)))
         rows = (batch.targets * weights * ramps + self.class_weight * alone).sum(1)
         return [Term(rows, batch.rows().sum())]

@@ -69,8 +69,8 @@ class ExpectedCount(nn.Module):
 class EPRLoss(Loss):
     """Expected positive regularisation: observed labels are present, and rows have so many labels on average.
 
-    loss = mean over labelled rows of softplus(-s_y) + beta (k_hat - expected_labels)^2, k_hat = mean row sum of
-    sigmoid(s)
+    loss = mean over labelled rows of softplus(-s_y) + beta (k_hat - expected_labels)^2
+    k_hat = mean row sum of sigmoid(s)
 
     Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; returns ().
     Link: none: a target of 0 does not say that the label is absent. Fit a calibrator on rows that say so.
@@ -78,8 +78,8 @@ class EPRLoss(Loss):
 
     Args:
         expected_labels: Mean number of labels of a row.
-        beta: Weight of the regulariser. Cole et al. divide the difference by K, so their weight is beta * K^2 of this
-            one.
+        beta: Weight of the regulariser. Cole et al. divide both the first term and the difference by K: their weight 1
+            is a beta of 1 / K, with all of the loss divided by K.
 
     Reference: Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021; in the form of Garcin et al.
 
@@ -105,8 +105,8 @@ class EPRLoss(Loss):
 class ROLELoss(Loss):
     """Estimates the labels that were not observed while it trains: scores and a table of guesses teach each other.
 
-    half(f | t) = mean over cells of [1(observed)(-log f) - t log f - (1 - t) log(1 - f)] + ((k_hat(f) - expected) /
-    K)^2
+    half(f | t) = mean over cells of [1(observed)(-log f) - t log f - (1 - t) log(1 - f)] + excess(f)^2
+    excess(f) = (mean row sum of f - expected_labels) / K
     loss = (half(f | t) + half(t | f)) / 2, with f = sigmoid(scores), t = sigmoid(guesses), the other one held constant
 
     Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; third argument: rows (N,), the place

@@ -10,13 +10,11 @@ from torch import Tensor
 from manyhot.checks import Batch, check_choice, check_number
 from manyhot.links.normalised import SoftmaxLink
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import hide
 
 
 def log_softmax(batch: Batch) -> Tensor:
     """log p over the known labels of every row; unknown cells lie out of sight."""
-    scores = batch.scores if batch.known is None else hide(batch.scores, batch.known)
-    return torch.log_softmax(scores, dim=1)
+    return torch.log_softmax(batch.visible_scores, dim=1)
 
 
 def softmax_rows(log_p: Tensor, targets: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ class Case:
         aligned: Further arguments of the loss, one entry a row, from the targets; they must not depend on chance.
         single_label: Whether rows carry one label at the most; read off the loss by default.
         heads: How many heads the scores come from; read off the loss by default.
-        num_labels: How many labels the loss is made for, 5 if it cannot take any number; otherwise any number is tried.
+        any_number_of_labels: Whether the loss can be tried on other numbers of labels than 5.
         value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is
             held constant on purpose.
         device: Where to try it.
@@ -30,7 +30,7 @@ class Case:
     aligned: Callable[[Tensor], tuple[Tensor, ...]] = lambda targets: ()
     single_label: bool | None = None
     heads: int | None = None
-    num_labels: int | None = None
+    any_number_of_labels: bool = True
     value_is_potential: bool = True
     device: str = "cpu"
     dtype: torch.dtype = torch.float64
@@ -112,13 +112,11 @@ def edge_examples(case: Case) -> Iterator[Example]:
         yield Example("the same label in all rows", scores, one_label[2:3].expand_as(targets))
     else:
         yield Example("rows with all labels", scores, torch.ones_like(targets))
-    if case.num_labels is None or case.num_labels == 1:
+    if case.any_number_of_labels:
         narrow = example(case, rows=4, labels=1, unknown=0.0, seed=2)
         yield Example("one label", narrow.scores, narrow.targets)
-    if case.num_labels is not None:
-        return
-    wide = example(case, rows=4, labels=12, unknown=0.0, seed=1)
-    yield Example("more labels than rows", wide.scores, wide.targets)
+        wide = example(case, rows=4, labels=12, unknown=0.0, seed=1)
+        yield Example("more labels than rows", wide.scores, wide.targets)
 
 
 def transposed(batch: Example) -> Example:

@@ -26,10 +26,8 @@ def check_link_round_trip(link: Link) -> None:
     low, high = link.range
     probs = low + (high - low) * torch.tensor([1e-6, 1e-3, 0.1, 0.3, 0.5, 0.9, 0.999, 1 - 1e-6], dtype=torch.float64)
     probs = for_every_label(link, probs)
-    if (
-        link.pos_weight is not None and high < 1
-    ):  # then every label has a limit of its own, and the highest may be beyond
-        probs = probs[:-2]
+    if link.pos_weight is not None and high < 1:
+        probs = probs[:-2]  # every label has a limit of its own, which the highest values may exceed
     back = link.probs(link.scores(probs))
     torch.testing.assert_close(
         back, probs, rtol=1e-9, atol=1e-12, msg=lambda m: f"the link's round trip is broken: {m}"
