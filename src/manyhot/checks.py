@@ -11,17 +11,8 @@ import torch
 from torch import Tensor
 
 from manyhot.numerics import hide
+from manyhot.refusal import refusal as refusal
 from manyhot.slopes import transformed
-
-
-def refusal(argument: str, owner: str, rule: str, got: str, remedy: str) -> ValueError:
-    """The error for a bad argument: which one, the rule, what came, and what to do about it.
-
-    Example:
-        >>> print(refusal("k", "AverageKLoss", "be at least 1", "0.5", "Pass the wanted mean set size."))
-        `k` of `AverageKLoss` must be at least 1; got 0.5. Pass the wanted mean set size.
-    """
-    return ValueError(f"`{argument}` of `{owner}` must {rule}; got {got}. {remedy}")
 
 
 def check_number(
@@ -197,8 +188,8 @@ def check_targets(targets: Tensor, *, soft: bool = False) -> None:
         >>> check_targets(torch.tensor([[1, 0, -1]]))
         >>> check_targets(torch.tensor([[0.5]]))
         Traceback (most recent call last):
-        ValueError: `targets` of `check_targets` must be 1, 0 or -1; got 0.5. Round them, or use a loss that adds over
-            labels.
+        manyhot.refusal.Refusal: `targets` of `check_targets` must be 1, 0 or -1; got 0.5. Round them, or use a
+            loss that adds over labels.
     """
     check_values("check_targets", targets, soft=soft)
 

@@ -184,7 +184,7 @@ class StrictlyProperAsymmetricLink(Link):
 
     def __init__(self, shape: Asymmetry | None = None, *, pos_weight: PosWeight = None) -> None:
         super().__init__(pos_weight)
-        self.shape = (shape or Asymmetry()).check("StrictlyProperAsymmetricLink")
+        self.shape = Asymmetry(*(shape or ())).check("StrictlyProperAsymmetricLink")
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""

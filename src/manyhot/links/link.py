@@ -6,14 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyhot.checks import kind_of, refusal
+from manyhot.state import ExactState
 
 PosWeight = Tensor | Sequence[float] | float | None
 
 
-class Link(nn.Module, ABC):
+class Link(ExactState, ABC):
     """Turns scores into probabilities and back.
 
     A subclass gives the log-odds of one score for a loss without `pos_weight`; everything else follows. Weighting
@@ -35,15 +36,6 @@ class Link(nn.Module, ABC):
                 "pos_weight", type(self).__name__, "be (K,) of positive numbers", str(weight.tolist()), remedy
             )
         self.register_buffer("pos_weight", weight)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Link:
-        """Moves to another device as any module, but keeps the precision of what was learnt: half would ruin it."""
-        exact = {name: buffer for name, buffer in self.named_buffers(recurse=False) if buffer.is_floating_point()}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in exact.items():
-            device = getattr(self, name).device
-            setattr(self, name, buffer.to(device, torch.float32 if device.type == "mps" else buffer.dtype))
-        return self
 
     @abstractmethod
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:

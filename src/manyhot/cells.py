@@ -1,0 +1,92 @@
+"""Scores, probabilities and targets of many samples, checked as everything after the model takes them.
+
+Losses have checks of their own (`checks.check_batch`), which must not make a device wait; here every value is read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_values, kind_of, refusal
+
+
+def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:
+    """(N, K) as float32, or float64 if it came so; refuses NaN. Arrays are taken as they are, without a copy."""
+    scores = _as_tensor(owner, values, name)
+    if not scores.is_floating_point():
+        remedy = "Call `.float()` on them."
+        raise refusal(name, owner, "be floating-point numbers", kind_of(scores), remedy)
+    if scores.ndim != 2:
+        remedy = "Pass one row a sample, one column a label."
+        raise refusal(name, owner, "be (N, K)", str(tuple(scores.shape)), remedy)
+    scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
+    if scores.numel() and math.isnan(float(scores.sum())) and bool(scores.isnan().any()):
+        row, column = (int(place) for place in scores.isnan().nonzero()[0])
+        raise refusal(name, owner, "be numbers", f"NaN at row {row}, column {column}", "Drop or repair these rows.")
+    return scores
+
+
+def as_probs(owner: str, values: Any, *, name: str = "probs") -> Tensor:
+    """(N, K) in [0, 1]; refuses anything else, because what lies outside is a score."""
+    probs = as_scores(owner, values, name=name)
+    if probs.numel():
+        low, high = (float(bound) for bound in torch.aminmax(probs))
+        if low < 0 or high > 1:
+            remedy = "Turn scores into probabilities with a link or a calibrator."
+            raise refusal(name, owner, "lie between 0 and 1", f"{low if low < 0 else high:g}", remedy)
+    return probs
+
+
+def as_targets(owner: str, values: Any, like: Tensor, *, name: str = "targets", of: str = "scores") -> Tensor:
+    """(N, K) as int8 on the device of `like`: 1 present, 0 absent, -1 unknown; refuses another shape or value."""
+    targets = _as_tensor(owner, values, name)
+    if targets.shape != like.shape:
+        remedy = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+        rule = f"be (N, K) like `{of}` {tuple(like.shape)}"
+        raise refusal(name, owner, rule, str(tuple(targets.shape)), remedy)
+    check_values(owner, targets)
+    return targets.detach().to(like.device, torch.int8)
+
+
+def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
+    """(N, K) of finite numbers that are not negative, as float64; one weight a row (N,) holds for all its cells."""
+    if values is None:
+        return None
+    weights = _as_tensor(owner, values, "weights").detach().to(like.device, torch.float64)
+    if weights.ndim == 1 and weights.shape[0] == like.shape[0]:
+        weights = weights.unsqueeze(1).expand(like.shape)
+    if weights.shape != like.shape:
+        rule = f"be (N,) or (N, K) like `scores` {tuple(like.shape)}"
+        raise refusal("weights", owner, rule, str(tuple(weights.shape)), "Pass one weight a row or a cell.")
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        bad = float(weights[~(weights.isfinite() & (weights >= 0))][0])
+        raise refusal("weights", owner, "be finite and not negative", f"{bad:g}", "Pass 0 for cells to leave out.")
+    return weights
+
+
+def check_columns(owner: str, values: Tensor, expected: int) -> None:
+    """Refuses values with another number of labels than was fitted."""
+    if values.shape[1] != expected:
+        rule = f"have the {expected} labels that were fitted"
+        raise refusal("values", owner, rule, str(values.shape[1]), "Fit it on these labels, in this order.")
+
+
+def _as_tensor(owner: str, values: Any, name: str) -> Tensor:
+    try:
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(_writable(values))
+    except (TypeError, ValueError, RuntimeError):
+        remedy = "Pass a tensor or an array."
+        raise refusal(name, owner, "be a table of real numbers", kind_of(values), remedy) from None
+    if tensor.is_complex():
+        raise refusal(name, owner, "be a table of real numbers", kind_of(tensor), "Take the real part.")
+    return tensor
+
+
+def _writable(values: Any) -> Any:
+    """Arrays and data frames as arrays that torch takes: in order in memory, and not shared with what is read-only."""
+    return np.require(values, requirements=["C", "W"]) if hasattr(values, "__array__") else values
