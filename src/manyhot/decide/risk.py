@@ -1,0 +1,229 @@
+"""One threshold with a guarantee for data that nobody has seen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_choice, check_number
+from manyhot.decide.cuts import row_blocks
+from manyhot.decide.rule import Rule
+
+RISKS = ("false_negatives", "false_discoveries")
+# What a sum of many shares may be off by, in rows.
+ROUNDING = 1e-9
+
+
+class RiskControl(Rule):
+    """Gives as few labels as keep misses rare, or as many as keep errors rare, with a guarantee for new samples.
+
+    The risk is the mean of a loss of each row. With `risk="false_negatives"` this is the share of the row's present
+    labels that is not given, and the threshold is the highest that keeps the risk down. With
+    `risk="false_discoveries"` it is the share of the given labels that is not present, 0 where none is given, and the
+    threshold is the lowest. The promise holds whatever the values are, good or bad, calibrated or not: with a worse
+    model, more labels are given for the former and fewer for the latter.
+
+    Without `delta`, the expected loss of a new row is at most `alpha`, averaged over the held-out data as well. With
+    `delta`, the risk of the threshold is at most `alpha` with a probability of 1 - delta over the held-out data, which
+    is stronger and needs more rows. Both ask that held-out and new rows come from the same source, drawn independently
+    or in an order that means nothing.
+
+    No-label rows: for false negatives only rows with a present label count, both in fitting and in the promise, because
+    counting the others as perfect would water it down. For false discoveries all rows with a known cell count, and
+    whatever is given to a row without labels is wrong. Unknown cells are left out of both.
+
+    The loss must not fall when the threshold gets more dangerous. For false discoveries it can, so without `delta`
+    each row's loss is replaced by the largest one at any higher threshold; the promise holds for the loss itself all
+    the more.
+
+    With too few rows for the promise, the safe end is taken: everything is given for false negatives, nothing for false
+    discoveries. Without `delta`, 1 / alpha - 1 rows are enough.
+
+    Args:
+        alpha: The largest risk, above 0 and below 1.
+        risk: "false_negatives" or "false_discoveries".
+        delta: The largest probability with which the promise may fail; none promises it on average instead.
+
+    Attributes:
+        threshold: What a value must reach.
+        reached: Whether there were rows enough to promise anything but the safe end.
+
+    Reference: without `delta`, Angelopoulos, Bates, Fisch, Lei and Schuster, Conformal Risk Control, ICLR 2024; with it
+        Bates, Angelopoulos, Lei, Malik and Jordan, Distribution-Free, Risk-Controlling Prediction Sets, JACM 2021, for
+        false negatives, and Angelopoulos, Bates, Candes, Jordan and Lei, Learn then Test, 2021, for false discoveries,
+        as a sequence of tests from the highest threshold downwards through all floating-point numbers; both with the
+        p-values of Hoeffding and Bentkus.
+
+    Example:
+        >>> probs = torch.linspace(0, 1, 40).unsqueeze(1)
+        >>> rule = RiskControl(0.1).fit(probs, torch.ones(40, 1))   # misses at most 10 %
+        >>> f"{rule.threshold:.3f}", bool(rule.reached)
+        ('0.077', True)
+    """
+
+    threshold: Tensor
+    reached: Tensor
+    needs_targets = True
+
+    def __init__(self, alpha: float, risk: str = "false_negatives", *, delta: float | None = None) -> None:
+        super().__init__()
+        self.alpha = _probability("alpha", alpha)
+        self.risk = check_choice("risk", "RiskControl", risk, RISKS)
+        self.delta = None if delta is None else _probability("delta", delta)
+        self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
+        self.register_buffer("reached", torch.tensor(False))
+
+    def fit(self, values: Any, targets: Any = None) -> Self:
+        """Finds the threshold on held-out values and targets, both (N, K)."""
+        checked = self.check_values(values)
+        known = self.check_targets(targets, checked)
+        misses = self.risk == "false_negatives"
+        steps = missed_steps(checked, known) if misses else wrong_steps(checked, known, monotone=self.delta is None)
+        allowed = allowed_loss(steps.rows, self.alpha, self.delta)
+        reached = allowed >= -ROUNDING
+        if not reached:
+            threshold = checked.new_tensor(-torch.inf if misses else torch.inf)
+        elif misses:
+            threshold = highest_threshold(steps, allowed)
+        else:
+            threshold = lowest_threshold(steps, allowed)
+        return self.learn(threshold=threshold.double(), reached=torch.tensor(reached, device=checked.device))
+
+    def decide(self, values: Tensor) -> Tensor:
+        """Labels with a value of at least the threshold."""
+        return values >= self.threshold.to(values)
+
+
+def _probability(argument: str, value: object) -> float:
+    return check_number(argument, "RiskControl", value, low=0, high=1, low_open=True, high_open=True)
+
+
+class Steps(NamedTuple):
+    """How the summed loss of all rows changes while the threshold moves from its safe end.
+
+    Attributes:
+        values: (M,), where it changes.
+        changes: (M,) float64, by how much in total.
+        rows: How many rows take part.
+    """
+
+    values: Tensor
+    changes: Tensor
+    rows: int
+
+
+def missed_steps(values: Tensor, targets: Tensor) -> Steps:
+    """Each present label is missed once the threshold has risen above its value, and is a part of its row."""
+    present = targets == 1
+    sizes = present.sum(1)
+    parts = (1.0 / sizes.double()).unsqueeze(1).expand(present.shape)
+    return Steps(values[present], parts[present], int((sizes > 0).sum()))
+
+
+def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> Steps:
+    """Each known cell changes its row's share of wrong labels once the threshold has fallen to its value.
+
+    Args:
+        values: (N, K).
+        targets: (N, K) of 1, 0 and -1.
+        monotone: Whether the largest share so far stands for the share.
+    """
+    places, changes = [], []
+    for rows in row_blocks(values.shape):
+        known = targets[rows] >= 0
+        # Unknown cells go last, where they add neither to the given labels nor to the wrong ones.
+        ordered, order = torch.where(known, values[rows], -torch.inf).sort(dim=1, descending=True)
+        given = known.gather(1, order).cumsum(1)
+        share = (targets[rows] == 0).gather(1, order).cumsum(1) / given.clamp(min=1).double()
+        # Equal values come together: only after the last of them the share counts.
+        last = torch.ones_like(known)
+        last[:, :-1] = ordered[:, :-1] > ordered[:, 1:]
+        share = _hold(share, last)
+        share = share.cummax(1).values if monotone and share.numel() else share
+        change = share.diff(dim=1, prepend=share.new_zeros(len(share), 1))
+        moved = change != 0
+        places.append(ordered[moved])
+        changes.append(change[moved])
+    counted = int((targets >= 0).any(1).sum())
+    if not places:
+        return Steps(values.new_empty(0), values.new_empty(0, dtype=torch.float64), counted)
+    return Steps(torch.cat(places), torch.cat(changes), counted)
+
+
+def _hold(share: Tensor, last: Tensor) -> Tensor:
+    """Each share where `last` is true, and elsewhere the one before it, or 0."""
+    columns = torch.arange(1, share.shape[1] + 1, device=share.device)
+    held = torch.where(last, columns, 0)
+    held = held.cummax(1).values if share.numel() else held
+    return torch.cat([share.new_zeros(len(share), 1), share], dim=1).gather(1, held)
+
+
+def highest_threshold(steps: Steps, allowed: float) -> Tensor:
+    """The highest present value up to which the misses below it are allowed."""
+    values, order = steps.values.sort()
+    missed = steps.changes[order].cumsum(0)
+    # What is lost at a threshold is what lies strictly below it.
+    first = torch.searchsorted(values, values)
+    lost = torch.cat([missed.new_zeros(1), missed])[first]
+    return values[lost <= allowed + ROUNDING].amax() if len(values) else values.new_tensor(-torch.inf)
+
+
+def lowest_threshold(steps: Steps, allowed: float) -> Tensor:
+    """The lowest threshold that stays above all values at which the errors are not allowed."""
+    values, order = steps.values.sort(descending=True)
+    errors = steps.changes[order].cumsum(0)
+    # Equal values come together, so the sum counts only at the last of them.
+    last = torch.ones_like(values, dtype=torch.bool)
+    last[:-1] = values[:-1] > values[1:]
+    exceeded = (last & (errors > allowed + ROUNDING)).nonzero()
+    if len(exceeded) == 0:
+        return values.new_tensor(-torch.inf)
+    return torch.nextafter(values[exceeded[0, 0]], values.new_tensor(torch.inf))
+
+
+def allowed_loss(rows: int, alpha: float, delta: float | None) -> float:
+    """The largest summed loss of held-out rows that keeps the promise; negative if none does.
+
+    Example:
+        >>> round(allowed_loss(100, 0.1, None), 3), round(allowed_loss(100, 0.1, 0.05), 3)
+        (9.1, 3.553)
+    """
+    if delta is None:
+        return alpha * (rows + 1) - 1  # one more row of the largest possible loss stands for the new one
+    if rows == 0:
+        return -1.0
+    return max(_by_hoeffding(rows, alpha, delta), _by_bentkus(rows, alpha, delta))
+
+
+def _by_hoeffding(rows: int, alpha: float, delta: float) -> float:
+    """The largest sum for which exp(-rows * divergence of its mean from alpha) <= delta."""
+
+    def fits(mean: float) -> bool:
+        divergence = mean * math.log(mean / alpha) if mean > 0 else 0.0
+        divergence += (1 - mean) * math.log((1 - mean) / (1 - alpha))
+        return -rows * divergence <= math.log(delta)
+
+    if not fits(0.0):
+        return -1.0
+    low, high = 0.0, alpha
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low * rows
+
+
+def _by_bentkus(rows: int, alpha: float, delta: float) -> float:
+    """The largest whole sum m for which e * P(Binomial(rows, alpha) <= m) <= delta; -1 if there is none."""
+    counts = torch.arange(math.floor(rows * alpha) + 1, dtype=torch.float64)
+    log_chances = (
+        math.lgamma(rows + 1)
+        - torch.lgamma(counts + 1)
+        - torch.lgamma(rows - counts + 1)
+        + counts * math.log(alpha)
+        + (rows - counts) * math.log1p(-alpha)
+    )
+    tails = torch.logcumsumexp(log_chances, dim=0)
+    return float((1 + tails <= math.log(delta)).sum()) - 1

@@ -1,0 +1,109 @@
+"""Links, calibrators and rules survive their way through a file, and a file cannot do harm."""
+
+import json
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.files import whole_file
+from manyhot.saving import describe, restore
+
+LINKS = {
+    "sigmoid": mh.SigmoidLink(),
+    "sigmoid-weights": mh.SigmoidLink(pos_weight=[1.0, 3.0, 0.1]),
+    "asymmetric": mh.AsymmetricLink(4, 0, 0.05),
+    "spa": mh.StrictlyProperAsymmetricLink(),
+    "spa-own": mh.StrictlyProperAsymmetricLoss(k_pos=2, b_pos=-0.5, pos_weight=2.0).link,
+    "quasibinary": mh.QuasibinaryLink().fit([(torch.randn(5, 3), torch.eye(5, 3))]),
+    "softmax": mh.SoftmaxLink(),
+}
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+def test_links_come_back_exactly(link, tmp_path):
+    scores = torch.linspace(-9, 9, 30, dtype=torch.float64).reshape(10, 3)
+    mh.save(link, tmp_path / "link.json")
+    back = mh.load(tmp_path / "link.json")
+    assert type(back) is type(link)
+    assert torch.equal(back.log_odds(scores), link.log_odds(scores))
+
+
+def test_a_link_without_probabilities_comes_back(tmp_path):
+    mh.save(mh.TwoWayLoss().link, tmp_path / "link.json")
+    with pytest.raises(ValueError, match="`link` of `TwoWayLoss`"):
+        mh.load(tmp_path / "link.json").probs(torch.zeros(1, 1))
+
+
+def test_a_derived_link_cannot_be_saved(tmp_path):
+    link = mh.ratio_link(lambda scores, targets: (torch.sigmoid(scores) - targets) ** 2)
+    with pytest.raises(ValueError, match=r"must keep its constructor's arguments .* got RatioLink without 'loss'\."):
+        mh.save(link, tmp_path / "link.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_infinite_and_missing_numbers_are_valid_json(tmp_path):
+    rule = mh.LabelThresholds(precision=0.99).fit(
+        torch.tensor([[0.9, 0.2], [0.8, 0.1]]), torch.tensor([[0, 1], [0, 0]])
+    )
+    mh.save(rule, tmp_path / "rule.json")
+    json.loads((tmp_path / "rule.json").read_text(), parse_constant=pytest.fail)
+    back = mh.load(tmp_path / "rule.json")
+    for name, buffer in rule.named_buffers():
+        torch.testing.assert_close(dict(back.named_buffers())[name], buffer, equal_nan=True, rtol=0, atol=0)
+
+
+def test_a_file_can_name_nothing_but_links_calibrators_and_rules():
+    for kind in ("os.system", "LinearHead", "evaluate", "", None):
+        with pytest.raises(ValueError, match="must be a link, a calibrator or a rule of manyhot"):
+            restore({"kind": kind, "arguments": {}, "buffers": {}})
+
+
+def test_own_classes_are_named_by_the_caller(tmp_path):
+    class Half(mh.Threshold):
+        pass
+
+    mh.save(Half(0.25), tmp_path / "rule.json")
+    with pytest.raises(ValueError, match=r"got 'Half'\. Update manyhot, or pass your own classes as `kinds`\."):
+        mh.load(tmp_path / "rule.json")
+    assert isinstance(mh.load(tmp_path / "rule.json", kinds=[Half]), Half)
+
+
+def test_what_is_no_file_of_ours_is_refused(tmp_path):
+    (tmp_path / "text.json").write_text("no json")
+    (tmp_path / "other.json").write_text('{"format": 99}')
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"`path` of `load` must be a JSON file; got .*text\.json.* Pass a file"):
+        mh.load(tmp_path / "text.json")
+    with pytest.raises(ValueError, match="must be a JSON file"):
+        mh.load(tmp_path / "bytes.json")
+    with pytest.raises(ValueError, match="must hold format 1 of manyhot"):
+        mh.load(tmp_path / "other.json")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError), whole_file(path) as part:
+        part.write_text("half of the new \ud800", encoding="utf-8")
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["file.txt"]
+    with whole_file(path) as part:
+        part.write_text("new")
+    assert path.read_text() == "new"
+
+
+def test_state_dict_gives_a_fresh_module_its_shape():
+    fitted = mh.SigmoidLink(pos_weight=[1.0, 2.0, 3.0])
+    fresh = mh.SigmoidLink(pos_weight=1.0)
+    fresh.load_state_dict(fitted.state_dict())
+    assert torch.equal(fresh.pos_weight, fitted.pos_weight)
+
+
+def test_describe_holds_plain_values():
+    assert describe(mh.AsymmetricLink(4, 0, 0.05))["arguments"] == {
+        "gamma_neg": 4.0,
+        "gamma_pos": 0.0,
+        "margin": 0.05,
+        "pos_weight": None,
+    }
