@@ -1,5 +1,6 @@
 """The public names of manyhot, each from the room where it lives."""
 
+from manyhot import metrics
 from manyhot.checks import check_targets
 from manyhot.decide import (
     AskPerson,
@@ -112,6 +113,7 @@ __all__ = [
     "check_targets",
     "diverse_bias",
     "load",
+    "metrics",
     "one_hot",
     "optimal_bias",
     "phi",

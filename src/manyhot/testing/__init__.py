@@ -1,10 +1,10 @@
-"""The laws that every loss and link must obey, for those of this package and for your own.
+"""The laws that every loss, link, rule and metric must obey, for those of this package and for your own.
 
     from manyhot.testing import check_loss
     check_loss(lambda targets: MyLoss())
 
-Each law is a function that raises an AssertionError which says what was broken; `check_loss` and `check_link` run all
-that apply.
+Each law is a function that raises an AssertionError which says what was broken; `check_loss`, `check_link`, `check_rule`
+and `check_metric` run all that apply.
 """
 
 from manyhot.testing.batches import Case, Example, edge_examples, example
@@ -29,12 +29,18 @@ from manyhot.testing.losses import (
     check_state,
     check_unknown_cells,
 )
+from manyhot.testing.metrics import METRIC_LAWS, MetricCase, check_metric, metric_edges, metric_example
+from manyhot.testing.rules import RULE_LAWS, RuleCase, check_rule, rule_example
 
 __all__ = [
     "LINK_LAWS",
     "LOSS_LAWS",
+    "METRIC_LAWS",
+    "RULE_LAWS",
     "Case",
     "Example",
+    "MetricCase",
+    "RuleCase",
     "check_compiles",
     "check_edges",
     "check_extremes",
@@ -44,12 +50,17 @@ __all__ = [
     "check_link_is_slope_ratio",
     "check_link_round_trip",
     "check_loss",
+    "check_metric",
     "check_no_synchronisation",
     "check_nothing_to_learn",
     "check_permutations",
+    "check_rule",
     "check_soft_targets",
     "check_state",
     "check_unknown_cells",
     "edge_examples",
     "example",
+    "metric_edges",
+    "metric_example",
+    "rule_example",
 ]

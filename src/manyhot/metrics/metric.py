@@ -1,0 +1,171 @@
+"""The contract of a metric: update it with batches, merge it with others, compute its outcome."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from manyhot.cells import as_probs, as_scores, as_targets
+from manyhot.checks import refusal
+from manyhot.distributed import gather, world_size
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The values of a metric by name, what they were computed from, and what lies behind them.
+
+    Attributes:
+        values: The headline first; NaN where a value is not defined.
+        counts: How many rows, labels or cells took part and how many had no value, such as
+            {"labels": 78, "labels without positives": 2}.
+        details: Values of each label, curves, histograms.
+    """
+
+    values: dict[str, float]
+    counts: dict[str, int] = field(default_factory=dict)
+    details: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def value(self) -> float:
+        """The headline."""
+        return next(iter(self.values.values()))
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+
+State = dict[str, Tensor | list[Tensor]]
+
+
+class Metric(ABC):
+    """Collects batches and computes its values from all of them, the same whatever the batches were.
+
+    A subclass says in `start` what it collects: tensors, which are added up, and lists of tensors, which are put one
+    after the other. `merge` and `across_processes` follow from that.
+
+    Attributes:
+        state: What was collected, by name.
+        num_labels: The number K of labels, None before the first batch.
+    """
+
+    def __init__(self) -> None:
+        self.state: State = self.start()
+        self.num_labels: int | None = None
+
+    @abstractmethod
+    def start(self) -> State:
+        """What is collected before the first batch; a sum of unknown shape starts as a zero without dimensions."""
+
+    @abstractmethod
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects a batch: values (N, K), and targets (N, K) of 1 present, 0 absent, -1 unknown; returns itself."""
+
+    @abstractmethod
+    def compute(self) -> Outcome:
+        """The outcome of all that was collected."""
+
+    def reset(self) -> Self:
+        """Forgets what was collected; returns itself."""
+        self.state = self.start()
+        self.num_labels = None
+        return self
+
+    def collect(self, **batch: Tensor) -> Self:
+        """Adds a batch to the sums and puts it at the end of the lists of these names; returns itself."""
+        for name, value in batch.items():
+            mine = self.state[name]
+            if isinstance(mine, list):
+                mine.append(value)
+            else:
+                self.state[name] = mine + value
+        return self
+
+    def total(self, name: str) -> Tensor:
+        """The sum of this name."""
+        found = self.state[name]
+        assert isinstance(found, Tensor)
+        return found
+
+    def parts(self, name: str) -> list[Tensor]:
+        """The list of this name."""
+        found = self.state[name]
+        assert isinstance(found, list)
+        return found
+
+    def joined(self, name: str) -> Tensor:
+        """The list of this name as one new tensor, (0,) before the first batch."""
+        return _joined(self.parts(name))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the metric was made with."""
+        return {name: value for name, value in vars(self).items() if name not in ("state", "num_labels")}
+
+    def merge(self, other: Self) -> Self:
+        """Takes over what another metric of the same settings has collected; returns itself."""
+        if type(other) is not type(self) or other.settings != self.settings:
+            rule = f"be a `{type(self).__name__}` of the same settings"
+            raise refusal("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
+        self._check_labels(other.num_labels)
+        # `+` adds tensors and joins lists, which are the two laws of merging.
+        self.state = {name: mine + other.state[name] for name, mine in self.state.items()}  # type: ignore[operator]
+        return self
+
+    def across_processes(self) -> Self:
+        """A metric that has collected the batches of all processes, in the order of ranks; itself without a group."""
+        if world_size() == 1:
+            return self
+        device = _device_of_backend()
+        parts = {name: gather(_joined(value).to(device)) for name, value in self.state.items()}
+        whole = copy.copy(self)
+        for found in gather(torch.tensor(-1 if self.num_labels is None else self.num_labels, device=device)):
+            whole._check_labels(None if int(found) < 0 else int(found))
+        whole.state = {
+            # A process without batches has sent a list of nothing, of no type that could be joined with the others.
+            name: [part for part in parts[name] if part.numel()]
+            if isinstance(value, list)
+            else sum(parts[name][1:], start=parts[name][0])
+            for name, value in self.state.items()
+        }
+        return whole
+
+    def _check_labels(self, found: int | None) -> None:
+        """Refuses another number of labels than that of the batches before."""
+        if self.num_labels is not None and found is not None and found != self.num_labels:
+            rule = f"have the {self.num_labels} labels of the batches before"
+            raise refusal("values", type(self).__name__, rule, str(found), "Use a metric for each set of labels.")
+        self.num_labels = self.num_labels if found is None else found
+
+    def _check(self, values: Any, targets: Any, *, probs: bool = False) -> tuple[Tensor, Tensor]:
+        owner = type(self).__name__
+        name = "probs" if probs else "values"
+        checked = as_probs(owner, values) if probs else as_scores(owner, values, name="values")
+        known = as_targets(owner, targets, checked, of=name)
+        self._check_labels(checked.shape[1])
+        return checked, known
+
+
+def mean_of_defined(values: Tensor) -> float:
+    """The mean of the values that are not NaN, and NaN if there are none."""
+    defined = values[~values.isnan()]
+    return float(defined.double().mean()) if len(defined) else math.nan
+
+
+def _device_of_backend() -> torch.device:
+    """Where tensors must lie to be sent; a process without batches holds nothing that would tell."""
+    if dist.get_backend() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def _joined(value: Tensor | list[Tensor]) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return torch.cat(value) if value else torch.empty(0)

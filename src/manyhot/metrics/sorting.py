@@ -1,0 +1,162 @@
+"""Values in order: what every metric that compares scores is counted from.
+
+Places are found by sorting values, not indices: that is several times faster, ties come out grouped, and how many
+values lie at or above a score is one search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# As many cells are in work at a time: enough to keep a device busy, few enough to stay small beside the data.
+CELLS_AT_ONCE = 1 << 22
+# As many places are looked up at a time, each of which takes several times the memory of its value.
+VALUES_AT_ONCE = 1 << 20
+# Dropping values before they are sorted pays if not more than this share of them stays.
+WORTH_SORTING = 0.8
+
+
+def sort_in_place(values: Tensor) -> Tensor:
+    """The values in rising order along the last axis; what is passed is overwritten or given up."""
+    if values.device.type != "cpu" or not values.is_contiguous():
+        return values.sort(-1).values
+    # NumPy sorts values alone with vector instructions, where torch always carries their indices along.
+    values.numpy().sort(axis=-1)
+    return values
+
+
+def count_below(ordered: Tensor, wanted: Tensor, *, or_equal: bool = False) -> Tensor:
+    """How many of the values in rising order lie below each of the wanted ones, which should be in order as well."""
+    if ordered.device.type != "cpu":
+        return torch.searchsorted(ordered, wanted, right=or_equal)
+    # NumPy goes on from where it found the value before.
+    return torch.from_numpy(np.searchsorted(ordered.numpy(), wanted.numpy(), "right" if or_equal else "left"))
+
+
+def select(values: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen values as a new tensor of one axis."""
+    if values.device.type != "cpu":
+        return values[chosen]
+    # Several times faster than an index by a mask; in pieces, because it writes down the place of each in eight bytes.
+    flat, mask = values.numpy().ravel(), chosen.numpy().ravel()
+    found = np.empty(np.count_nonzero(mask), flat.dtype)
+    end = 0
+    for start in range(0, len(flat), CELLS_AT_ONCE):
+        piece = flat[start : start + CELLS_AT_ONCE].compress(mask[start : start + CELLS_AT_ONCE])
+        found[end : end + len(piece)] = piece
+        end += len(piece)
+    return torch.from_numpy(found)
+
+
+class Column(NamedTuple):
+    """Values to be compared, such as those of one label, in rising order.
+
+    Attributes:
+        present: (P,), those of present cells.
+        known: (M,), those of all known cells, but for some that lie below every present one.
+        below: How many known cells were left out of `known`.
+    """
+
+    present: Tensor
+    known: Tensor
+    below: int = 0
+
+    @property
+    def absent_count(self) -> int:
+        """How many known cells are not present."""
+        return self.below + len(self.known) - len(self.present)
+
+
+def sorted_columns(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[Column]:
+    """Each label's column of a table that comes in parts (N_i, K) of values and targets; a few columns at a time."""
+    rows, labels = sum(len(part) for part in values), values[0].shape[1] if values else 0
+    step = max(1, CELLS_AT_ONCE // max(1, rows))
+    for start in range(0, labels, step):
+        block = slice(start, min(start + step, labels))
+        yield from sorted_lists(_turned(values, block), _turned(targets, block))
+
+
+def sorted_lists(lists: Tensor, targets: Tensor) -> Iterator[Column]:
+    """Each row of values and targets (K, N) in order; the values are given up."""
+    present = _split(lists, targets > 0)
+    all_known = lists.numel() == 0 or int(targets.amin()) >= 0
+    known = lists.unbind() if all_known else _split(lists, targets >= 0)
+    for some, every in zip(present, known, strict=True):
+        yield sorted_column(some, every)
+
+
+def sorted_column(present: Tensor, known: Tensor) -> Column:
+    """Values of present and of all known cells in order; both are given up."""
+    present = sort_in_place(present)
+    if len(present) == 0:
+        return Column(present, known[:0], len(known))
+    # What lies below every present value matters by its number alone, and is often most of the sorting.
+    matters = known >= present[0]
+    kept = int(matters.count_nonzero())
+    if kept > WORTH_SORTING * len(known):
+        return Column(present, sort_in_place(known))
+    return Column(present, sort_in_place(select(known, matters)), len(known) - kept)
+
+
+def _turned(parts: Sequence[Tensor], block: slice) -> Tensor:
+    """Some columns of a table in parts as rows of a new tensor, which may be overwritten."""
+    table = parts[0][:, block] if len(parts) == 1 else torch.cat([part[:, block] for part in parts])
+    turned = table.new_empty(table.shape[1], table.shape[0])
+    # Torch transposes in one go what lies in memory as a whole, and cell by cell what does not.
+    return turned.copy_(table.contiguous().T)
+
+
+def _split(lists: Tensor, chosen: Tensor) -> Sequence[Tensor]:
+    """The chosen values of each row of (K, N)."""
+    if chosen.device.type == "cpu":
+        # Several times faster than what torch does.
+        where = torch.from_numpy(np.flatnonzero(chosen.numpy()))
+    else:
+        where = chosen.flatten().nonzero().flatten()
+    ends = torch.arange(1, len(lists) + 1, device=where.device) * lists.shape[1]
+    bounds = [0, *count_below(where, ends).tolist()]
+    parts: Sequence[Tensor] = lists.flatten()[where].split([stop - start for start, stop in pairwise(bounds)])
+    return parts
+
+
+class RowPlaces(NamedTuple):
+    """Where the present labels of each row stand, from the lowest to the highest; (N, P) for up to P of them in a row.
+
+    Attributes:
+        known: How many known labels of the row are scored at or above it, itself included.
+        present: How many of these are present.
+        valid: Whether there is a label at this place.
+    """
+
+    known: Tensor
+    present: Tensor
+    valid: Tensor
+
+
+def row_places(values: Tensor, targets: Tensor) -> RowPlaces:
+    """The places of present labels within their rows, by value; for values and targets (N, K)."""
+    marks = targets > 0
+    counts = marks.sum(1, keepdim=True)
+    sizes = (targets >= 0).sum(1, keepdim=True)
+    most = int(counts.max()) if counts.numel() else 0
+    present = sort_in_place(torch.where(marks, values, -torch.inf))[:, values.shape[1] - most :].contiguous()
+    known = sort_in_place(torch.where(targets >= 0, values, -torch.inf))
+    # Fillers lie at minus infinity, where a search cannot tell them from labels that are scored so: hence the clamps.
+    return RowPlaces(
+        known=(known.shape[1] - torch.searchsorted(known, present)).clamp(max=sizes),
+        present=(most - torch.searchsorted(present, present)).clamp(max=counts),
+        valid=torch.arange(most, device=values.device) >= most - counts,
+    )
+
+
+def by_row(measure: Callable[[RowPlaces], Tensor], values: Tensor, targets: Tensor) -> Tensor:
+    """A number for each row (N,) in float64, measured from the places of its present labels; some rows at a time."""
+    step = max(1, CELLS_AT_ONCE // 2 // max(1, values.shape[1]))
+    parts = zip(values.split(step), targets.split(step), strict=True)
+    return torch.cat([measure(row_places(*part)).double() for part in parts])

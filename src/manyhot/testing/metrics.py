@@ -1,0 +1,267 @@
+"""Laws of metrics."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyhot.metrics.metric import Metric, Outcome
+from manyhot.testing.batches import Example
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    """A metric under trial.
+
+    Args:
+        make: Builds a fresh metric.
+        values: What it is updated with: "scores", any real numbers; "probs", in [0, 1]; "decisions", bool.
+        single_label: Whether rows carry one label at the most.
+        names_labels: Whether the metric itself names labels by their number, so that they cannot change places.
+        device: Where to try it.
+    """
+
+    make: Callable[[], Metric]
+    values: str = "scores"
+    single_label: bool = False
+    names_labels: bool = False
+    device: str = "cpu"
+
+    def measure(self, *batches: Example) -> Outcome:
+        """The outcome of a fresh metric that was updated with these batches."""
+        return self.collect(*batches).compute()
+
+    def collect(self, *batches: Example) -> Metric:
+        """A fresh metric that was updated with these batches."""
+        metric = self.make()
+        for batch in batches:
+            if metric.update(self.as_values(batch.scores), batch.targets.to(self.device)) is not metric:
+                raise AssertionError("`update` does not return the metric itself")
+        return metric
+
+    def as_values(self, scores: Tensor) -> Tensor:
+        """Scores as the kind of values that the metric takes."""
+        scores = scores.to(self.device)
+        if self.values == "decisions":
+            return scores > 0
+        return scores if self.values == "scores" else torch.sigmoid(scores)
+
+
+def check_metric(make: Callable[[], Metric], **options: Any) -> None:
+    """Runs every law of metrics.
+
+    Args:
+        make: Builds a fresh metric.
+        **options: As in `MetricCase`.
+
+    Example:
+        >>> check_metric(mh.metrics.MeanAveragePrecision, values="scores")
+    """
+    case = MetricCase(make, **options)
+    for law in METRIC_LAWS:
+        law(case)
+
+
+def metric_example(
+    case: MetricCase, rows: int = 24, labels: int = 6, *, unknown: float = 0.15, seed: int = 0
+) -> Example:
+    """A random batch without ties, with a row without labels and one with all of them unless rows carry one label."""
+    draw = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, labels, generator=draw, dtype=torch.float64) * 2
+    if case.single_label:
+        targets = torch.nn.functional.one_hot(torch.randint(labels, (rows,), generator=draw), labels)
+    else:
+        targets = (torch.rand(rows, labels, generator=draw) < 0.35).long()
+        targets[1:2] = 1
+    targets[:1] = 0
+    # The present label of a row with one stays known, or the row would change its kind.
+    hidden = (torch.rand(rows, labels, generator=draw) < unknown) & ~(case.single_label & (targets > 0))
+    hidden[:2] = False
+    return Example("a random batch", scores, torch.where(hidden, -1, targets).to(torch.int8))
+
+
+def check_batches(case: MetricCase) -> None:
+    """The batches do not matter: neither their sizes nor empty ones among them."""
+    whole = metric_example(case)
+    parts = [_rows(whole, slice(start, stop)) for start, stop in ((0, 1), (1, 1), (1, 9), (9, 24))]
+    _same(case.measure(*parts), case.measure(whole), "batches and the whole differ")
+
+
+def check_merge(case: MetricCase) -> None:
+    """Merged metrics have the outcome of the whole, also when one of them has seen nothing."""
+    whole = metric_example(case)
+    first, second = _rows(whole, slice(0, 7)), _rows(whole, slice(7, None))
+    want = case.measure(whole)
+    untouched = case.collect(second)
+    merged = case.collect(first).merge(untouched)
+    _same(merged.compute(), want, "merged metrics and the whole differ")
+    _same(untouched.compute(), case.measure(second), "a metric changes by being merged into another")
+    _same(case.make().merge(case.collect(whole)).compute(), want, "merging into an empty metric changes the outcome")
+    _same(case.collect(whole).merge(case.make()).compute(), want, "merging an empty metric changes the outcome")
+
+
+def check_order(case: MetricCase) -> None:
+    """The order of rows does not matter, nor that of labels."""
+    whole = metric_example(case)
+    want = case.measure(whole)
+    rows = torch.randperm(len(whole.scores), generator=torch.Generator().manual_seed(1))
+    _same(case.measure(_moved(whole, rows, 0)), want, "the order of rows matters")
+    if not case.names_labels:
+        labels = torch.tensor([4, 2, 5, 0, 3, 1])
+        _same(case.measure(_moved(whole, labels, 1)), want, "the order of labels matters")
+
+
+def check_unknown(case: MetricCase) -> None:
+    """Unknown cells change nothing: not by their values, not by being there."""
+    whole = metric_example(case)
+    want = case.measure(whole)
+    for other in (-50.0, 50.0):
+        changed = torch.where(whole.targets < 0, other, whole.scores)
+        _same(case.measure(whole._replace(scores=changed)), want, "the values of unknown cells matter")
+    for dim in (0, 1):
+        line = whole.scores.narrow(dim, 0, 1)
+        longer = Example(
+            "more unknown cells",
+            torch.cat([whole.scores, line], dim),
+            torch.cat([whole.targets, torch.full_like(line, -1, dtype=torch.int8)], dim),
+        )
+        # A label that is never known may be counted as one without a value.
+        _same(case.measure(longer), want, f"a line of unknown cells along axis {dim} matters", counts=dim == 0)
+
+
+def check_metric_edges(case: MetricCase) -> None:
+    """At every edge each value is a number or NaN, without an error or a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _numbers(case.make().compute(), "nothing collected")
+        for batch in metric_edges(case):
+            _numbers(case.measure(batch), batch.name)
+
+
+def metric_edges(case: MetricCase) -> Iterator[Example]:
+    """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
+    base = metric_example(case, unknown=0.0)
+    scores, targets = base.scores, base.targets
+    yield Example("no rows", scores[:0], targets[:0])
+    yield Example("one row", scores[2:3], targets[2:3])
+    yield Example("one row without labels", scores[:1], targets[:1])
+    yield Example("rows without labels", scores, torch.zeros_like(targets))
+    yield Example("unknown cells only", scores, torch.full_like(targets, -1))
+    yield Example("one column never known", scores, targets.index_fill(1, torch.tensor([2]), -1))
+    yield Example("ties", torch.zeros_like(scores), targets)
+    signs = (2 * targets - 1).double()
+    for sign, name in ((1e4, "scores of 1e4 for the targets"), (-1e4, "scores of 1e4 against the targets")):
+        yield Example(name, sign * signs, targets)
+    if case.single_label:
+        yield Example("the same label in all rows", scores, targets[2:3].expand_as(targets))
+    else:
+        yield Example("rows with all labels", scores, torch.ones_like(targets))
+        yield Example("unknown and present cells only", scores, torch.where(targets > 0, 1, -1).to(torch.int8))
+    if not case.names_labels:
+        narrow = metric_example(case, labels=1, unknown=0.0)
+        yield Example("one label", narrow.scores, narrow.targets)
+
+
+def check_types(case: MetricCase) -> None:
+    """Half precision is computed as the same numbers in float32; arrays and tensors are the same."""
+    whole = metric_example(case)
+    values = case.as_values(whole.scores)
+    if case.device == "cpu":
+        from_arrays = case.make().update(values.numpy(), whole.targets.numpy())
+        _same(from_arrays.compute(), case.measure(whole), "arrays and tensors differ")
+    if case.values == "decisions":
+        return
+    for dtype in (torch.float16, torch.bfloat16):
+        rounded = values.to(dtype)
+        got, want = (case.make().update(kind, whole.targets.to(case.device)) for kind in (rounded, rounded.float()))
+        _same(got.compute(), want.compute(), f"{dtype} and the same numbers in float32 differ")
+
+
+def check_keeps_copies(case: MetricCase) -> None:
+    """What was collected stays when the user writes the next batch into the same memory."""
+    whole = metric_example(case)
+    values, targets = case.as_values(whole.scores).clone(), whole.targets.to(case.device, copy=True)
+    metric = case.make().update(values, targets)
+    values.zero_()
+    targets.zero_()
+    _same(metric.compute(), case.measure(whole), "a metric sees what is written into a batch after it")
+
+
+def check_goes_on(case: MetricCase) -> None:
+    """Computing changes nothing that was collected, and `reset` forgets all of it."""
+    whole = metric_example(case)
+    metric = case.collect(_rows(whole, slice(0, 9)))
+    first = metric.compute()
+    _same(metric.compute(), first, "a second `compute` gives another outcome")
+    metric.update(case.as_values(whole.scores[9:]), whole.targets[9:].to(case.device))
+    _same(metric.compute(), case.measure(whole), "a metric cannot go on after `compute`")
+    metric.reset()
+    _same(metric.compute(), case.make().compute(), "`reset` does not forget everything")
+    narrow = _rows(whole, slice(0, 9))
+    _same(
+        metric.update(case.as_values(narrow.scores), narrow.targets.to(case.device)).compute(), first, "after `reset`"
+    )
+
+
+def check_refusals(case: MetricCase) -> None:
+    """Bad batches are refused in words that name the metric, and leave it as it was."""
+    whole = metric_example(case)
+    metric = case.collect(whole)
+    values, targets = case.as_values(whole.scores), whole.targets.to(case.device)
+    bad = [(values, targets[:, :-1]), (values, targets * 2), (values[:, :-1], targets[:, :-1])]
+    bad += [(values * math.nan, targets)] if case.values != "decisions" else []
+    for batch in bad:
+        try:
+            metric.update(*batch)
+        except ValueError as error:
+            if f"of `{type(metric).__name__}` must" not in str(error):
+                raise AssertionError(f"the error does not name the metric: {error}") from error
+        else:
+            raise AssertionError("a bad batch is not refused")
+    _same(metric.compute(), case.measure(whole), "a refused batch changes the metric")
+
+
+METRIC_LAWS = (
+    check_batches,
+    check_merge,
+    check_order,
+    check_unknown,
+    check_metric_edges,
+    check_types,
+    check_keeps_copies,
+    check_goes_on,
+    check_refusals,
+)
+
+
+def _rows(batch: Example, rows: slice) -> Example:
+    return batch._replace(scores=batch.scores[rows], targets=batch.targets[rows])
+
+
+def _moved(batch: Example, order: Tensor, dim: int) -> Example:
+    scores, targets = (tensor.index_select(dim, order) for tensor in (batch.scores, batch.targets))
+    return batch._replace(scores=scores, targets=targets)
+
+
+def _numbers(outcome: Outcome, name: str) -> None:
+    wrong = {key: value for key, value in outcome.values.items() if not isinstance(value, float)}
+    wrong |= {key: value for key, value in outcome.counts.items() if not isinstance(value, int) or value < 0}
+    if wrong or not outcome.values:
+        raise AssertionError(f"{name}: neither numbers nor NaN: {wrong or outcome}")
+
+
+def _same(got: Outcome, want: Outcome, law: str, *, counts: bool = True) -> None:
+    if got.values.keys() != want.values.keys():
+        raise AssertionError(f"{law}: values named {list(got.values)} and {list(want.values)}")
+    for name, value in want.values.items():
+        close = math.isclose(got[name], value, rel_tol=1e-9, abs_tol=1e-12)
+        if not (close or (math.isnan(got[name]) and math.isnan(value))):
+            raise AssertionError(f"{law}: {name} is {got[name]!r} and {value!r}")
+    if counts and got.counts != want.counts:
+        raise AssertionError(f"{law}: counts are {got.counts} and {want.counts}")

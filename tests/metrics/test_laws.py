@@ -1,0 +1,172 @@
+"""Every metric obeys every law."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from manyhot import metrics
+from manyhot.testing import metrics as testing
+from tests.metrics.cases import CASES
+
+
+@pytest.mark.parametrize("law", testing.METRIC_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_law(name, law):
+    law(CASES[name])
+
+
+def test_every_public_metric_is_tried():
+    tried = {type(case.make()) for case in CASES.values()}
+    public = {
+        value
+        for name in metrics.__all__
+        if isinstance(value := getattr(metrics, name), type) and issubclass(value, metrics.Metric)
+    }
+    assert public - {metrics.Metric} == tried
+
+
+class Share(metrics.Metric):
+    """The share of known cells that are present where the value is above 0: a metric to be broken."""
+
+    def start(self):
+        return {"hits": torch.zeros(()), "cells": torch.zeros(())}
+
+    def update(self, values, targets):
+        values, targets = self._check(values, targets)
+        chosen = (values > 0) & (targets >= 0)
+        return self.collect(hits=(chosen & (targets > 0)).sum(), cells=chosen.sum())
+
+    def compute(self):
+        cells = int(self.total("cells"))
+        return metrics.Outcome({"share": int(self.total("hits")) / cells if cells else math.nan})
+
+
+class MeanOfBatches(Share):
+    def update(self, values, targets):
+        values, targets = self._check(values, targets)
+        chosen = (values > 0) & (targets >= 0)
+        return self.collect(
+            hits=(chosen & (targets > 0)).sum() * 100 / chosen.sum().clamp(min=1), cells=torch.tensor(100)
+        )
+
+
+class FirstRowTwice(Share):
+    def update(self, values, targets):
+        super().update(values[:1], targets[:1])
+        return super().update(values, targets)
+
+
+class FirstLabelOnly(Share):
+    def update(self, values, targets):
+        values, targets = self._check(values, targets)
+        return super().update(values, torch.where(torch.arange(targets.shape[1]) > 0, -1, targets))
+
+
+class UnknownAsAbsent(Share):
+    def update(self, values, targets):
+        values, targets = self._check(values, targets)
+        return super().update(values, targets.clamp(min=0))
+
+
+class DividesByNothing(Share):
+    def compute(self):
+        return metrics.Outcome({"share": int(self.total("hits")) / int(self.total("cells"))})
+
+
+class HalfAsItComes(Share):
+    def update(self, values, targets):
+        values = torch.as_tensor(values)
+        return super().update(values - 0.1 if values.dtype == torch.float16 else values, targets)
+
+
+class KeepsReferences(metrics.Metric):
+    def start(self):
+        return {"targets": []}
+
+    def update(self, values, targets):
+        _, targets = self._check(values, targets)
+        return self.collect(targets=targets)
+
+    def compute(self):
+        targets = self.joined("targets")
+        return metrics.Outcome({"present": float((targets > 0).sum())})
+
+
+class ForgetsInCompute(Share):
+    def compute(self):
+        outcome = super().compute()
+        self.state = self.start()
+        return outcome
+
+
+class MergesIntoTheOther(Share):
+    def merge(self, other):
+        super().merge(other)
+        other.state = self.state
+        return self
+
+
+class TakesAnything(Share):
+    def update(self, values, targets):
+        chosen = torch.as_tensor(values) > 0
+        present = torch.as_tensor(targets)[:, :1] > 0
+        known = torch.as_tensor(targets)[:, :1] >= 0
+        return self.collect(hits=(chosen & present).sum(), cells=(chosen & known).sum())
+
+
+def test_a_sound_metric_obeys_the_laws():
+    testing.check_metric(Share)
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (MeanOfBatches, testing.check_batches),
+        (FirstRowTwice, testing.check_order),
+        (FirstLabelOnly, testing.check_order),
+        (UnknownAsAbsent, testing.check_unknown),
+        (DividesByNothing, testing.check_metric_edges),
+        (HalfAsItComes, testing.check_types),
+        (KeepsReferences, testing.check_keeps_copies),
+        (ForgetsInCompute, testing.check_goes_on),
+        (MergesIntoTheOther, testing.check_merge),
+        (TakesAnything, testing.check_refusals),
+    ],
+)
+def test_a_broken_metric_breaks_its_law(broken, law):
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        law(testing.MetricCase(broken))
+
+
+def test_metrics_that_differ_cannot_be_merged():
+    words = (
+        "`other` of `MeanAveragePrecision` must be a `MeanAveragePrecision` of the same settings; got AUROC. "
+        "Merge metrics that are alike."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        metrics.MeanAveragePrecision().merge(metrics.AUROC())
+    with pytest.raises(ValueError, match="of the same settings"):
+        metrics.MeanAveragePrecision().merge(metrics.MeanAveragePrecision(over="cell"))
+
+
+def test_another_number_of_labels_is_refused():
+    words = (
+        "`values` of `CoverageError` must have the 3 labels of the batches before; got 2. "
+        "Use a metric for each set of labels."
+    )
+    metric = metrics.CoverageError().update(torch.zeros(1, 3), torch.zeros(1, 3))
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        metric.update(torch.zeros(1, 2), torch.zeros(1, 2))
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        metric.merge(metrics.CoverageError().update(torch.zeros(1, 2), torch.zeros(1, 2)))
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match=r"`over` of `AUROC` must be one of 'label', 'cell'; got 'sample'\."):
+        metrics.AUROC(over="sample")
+    with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be one or more whole numbers; got int\."):
+        metrics.RankingAtK(ks=3)
+    with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be a whole number, at least 1; got 0\."):
+        metrics.RankingAtK(ks=(1, 0))

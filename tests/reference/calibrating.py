@@ -1,0 +1,3 @@
+"""How the families of test vectors of this room are computed: case in, named results out."""
+
+COVERED = {}
