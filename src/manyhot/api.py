@@ -1,6 +1,6 @@
 """The public names of manyhot, each from the room where it lives."""
 
-from manyhot import metrics
+from manyhot import metrics, predictions
 from manyhot.checks import check_targets
 from manyhot.decide import (
     AskPerson,
@@ -61,6 +61,7 @@ from manyhot.losses import (
     optimal_bias,
     uniform_classifier,
 )
+from manyhot.predictions import Predictions
 from manyhot.saving import load, save
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "NoLink",
     "NoisedTopKLoss",
     "NoneOfThese",
+    "Predictions",
     "QuasibinaryLink",
     "QuasibinaryLoss",
     "RMLLoss",
@@ -117,6 +119,7 @@ __all__ = [
     "one_hot",
     "optimal_bias",
     "phi",
+    "predictions",
     "ratio_link",
     "save",
     "uniform_classifier",

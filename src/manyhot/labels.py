@@ -47,9 +47,10 @@ class Labels:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        is_list = isinstance(names, Iterable) and not isinstance(names, str)
+        self.names = list(names) if is_list else []
+        if not is_list or not all(isinstance(name, str) for name in self.names):
             raise refusal("names", "Labels", "be a list of strings", type(names).__name__, "Pass ['cat', 'dog'].")
-        self.names = list(names)
         self._columns = {name: column for column, name in enumerate(self.names)}
         if len(self._columns) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)

@@ -3,8 +3,8 @@
     from manyhot.testing import check_loss
     check_loss(lambda targets: MyLoss())
 
-Each law is a function that raises an AssertionError which says what was broken; `check_loss`, `check_link`, `check_rule`
-and `check_metric` run all that apply.
+Each law is a function that raises an AssertionError which says what was broken; `check_loss`, `check_link`,
+`check_rule` and `check_metric` run all that apply.
 """
 
 from manyhot.testing.batches import Case, Example, edge_examples, example

@@ -1,0 +1,1 @@
+"""Calibrators: from scores to probabilities that held-out data bear out."""

@@ -1,0 +1,165 @@
+"""CSV and TSV: which sign separates the columns, what the columns hold, and reading them piece by piece."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from manyhot.checks import refusal
+from manyhot.predictions.arrow import import_arrow, in_our_words
+from manyhot.predictions.roles import BLANK, NUMBER, TEXT, TRUTH, WHOLE, Roles
+
+DELIMITERS = (",", "\t", ";", "|")
+SAMPLE_ROWS = 1000
+# What Arrow parses at once, and so also what is in memory of a file that is not.
+BLOCK_BYTES = 2**23
+MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "NAN", "nan", "NULL", "Null", "null", "None", "NONE", "none")
+
+
+class DelimitedText:
+    """A CSV or TSV file, also one compressed by gzip; its first rows are looked at to learn what it holds.
+
+    Args:
+        path: The file.
+        owner: The function that was called, for errors.
+        delimiter: What separates the columns; found out by default.
+        dtype: The type of scores and probabilities.
+
+    Attributes:
+        columns: What each column holds, by name.
+        sample: The first texts of each column.
+        notes: What was found out.
+    """
+
+    def __init__(self, path: Path, owner: str, delimiter: str | None, dtype: torch.dtype) -> None:
+        self.path, self.owner, self._dtype = path, owner, dtype
+        if dtype not in (torch.float32, torch.float64):
+            remedy = "Read the numbers in one of these, and convert them later."
+            raise refusal("dtype", owner, "be torch.float32 or torch.float64", str(dtype), remedy)
+        if delimiter is not None and len(delimiter) != 1:
+            raise refusal("delimiter", owner, "be one sign", repr(delimiter), "Leave it out to have it found.")
+        header_line = self._header_line()
+        self.delimiter = self._find_delimiter(header_line) if delimiter is None else delimiter
+        header, rows = self._first_rows()
+        self._check_header(header)
+        self.sample = {name: [row[place] for row in rows if place < len(row)] for place, name in enumerate(header)}
+        self.decimal = self._find_decimal()
+        self.columns = {name: self._holds(texts) for name, texts in self.sample.items()}
+        self.notes = []
+        if delimiter is None and self.delimiter != ",":
+            self.notes.append(f"Columns of {path.name} are separated by {self.delimiter!r}.")
+        if self.decimal == ",":
+            self.notes.append(f"Numbers of {path.name} are written with a comma.")
+
+    def dtype(self, roles: Roles) -> torch.dtype:
+        """What the user chose: text says nothing about it."""
+        return self._dtype
+
+    def pieces(self, roles: Roles) -> Iterator[Any]:
+        """Record batches of the columns that have a role."""
+        pa = import_arrow()
+        floats = {torch.float32: pa.float32(), torch.float64: pa.float64()}[self._dtype]
+        types = dict.fromkeys(roles.cells.values(), floats)
+        for name in roles.targets.values():
+            types[name] = pa.bool_() if self.columns[name] == TRUTH else pa.float32()
+        types |= dict.fromkeys(roles.texts, pa.string())
+        remedy = "Repair the file, or say which columns to read with `labels`."
+        with in_our_words("path", self.owner, "be a whole table of text in UTF-8", self.path, remedy):
+            reader = pa.csv.open_csv(
+                pa.input_stream(self.path, compression="gzip" if self._zipped() else None),
+                read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
+                parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=types,
+                    include_columns=roles.used,
+                    decimal_point=self.decimal,
+                    null_values=MISSING,
+                ),
+            )
+            yield from reader
+
+    def _open(self) -> IO[str]:
+        if self._zipped():
+            return gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
+        return self.path.open(encoding="utf-8-sig", newline="")
+
+    def _zipped(self) -> bool:
+        return self.path.suffix.lower() == ".gz"
+
+    def _header_line(self) -> str:
+        try:
+            with self._open() as file:
+                line = file.readline()
+        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+            got = f"{str(self.path)!r} ({error})"
+            raise refusal("path", self.owner, "be text in UTF-8", got, "Convert it first.") from None
+        if not line.strip():
+            raise refusal("path", self.owner, "have a header", f"{str(self.path)!r} without one", "Name the columns.")
+        return line
+
+    def _find_delimiter(self, header_line: str) -> str:
+        """Tabs for TSV; otherwise what makes the most of the header."""
+        if ".tsv" in (suffix.lower() for suffix in self.path.suffixes):
+            return "\t"
+        return max(DELIMITERS, key=lambda sign: len(next(csv.reader([header_line], delimiter=sign))))
+
+    def _first_rows(self) -> tuple[list[str], list[list[str]]]:
+        try:
+            with self._open() as file:
+                header, *rows = islice(csv.reader(file, delimiter=self.delimiter), SAMPLE_ROWS + 1)
+        except (UnicodeDecodeError, csv.Error, EOFError) as error:
+            got = f"{str(self.path)!r} ({error})"
+            raise refusal("path", self.owner, "be a table of text in UTF-8", got, "Convert it first.") from None
+        return header, [row for row in rows if row]
+
+    def _check_header(self, header: list[str]) -> None:
+        twice = next((name for name in header if header.count(name) > 1), None)
+        if twice is not None:
+            got = f"{twice!r} twice in {str(self.path)!r}"
+            raise refusal("path", self.owner, "have columns of different names", got, "Rename one of them.")
+        if all(_is_number(name) for name in header) and any("." in name for name in header):
+            got = f"{str(self.path)!r}, which begins with numbers"
+            raise refusal("path", self.owner, "have a header", got, "Write the names of the columns above them.")
+
+    def _find_decimal(self) -> str:
+        """A comma if whole columns are numbers only that way, and none is a number with a point."""
+        wholes = [_filled(texts) for texts in self.sample.values()]
+        commas = any(_are_numbers(texts, ",") and any("," in text for text in texts) for texts in wholes)
+        points = any(_are_numbers(texts, ".") and any("." in text for text in texts) for texts in wholes)
+        return "," if commas and not points and self.delimiter != "," else "."
+
+    def _holds(self, texts: list[str]) -> str:
+        """What a column holds, as far as its first rows tell."""
+        filled = _filled(texts)
+        if not filled:
+            return BLANK
+        if all(text.lower() in ("true", "false") for text in filled):
+            return TRUTH
+        if not _are_numbers(filled, self.decimal):
+            return TEXT
+        return WHOLE if all(text.isdigit() for text in filled) else NUMBER
+
+
+def _filled(texts: list[str]) -> list[str]:
+    return [text.strip() for text in texts if text.strip() not in MISSING]
+
+
+def _are_numbers(texts: list[str], decimal: str) -> bool:
+    return all(_is_number(text, decimal) for text in texts)
+
+
+def _is_number(text: str, decimal: str = ".") -> bool:
+    """Whether a text is a number with this sign before the fraction."""
+    if "_" in text or (decimal != "." and "." in text):  # Python would take 1_000 for a number
+        return False
+    try:
+        float(text.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True

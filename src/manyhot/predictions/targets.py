@@ -1,0 +1,72 @@
+"""Targets in the forms in which people keep them: sparse matrices, lists of names, lists of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.checks import kind_of, refusal
+from manyhot.labels import Labels
+
+
+def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
+    """Targets (N, K) of a list of label columns for each row; what is not listed is absent.
+
+    Args:
+        rows: For each row the columns of its labels, of any number.
+        num_labels: K.
+
+    Example:
+        >>> index_targets([[2, 0], []], 3)
+        tensor([[1, 0, 1],
+                [0, 0, 0]], dtype=torch.int8)
+    """
+    columns = [np.asarray(list(row)) for row in rows]
+    for row, found in enumerate(columns):
+        if found.size and not np.issubdtype(found.dtype, np.integer):
+            remedy = "Pass column numbers; encode names with `Labels`."
+            raise refusal("rows", "index_targets", "hold whole numbers", f"{found[0]!r} in row {row}", remedy)
+    lengths = [len(row) for row in columns]
+    flat = np.concatenate([np.empty(0, np.int64), *(row.astype(np.int64) for row in columns)])
+    if flat.size and not (flat.min() >= 0 and flat.max() < num_labels):
+        bad = flat.min() if flat.min() < 0 else flat.max()
+        remedy = "Count the labels from 0, or raise `num_labels`."
+        raise refusal("rows", "index_targets", f"lie between 0 and {num_labels - 1}", str(bad), remedy)
+    targets = torch.zeros(len(columns), num_labels, dtype=torch.int8)
+    targets[torch.from_numpy(np.repeat(np.arange(len(columns)), lengths)), torch.from_numpy(flat)] = 1
+    return targets
+
+
+def dense(targets: Any, labels: Labels) -> Any:
+    """Targets as a table of numbers: sparse matrices filled in, names encoded, anything else as it came."""
+    if isinstance(targets, Tensor):
+        return targets if targets.layout == torch.strided else targets.to_dense()
+    if hasattr(targets, "tocoo") and hasattr(targets, "nnz"):
+        return _filled(targets)
+    if isinstance(targets, list | tuple) and all(_may_be_names(row) for row in targets):
+        return labels.encode(targets)
+    return targets
+
+
+def _may_be_names(row: Any) -> bool:
+    """Whether a row is a list of label names, which may be empty."""
+    return isinstance(row, list | tuple | set | frozenset) and all(isinstance(name, str) for name in row)
+
+
+def _filled(matrix: Any) -> Tensor:
+    """A sparse matrix of SciPy as int8; cells that are not stored are 0."""
+    cells = matrix.tocsr(copy=True)
+    cells.sum_duplicates()
+    cells = cells.tocoo()
+    stored = torch.as_tensor(cells.data)
+    if stored.is_complex() or bool(((stored != 1) & (stored != 0) & (stored != -1)).any()):
+        got = kind_of(stored) if stored.is_complex() else "other values"
+        raise refusal("targets", "Predictions", "be 1, 0 or -1 where they are stored", got, "Store a 1 for each label.")
+    place = torch.as_tensor(cells.row).long(), torch.as_tensor(cells.col).long()
+    filled = torch.zeros(cells.shape, dtype=torch.int8)
+    filled[place] = stored.to(torch.int8)
+    return filled

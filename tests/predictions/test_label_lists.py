@@ -1,0 +1,64 @@
+"""Lists of label names in a column of text."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from manyhot.labels import Labels
+from manyhot.predictions.label_lists import LabelLists, NameReader, detect_separator
+from manyhot.predictions.roles import Wish
+from tests.predictions.tables import LABELS, refused
+
+
+@pytest.mark.parametrize(
+    ("texts", "separator"),
+    [
+        (["cat|dog", "dog"], "|"),
+        (["cat;dog", "traffic light"], ";"),
+        (["cat, dog", "traffic light"], ","),
+        (["cat dog", "dog"], " "),
+        (["traffic light|cat"], "|"),
+        (["traffic light"], "|"),
+        (["", ""], "|"),
+        ([], "|"),
+        (["cat|zebra", "zebra|dog"], "|"),
+    ],
+)
+def test_separator(texts, separator):
+    assert detect_separator(texts, Labels(LABELS)) == separator
+
+
+def targets(column, separator=None, *, leave_out=False):
+    reader = NameReader(Labels(LABELS), Wish("from_csv", "probs", separator=separator, leave_out=leave_out))
+    owners, columns = reader.read(pa.array(column))
+    rows = np.arange(len(column))
+    return LabelLists(owners, columns, len(column)).targets(rows, 3).tolist(), reader.notes("labels", "")
+
+
+def test_texts():
+    found, notes = targets(["cat | traffic light", "", "dog|", None, "dog|dog"])
+    assert found == [[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 1]]
+    assert notes == ["Targets are the label names in column 'labels', separated by '|' as detected."]
+
+
+def test_lists():
+    found, notes = targets([["cat", "dog"], [], None, ["traffic light"]])
+    assert found == [[1, 0, 1], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
+    assert notes == ["Targets are the label names in column 'labels'."]
+
+
+def test_other_names():
+    with refused(
+        "`targets` of `from_csv` must name the 3 labels; got 'dgo'. "
+        "Did you mean 'dog'? Pass other_labels='leave out' to do without such names."
+    ):
+        targets(["cat|dgo"], "|")
+    found, notes = targets(["cat|zebra", "zebra"], "|", leave_out=True)
+    assert found == [[1, 0, 0], [0, 0, 0]]
+    assert notes[1] == "Left out 2 entries of column 'labels' that are none of the labels."
+
+
+def test_rows_in_any_order_and_more_than_once():
+    lists = LabelLists(np.array([2, 0, 2, 1]), np.array([1, 0, 2, 2]), 4)
+    assert lists.targets(np.array([3, 2, 0, 2]), 3).tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
+    assert lists.targets(np.array([], dtype=np.int64), 3).shape == (0, 3)
