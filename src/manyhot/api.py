@@ -18,6 +18,7 @@ from manyhot.decide import (
     UniformThreshold,
 )
 from manyhot.distributed import GlobalBatch
+from manyhot.evaluation import Evaluation, evaluate
 from manyhot.heads import (
     CosineHead,
     Head,
@@ -82,6 +83,7 @@ __all__ = [
     "CrossEntropyLoss",
     "Decision",
     "EPRLoss",
+    "Evaluation",
     "ExpectedF",
     "GlobalBatch",
     "Head",
@@ -114,6 +116,7 @@ __all__ = [
     "WARPLoss",
     "check_targets",
     "diverse_bias",
+    "evaluate",
     "load",
     "metrics",
     "one_hot",

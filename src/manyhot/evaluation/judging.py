@@ -1,0 +1,135 @@
+"""Everything that is worth knowing about a table of predictions, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_count, check_number, kind_of, refusal
+from manyhot.evaluation.draws import draw
+from manyhot.evaluation.findings import find
+from manyhot.evaluation.groups import Options
+from manyhot.evaluation.result import Evaluation, Group
+from manyhot.labels import Labels
+from manyhot.metrics.intervals import interval_of
+from manyhot.predictions.table import Table
+
+# Rows are drawn again from tables of moderate size only.
+MOST_DRAWN_CELLS = 1 << 24
+NO_INTERVALS = f"Intervals are left out: rows are drawn again only from tables of up to {MOST_DRAWN_CELLS:,} cells."
+
+
+def evaluate(
+    predictions: Table,
+    *,
+    bins: int = 15,
+    ks: Sequence[int] = (1, 3, 5),
+    top_k: int = 4,
+    train_counts: Any = None,
+    intervals: float | None = None,
+    replicates: int = 200,
+    seed: int = 0,
+) -> Evaluation:
+    """Computes everything that is worth knowing about predictions of any model, once targets are there.
+
+    Ranking is judged by scores, or by probabilities where there are no scores. Probabilities are those of the table, of
+    its calibrator or of its link; scores without any of these are not judged as probabilities. Sets are the decisions
+    of the table, or else the labels with a probability of at least one half, which the result says. Rows without
+    labels, rows with one label at most, and training images are looked at where there are any. Unknown cells are left
+    out everywhere.
+
+    A table on disk is read in pieces: memory stays at a few pieces, but for one number a row, and 4 bytes a cell for
+    the two values that rank all cells together.
+
+    Args:
+        predictions: A table with targets, in memory or on disk.
+        bins: The number of bins of calibration errors.
+        ks: How many of the labels that a row ranks first are looked at, all of them at the most; also the sizes of
+            average-K sets.
+        top_k: How many of the most confident cells of a row a calibration error of its own is computed for.
+        train_counts: (K,), how many training images carry each label, for values of labels with few, some and many.
+        intervals: The level of bootstrap intervals, such as 0.95; for tables that fit in memory.
+        replicates: How many times rows are drawn for the intervals.
+        seed: The same seed draws the same rows.
+
+    Example:
+        >>> scores = torch.tensor([[2.0, -1.0], [0.5, 1.0], [-2.0, -1.0]])
+        >>> table = mh.Predictions(scores=scores, targets=[["cat"], ["dog"], []], labels=["cat", "dog"])
+        >>> evaluation = mh.evaluate(table)
+        >>> evaluation["map"]
+        1.0
+        >>> evaluation.groups["probabilities"].notes
+        ['Left out: these scores mean no probability until calibrated. Run calibrate.']
+    """
+    check_table(predictions)
+    options = Options(
+        check_count("bins", "evaluate", bins, low=1),
+        check_ks(ks, len(predictions.labels)),
+        min(check_count("top_k", "evaluate", top_k, low=1), max(1, len(predictions.labels))),
+    )
+    counts = None if train_counts is None else check_train_counts(train_counts, predictions.labels)
+    replicates = check_count("replicates", "evaluate", replicates, low=1)
+    if intervals is not None:
+        intervals = check_number("intervals", "evaluate", intervals, low=0, high=1, low_open=True, high_open=True)
+
+    notes = []
+    if intervals is not None and len(predictions) * len(predictions.labels) > MOST_DRAWN_CELLS:
+        notes.append(NO_INTERVALS)
+        intervals = None
+    findings = find(predictions, options, counts)
+    groups = findings.groups()
+    if intervals is not None:
+        drawn = draw(predictions.read(), findings, bins=options.bins, replicates=replicates, seed=seed)
+        groups = {name: with_intervals(group, drawn, intervals) for name, group in groups.items()}
+    by_label = findings.label_table(predictions.labels.names)
+    return Evaluation(groups, findings.facts.counts(), predictions.kinds, by_label, intervals, notes)
+
+
+def with_intervals(group: Group, drawn: dict[str, list[float]], level: float) -> Group:
+    """A group with the interval of each value."""
+    values = {
+        name: replace(value, interval=interval_of(value.value, drawn[name], level))
+        for name, value in group.values.items()
+    }
+    return replace(group, values=values)
+
+
+def check_table(predictions: Any) -> None:
+    """Refuses what is not a table of predictions, or has no targets."""
+    if not isinstance(predictions, Table):
+        remedy = "Pass `Predictions(scores=..., targets=...)`, or open a file with `Predictions.open`."
+        raise refusal("predictions", "evaluate", "be a table of predictions", kind_of(predictions), remedy)
+    if "targets" not in predictions.kinds:
+        remedy = "Add the true labels with `replace(targets=...)`."
+        raise refusal("predictions", "evaluate", "hold targets", ", ".join(predictions.kinds), remedy)
+
+
+def check_ks(ks: Any, labels: int) -> tuple[int, ...]:
+    """The numbers of labels to look at, none of them above the number of labels there are."""
+    if isinstance(ks, str) or not isinstance(ks, Sequence) or not ks:
+        raise refusal("ks", "evaluate", "be one or more whole numbers", kind_of(ks), "Pass for example (1, 3, 5).")
+    return tuple(sorted({min(check_count("ks", "evaluate", k, low=1), max(1, labels)) for k in ks}))
+
+
+def check_train_counts(counts: Any, labels: Labels) -> Tensor:
+    """(K,), the training images of each label, given in order or by name."""
+    if isinstance(counts, Mapping):
+        missing = [name for name in labels.names if name not in counts]
+        if missing:
+            got = f"none for {missing[0]!r}"
+            raise refusal("train_counts", "evaluate", "name every label", got, "Pass 0 for a label without images.")
+        counts = [counts[name] for name in labels.names]
+    rule, remedy = f"have one number for each of the {len(labels)} labels", "Count the images of these labels."
+    try:
+        found = torch.as_tensor(counts)
+    except (TypeError, ValueError, RuntimeError):
+        raise refusal("train_counts", "evaluate", rule, kind_of(counts), remedy) from None
+    if found.shape != (len(labels),):
+        raise refusal("train_counts", "evaluate", rule, str(tuple(found.shape)), remedy)
+    if found.numel() and not bool((found >= 0).all()):
+        raise refusal("train_counts", "evaluate", "not be negative", f"{float(found.min()):g}", remedy)
+    return found.cpu()

@@ -1,0 +1,204 @@
+"""Every value of an evaluation is that of its metric, in memory and on disk, in one piece and in many."""
+
+import math
+
+import pytest
+import sklearn.metrics
+import torch
+
+import manyhot as mh
+from manyhot import metrics
+from manyhot.calibrate.calibrator import Calibrator
+from manyhot.decide.rule import Decision
+from manyhot.evaluation import passes, survey
+from tests.evaluation import tables
+
+
+def measured(metric, values, targets):
+    return metric.update(values, targets).compute()
+
+
+def expected(values, probs, decisions, targets):
+    """All values of the first three groups, each by its own metric."""
+    found = {
+        "map": measured(metrics.MeanAveragePrecision(), values, targets).value,
+        "map_sample": measured(metrics.MeanAveragePrecision("sample"), values, targets).value,
+        "map_cell": measured(metrics.MeanAveragePrecision("cell"), values, targets).value,
+        "auroc": measured(metrics.AUROC(), values, targets).value,
+        "auroc_cell": measured(metrics.AUROC("cell"), values, targets).value,
+    }
+    plain = (metrics.CoverageError(), metrics.RankingLoss(), metrics.RankingAtK((1, 3, 5)))
+    for metric in plain:
+        found |= measured(metric, values, targets).values
+    calibration = {
+        "": metrics.CalibrationError(),
+        "label_": metrics.CalibrationError(over="label"),
+        "top_": metrics.CalibrationError(top_k=4),
+        "mass_": metrics.CalibrationError(mass="equal"),
+    }
+    for prefix, metric in calibration.items():
+        found |= {f"{prefix}{name}": value for name, value in measured(metric, probs, targets).values.items()}
+    for metric in (metrics.BrierScore(), metrics.LogLoss()):
+        found |= measured(metric, probs, targets).values
+    for metric in (metrics.FScores(), metrics.SetAccuracy()):
+        found |= measured(metric, decisions, targets).values
+    inside = measured(metrics.OpenSetScores(), probs, targets).values
+    return found | {"no_label_auroc" if name == "auroc" else name: value for name, value in inside.items()}
+
+
+def check_same(got, want, tolerance=1e-12):
+    assert set(got) == set(want)
+    for name, value in want.items():
+        assert got[name] == pytest.approx(value, rel=tolerance, nan_ok=True), name
+
+
+def test_scores_with_a_link():
+    table = tables.with_link()
+    probs = torch.sigmoid(table.scores)
+    check_same(mh.evaluate(table).values, expected(table.scores, probs, probs >= 0.5, table.targets))
+
+
+def test_probabilities_with_decisions():
+    table = tables.with_decisions()
+    assert table.abstain.any()
+    decision = Decision(table.decisions, table.abstain)
+    evaluation = mh.evaluate(table)
+    check_same(evaluation.values, expected(table.probs, table.probs, decision, table.targets))
+    assert evaluation["coverage"] < 1
+    assert evaluation.groups["ranking"].notes == ["Ranked by probabilities, since there are no scores."]
+
+
+def test_scores_rank_and_probabilities_are_believed_where_there_are_both():
+    scores, targets = tables.drawn()
+    probs = torch.sigmoid(-scores)  # the opposite, to tell them apart
+    evaluation = mh.evaluate(mh.Predictions(scores=scores, probs=probs, targets=targets))
+    check_same(evaluation.values, expected(scores, probs, probs >= 0.5, targets))
+
+
+class Halved(Calibrator):
+    """Believes half of what scores say."""
+
+    def fit_cells(self, evidence, targets, weights):
+        return self.learn()
+
+    def map(self, evidence):
+        return evidence / 2
+
+
+def test_the_calibrator_of_the_table_comes_before_its_link():
+    scores, targets = tables.drawn()
+    calibrator = Halved().fit(scores, targets)
+    table = mh.Predictions(scores=scores, targets=targets, link=mh.SigmoidLink(), calibrator=calibrator)
+    evaluation = mh.evaluate(table)
+    want = measured(metrics.BrierScore(), torch.sigmoid(scores / 2), targets)
+    assert evaluation["brier"] == pytest.approx(want.value, rel=1e-6)
+    assert "Probabilities are those of Halved." in evaluation.groups["probabilities"].notes
+
+
+@pytest.mark.parametrize("make", [tables.with_link, tables.with_decisions, tables.one_label])
+def test_a_table_on_disk_in_small_pieces(make, tmp_path, monkeypatch):
+    table = make()
+    whole = mh.evaluate(table, train_counts=range(len(table.labels)))
+    table.save(tmp_path / "predictions.parquet")
+    for module in (survey, passes):
+        monkeypatch.setattr(module, "CELLS_AT_ONCE", 100)
+    stored = mh.Predictions.open(tmp_path / "predictions.parquet")
+    pieces = mh.evaluate(stored, train_counts=range(len(table.labels)))
+    check_same(pieces.values, whole.values)
+    assert pieces.counts == whole.counts
+    for name, group in whole.groups.items():
+        for key, value in group.values.items():
+            assert pieces.groups[name].values[key].counts == value.counts
+        for key, detail in group.details.items():
+            torch.testing.assert_close(pieces.groups[name].details[key], detail, equal_nan=True)
+    for name, column in whole.by_label().columns.items():
+        torch.testing.assert_close(pieces.by_label().columns[name], column, equal_nan=True)
+
+
+def test_no_more_than_a_piece_is_ever_read(tmp_path, monkeypatch):
+    table = tables.with_link(rows=1000)
+    table.save(tmp_path / "predictions.parquet")
+    stored = mh.Predictions.open(tmp_path / "predictions.parquet")
+    for module in (survey, passes):
+        monkeypatch.setattr(module, "CELLS_AT_ONCE", 600)
+    sizes = []
+
+    whole_read, whole_batches = type(stored).read, type(stored).batches
+
+    def read(self, **options):
+        part = whole_read(self, **options)
+        sizes.append(len(part) * len(part.labels))
+        return part
+
+    def batches(self, rows=65536, *, kinds=None):
+        for part in whole_batches(self, rows, kinds=kinds):
+            sizes.append(len(part) * len(part.labels))
+            yield part
+
+    monkeypatch.setattr(type(stored), "read", read)
+    monkeypatch.setattr(type(stored), "batches", batches)
+    mh.evaluate(stored)
+    assert max(sizes) <= 4 * 600
+    assert sum(sizes) >= 6000
+
+
+def test_by_label_is_what_scikit_learn_says():
+    scores, targets = tables.drawn(unknown=0.0)
+    targets[7], targets[:, 4] = 0, 0
+    targets[5, 4] = 1
+    evaluation = mh.evaluate(mh.Predictions(scores=scores, targets=targets, link=mh.SigmoidLink()))
+    columns = evaluation.by_label().columns
+    probs = torch.sigmoid(scores)
+    for k in (0, 1, 2, 4, 5):
+        true, column = targets[:, k].numpy(), scores[:, k].numpy()
+        assert columns["ap"][k].item() == pytest.approx(sklearn.metrics.average_precision_score(true, column))
+        assert columns["auroc"][k].item() == pytest.approx(sklearn.metrics.roc_auc_score(true, column))
+        assert columns["f"][k].item() == pytest.approx(sklearn.metrics.f1_score(true, probs[:, k] >= 0.5))
+        assert columns["brier"][k].item() == pytest.approx(sklearn.metrics.brier_score_loss(true, probs[:, k].numpy()))
+        assert columns["present"][k].item() == true.sum()
+    assert math.isnan(columns["ap"][3])
+    assert evaluation.by_label().to_dict()["ap"][3] is None
+
+
+def test_one_label_a_row():
+    table = tables.one_label()
+    probs = torch.softmax(table.scores, 1)
+    values = mh.evaluate(table).groups["one_label"].values
+    uniform = measured(metrics.UniformAccuracy(), table.scores, table.targets)
+    for name in ("uniform_accuracy", "class_wise_accuracy", "sample_wise_accuracy"):
+        assert values[name].value == uniform[name]
+    assert values["uniform_threshold"].value == uniform["threshold"]
+    for k in (1, 3):
+        average = measured(metrics.AverageKAccuracy(k), probs, table.targets)
+        assert values[f"average_k_accuracy@{k}"].value == average["accuracy"]
+        assert values[f"average_k_size@{k}"].value == average["mean_size"]
+    assert "average_k_accuracy@5" not in values  # all five labels
+
+
+def test_by_training_images():
+    table = tables.with_link()
+    counts = [5, 50, 500, 50, 500, 19]
+    by_name = dict(zip(table.labels.names, counts, strict=True))
+    ap = metrics.average_precision(table.scores, table.targets)
+    want = metrics.by_shots(ap, counts)
+    for given in (counts, torch.tensor(counts), by_name):
+        group = mh.evaluate(table, train_counts=given).groups["shots"]
+        for name in ("few", "medium", "many"):
+            value = group.values[f"{name}_map"]
+            assert value.value == pytest.approx(want[name], nan_ok=True)
+            assert value.counts["labels"] == want.counts[name]
+    assert group.values["few_map"].counts == {"labels": 2, "labels without a value": 2}
+
+
+def test_options_reach_the_metrics():
+    table = tables.with_link()
+    probs = torch.sigmoid(table.scores)
+    evaluation = mh.evaluate(table, bins=4, ks=(2, 9), top_k=2)
+    assert evaluation["ece"] == measured(metrics.CalibrationError(4), probs, table.targets)["ece"]
+    assert evaluation["top_ece"] == measured(metrics.CalibrationError(4, top_k=2), probs, table.targets)["ece"]
+    assert evaluation["mass_ece"] == pytest.approx(
+        measured(metrics.CalibrationError(4, mass="equal"), probs, table.targets)["ece"], rel=1e-12
+    )
+    assert "precision@2" in evaluation.values
+    assert "precision@6" in evaluation.values  # there are no more labels
+    assert "precision@9" not in evaluation.values
