@@ -21,6 +21,8 @@ def test_arrays_that_torch_does_not_take_as_they_are():
     array.flags.writeable = False
     assert as_scores("f", array).tolist() == array.tolist()
     assert as_scores("f", array[::-1, ::-1]).tolist() == array[::-1, ::-1].tolist()
+    assert as_scores("f", array.astype(">f8")).tolist() == array.tolist()
+    assert as_targets("f", np.ones((2, 3), np.uint16), torch.zeros(2, 3)).tolist() == [[1, 1, 1]] * 2
     frame = pd.DataFrame({"cat": [0.5, 1.0], "dog": [0.25, 0.0]})
     assert as_probs("f", frame).tolist() == [[0.5, 0.25], [1.0, 0.0]]
     with pytest.raises(ValueError, match=r"must be a table of real numbers; got DataFrame\."):
@@ -41,6 +43,7 @@ def test_infinite_scores_pass_and_nan_does_not():
         (torch.zeros(3), r"must be \(N, K\); got \(3,\)\. Pass one row a sample"),
         (torch.zeros(2, 2, dtype=torch.int64), r"must be floating-point numbers; got a tensor of torch.int64"),
         ("text", r"must be a table of real numbers; got str\. Pass a tensor or an array\."),
+        (np.array([["a"]], object), "must be a table of real numbers; got an array of object"),
         ([[1.0], [2.0, 3.0]], "must be a table of real numbers; got list"),
         (torch.zeros(2, 2, dtype=torch.complex64), "must be a table of real numbers; got a tensor of torch.complex64"),
     ],

@@ -107,3 +107,28 @@ def test_describe_holds_plain_values():
         "margin": 0.05,
         "pos_weight": None,
     }
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"arguments": None},
+        {"arguments": {"threshold": 0.3, "other": 1}},
+        {"arguments": {"threshold": {"number": "many"}}},
+        {"buffers": {"forward": {"tensor": "bool", "shape": [], "values": [True]}}},
+        {"buffers": {"fitted": {"tensor": "bool", "shape": [2], "values": [True]}}},
+        {"buffers": {"fitted": {"tensor": "nn", "shape": [], "values": [True]}}},
+        {"buffers": {"fitted": 1}},
+    ],
+    ids=str,
+)
+def test_a_broken_file_is_refused(broken, tmp_path):
+    content = {"format": 1, **describe(mh.Threshold(0.3)), **broken}
+    (tmp_path / "rule.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"`path` of `load` must hold all that `save` wrote; got '.*rule\.json' \("):
+        mh.load(tmp_path / "rule.json")
+
+
+def test_only_what_learns_can_be_saved(tmp_path):
+    with pytest.raises(ValueError, match=r"`module` of `save` must be a link, a calibrator or a rule; got FScores\."):
+        mh.save(mh.metrics.FScores(), tmp_path / "metric.json")

@@ -17,7 +17,7 @@ from manyhot.checks import check_values, kind_of, refusal
 
 def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:
     """(N, K) as float32, or float64 if it came so; refuses NaN. Arrays are taken as they are, without a copy."""
-    scores = _as_tensor(owner, values, name)
+    scores = as_tensor(owner, values, name)
     if not scores.is_floating_point():
         remedy = "Call `.float()` on them."
         raise refusal(name, owner, "be floating-point numbers", kind_of(scores), remedy)
@@ -44,11 +44,13 @@ def as_probs(owner: str, values: Any, *, name: str = "probs") -> Tensor:
 
 def as_targets(owner: str, values: Any, like: Tensor, *, name: str = "targets", of: str = "scores") -> Tensor:
     """(N, K) as int8 on the device of `like`: 1 present, 0 absent, -1 unknown; refuses another shape or value."""
-    targets = _as_tensor(owner, values, name)
+    targets = as_tensor(owner, values, name)
     if targets.shape != like.shape:
         remedy = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
         rule = f"be (N, K) like `{of}` {tuple(like.shape)}"
         raise refusal(name, owner, rule, str(tuple(targets.shape)), remedy)
+    # Torch finds no extremes of unsigned integers but those of one byte.
+    targets = targets.double() if targets.dtype in _UNSIGNED else targets
     check_values(owner, targets)
     return targets.detach().to(like.device, torch.int8)
 
@@ -57,7 +59,7 @@ def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
     """(N, K) of finite numbers that are not negative, as float64; one weight a row (N,) holds for all its cells."""
     if values is None:
         return None
-    weights = _as_tensor(owner, values, "weights").detach().to(like.device, torch.float64)
+    weights = as_tensor(owner, values, "weights").detach().to(like.device, torch.float64)
     if weights.ndim == 1 and weights.shape[0] == like.shape[0]:
         weights = weights.unsqueeze(1).expand(like.shape)
     if weights.shape != like.shape:
@@ -76,12 +78,17 @@ def check_columns(owner: str, values: Tensor, expected: int) -> None:
         raise refusal("values", owner, rule, str(values.shape[1]), "Fit it on these labels, in this order.")
 
 
-def _as_tensor(owner: str, values: Any, name: str) -> Tensor:
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+
+
+def as_tensor(owner: str, values: Any, name: str) -> Tensor:
+    """A tensor as it is; arrays, data frames and lists as a tensor; refuses anything but real numbers and booleans."""
     try:
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(_writable(values))
     except (TypeError, ValueError, RuntimeError):
+        got = f"an array of {values.dtype}" if isinstance(values, np.ndarray) else kind_of(values)
         remedy = "Pass a tensor or an array."
-        raise refusal(name, owner, "be a table of real numbers", kind_of(values), remedy) from None
+        raise refusal(name, owner, "be a table of real numbers", got, remedy) from None
     if tensor.is_complex():
         raise refusal(name, owner, "be a table of real numbers", kind_of(tensor), "Take the real part.")
     return tensor
@@ -89,4 +96,7 @@ def _as_tensor(owner: str, values: Any, name: str) -> Tensor:
 
 def _writable(values: Any) -> Any:
     """Arrays and data frames as arrays that torch takes: in order in memory, and not shared with what is read-only."""
-    return np.require(values, requirements=["C", "W"]) if hasattr(values, "__array__") else values
+    if not hasattr(values, "__array__"):
+        return values
+    array = np.require(values, requirements=["C", "W"])
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

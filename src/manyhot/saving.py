@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.checks import refusal
+from manyhot.checks import kind_of, refusal
 from manyhot.files import whole_file
+from manyhot.refusal import Refusal
 from manyhot.state import ExactState
 
 FORMAT = 1
@@ -50,11 +51,20 @@ def load(path: str | os.PathLike[str], *, kinds: Iterable[type[ExactState]] = ()
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         remedy = "Pass a file that `manyhot.save` wrote, or update manyhot."
         raise refusal("path", "load", f"hold format {FORMAT} of manyhot", repr(os.fspath(path)), remedy)
-    return restore(content, kinds=kinds)
+    try:
+        return restore(content, kinds=kinds)
+    except Refusal:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        got = f"{os.fspath(path)!r} ({type(error).__name__}: {error})"
+        raise refusal("path", "load", "hold all that `save` wrote", got, "Save it again.") from error
 
 
-def describe(module: ExactState) -> dict[str, Any]:
+def describe(module: object) -> dict[str, Any]:
     """Kind, constructor arguments and buffers of a module, as values that JSON can hold."""
+    if not isinstance(module, ExactState):
+        remedy = "Save metrics by what they compute."
+        raise refusal("module", "save", "be a link, a calibrator or a rule", kind_of(module), remedy)
     kind = type(module)
     names = list(inspect.signature(kind).parameters)
     missing = [name for name in names if not hasattr(module, name)]

@@ -120,3 +120,11 @@ class TestBatches:
         )
         with pytest.raises(ValueError, match=words):
             mh.AverageK(2).fit_batches([self.values, other])
+
+
+def test_infinite_values():
+    values = torch.tensor([[torch.inf, 1.0], [torch.inf, -torch.inf]])
+    for k, sizes in {0: [0, 0], 1: [1, 1], 1.5: [2, 1], 2: [2, 2], 1e308: [2, 2]}.items():
+        assert mh.AverageK(k).fit(values)(values).sizes.tolist() == sizes
+    everything = torch.full((2, 2), torch.inf)
+    assert mh.AverageK(2).fit(everything)(everything).labels.all()

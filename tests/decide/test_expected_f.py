@@ -1,6 +1,7 @@
 """The set of the largest expected F-beta, against trying all sets and against plain sums."""
 
 import itertools
+import resource
 
 import numpy as np
 import pytest
@@ -110,3 +111,11 @@ def test_it_beats_thresholds_on_average():
 
     best = max(mean_f(probs >= t / 50) for t in range(51))
     assert mean_f(mh.ExpectedF()(probs).labels) > best + 0.005
+
+
+def test_many_probable_labels_need_little_memory():
+    draw = torch.Generator().manual_seed(0)
+    probs = 0.6 + 0.1 * torch.rand(10, 6000, generator=draw)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert mh.ExpectedF()(probs).labels.all()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # a table for each number: 2 GB

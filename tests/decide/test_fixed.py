@@ -15,7 +15,7 @@ class TestThreshold:
         assert mh.Threshold()(values.double()).labels.tolist() == [[True, True, False]]
 
     def test_infinite_thresholds_give_all_or_nothing(self):
-        values = torch.tensor([[1e4, -1e4]])
+        values = torch.tensor([[1e4, -1e4, torch.inf, -torch.inf]])
         assert bool(mh.Threshold(float("-inf"))(values).labels.all())
         assert not bool(mh.Threshold(float("inf"))(values).labels.any())
 

@@ -29,7 +29,7 @@ def naive_cut_off(values, targets, *, beta=None, precision=None, recall=None):
         elif precision is not None:
             key = (right, cut) if right / len(given) >= precision - 1e-12 else None
         else:
-            key = (cut,) if right / positives >= recall - 1e-12 else None
+            key = (right / len(given), cut) if right / positives >= recall - 1e-12 else None
         if key is not None and (best_key is None or key > best_key):
             best, best_key = cut, key
     return best
@@ -96,7 +96,7 @@ def test_leaving_out_what_cannot_matter_changes_nothing(goal, monkeypatch):
     assert torch.equal(got.common, want.common) or (got.common.isnan() and want.common.isnan())
 
 
-@pytest.mark.parametrize("goal", [FBeta(1.0), FBeta(3.0), Precision(0.5)])
+@pytest.mark.parametrize("goal", [FBeta(1.0), FBeta(3.0), Precision(0.5), Recall(0.5), Recall(0.01)])
 def test_the_floor_is_below_the_best_and_saves_work(goal):
     draw = np.random.default_rng(0)
     targets = draw.random(200_000) < 0.03
@@ -111,10 +111,10 @@ def test_the_floor_is_below_the_best_and_saves_work(goal):
     assert present[goal.best(curve)] >= floor
 
 
-def test_the_floor_of_recall_is_the_cut_off():
-    present = np.arange(10.0)
-    assert Recall(0.75).floor(present, None) == 2.0
-    assert Recall(0.7).floor(present, None) == 3.0
+def test_a_lower_cut_off_of_more_precision_serves_recall_better():
+    values = torch.tensor([[6.0], [5.0], [4.0], [3.0], [2.0], [1.0]])
+    rule = mh.LabelThresholds(recall=0.25).fit(values, torch.tensor([[0], [1], [1], [1], [1], [0]]))
+    assert rule(values).labels.flatten().tolist() == [True, True, True, True, True, False]
 
 
 def test_large_columns_agree_with_scikit_learn():
@@ -239,3 +239,10 @@ def test_another_number_of_labels_is_refused():
         ValueError, match=r"`values` of `LabelThresholds` must have the 3 labels that were fitted; got 2"
     ):
         rule(torch.zeros(1, 2))
+
+
+def test_nothing_reaches_an_infinite_threshold():
+    values = torch.tensor([[torch.inf, torch.inf], [1.0, 2.0], [-torch.inf, torch.inf]])
+    rule = mh.LabelThresholds(precision=1.0).fit(values, torch.tensor([[1, 0], [0, 1], [0, 0]]))
+    assert rule.reached.tolist() == [True, False]
+    assert rule(values).labels.tolist() == [[True, False], [False, False], [False, False]]

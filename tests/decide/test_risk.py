@@ -198,3 +198,17 @@ class TestAgainstMapie:
         with pytest.raises(ValueError, match="All observations should contain at least one label"):
             peer.calibrate(probs.numpy(), targets.numpy())
         assert mh.RiskControl(0.2).fit(probs, targets).reached
+
+
+@pytest.mark.parametrize("rows", [2, 200], ids=["few", "enough"])
+@pytest.mark.parametrize("delta", [None, 0.1])
+def test_errors_of_infinite_value_are_not_given(rows, delta):
+    values = torch.tensor([[torch.inf, 1.0]]).expand(rows, 2)
+    rule = mh.RiskControl(0.2, "false_discoveries", delta=delta).fit(values, torch.tensor([[0, 1]]).expand(rows, 2))
+    assert not rule(values).labels.any()
+
+
+def test_labels_of_infinite_value_are_given():
+    values = torch.tensor([[torch.inf, 1.0]]).expand(200, 2)
+    rule = mh.RiskControl(0.2).fit(values, torch.tensor([[1, 0]]).expand(200, 2))
+    assert rule(values).labels[0].tolist() == [True, False]

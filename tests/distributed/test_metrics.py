@@ -15,8 +15,8 @@ from manyhot.testing.metrics import metric_example
 from tests.metrics.cases import CASES
 
 ROWS = 24
-# How the rows are dealt out to two processes: unevenly, all to one, and no row to anybody.
-SPLITS = {"uneven": [17, 7], "all to one": [0, ROWS], "no rows": [0, 0]}
+# How the rows are dealt out to two processes: unevenly, all to one, no row to anybody, and batches without rows.
+SPLITS = {"uneven": [17, 7], "all to one": [0, ROWS], "no rows": [0, 0], "empty batches": [0, 0]}
 
 
 def share(name, split, rank):
@@ -24,6 +24,10 @@ def share(name, split, rank):
     start = sum(SPLITS[split][:rank])
     own = slice(start, start + SPLITS[split][rank])
     return Example("a share", batch.scores[own], batch.targets[own])
+
+
+def has_batch(own, split):
+    return len(own.scores) > 0 or split == "empty batches"
 
 
 def as_json(outcome):
@@ -39,7 +43,7 @@ def process(rank, address, folder, threads):
         for split in SPLITS:
             own = share(name, split, rank)
             # A process without rows has never called `update`: it knows neither types nor the number of labels.
-            metric = case.collect(own) if len(own.scores) else case.make()
+            metric = case.collect(own) if has_batch(own, split) else case.make()
             results[f"{name} {split}"] = as_json(metric.across_processes().compute())
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
     dist.destroy_process_group()
@@ -57,7 +61,7 @@ def two_processes():
 def test_two_processes_are_one(two_processes, name, split):
     case = CASES[name]
     shares = [share(name, split, rank) for rank in range(2)]
-    shares = [own for own in shares if len(own.scores)]
+    shares = [own for own in shares if has_batch(own, split)]
     want = as_json(case.measure(*shares))
     for results in two_processes:
         got = results[f"{name} {split}"]

@@ -106,3 +106,9 @@ def test_the_same_seed_gives_the_same_intervals():
     first, again, other = (mh.evaluate(table, intervals=0.9, replicates=5, seed=seed) for seed in (1, 1, 2))
     assert str(first.intervals) == str(again.intervals)
     assert first.intervals != other.intervals
+
+
+def test_a_table_without_labels_has_intervals_of_nothing():
+    table = mh.Predictions(probs=torch.zeros(4, 0), targets=torch.zeros(4, 0), labels=[])
+    evaluation = mh.evaluate(table, intervals=0.9, replicates=3)
+    assert np.isnan(evaluation.intervals["map"].low)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from manyhot.metrics import (
     MeanAveragePrecision,
     SetAccuracy,
     bootstrap,
+    intervals,
 )
 from manyhot.metrics.intervals import draw_rows, interval_of
 from tests.metrics.test_calibration import calibrated, with_unknown
@@ -148,3 +150,26 @@ def test_refusals():
         bootstrap(BrierScore, probs, targets, replicates=0)
     with pytest.raises(ValueError, match="`targets` of `BrierScore` must be"):
         bootstrap(BrierScore, probs, targets[:3])
+
+
+def test_arrays_backwards_and_data_frames():
+    probs, targets = (table.numpy() for table in calibrated(50, 3))
+    want = bootstrap(BrierScore, probs[::-1].copy(), targets[::-1].copy(), replicates=5)
+    assert bootstrap(BrierScore, probs[::-1], targets[::-1], replicates=5) == want
+    frames = pd.DataFrame(probs[::-1]), pd.DataFrame(targets[::-1])
+    assert bootstrap(BrierScore, *frames, replicates=5) == want
+
+
+def test_rows_with_parts_larger_than_themselves_come_few_at_a_time(monkeypatch):
+    sizes = []
+
+    class Watched(CalibrationError):
+        def rows(self, values, targets):
+            sizes.append(len(values))
+            return super().rows(values, targets)
+
+    monkeypatch.setattr(intervals, "_CELLS_AT_ONCE", 2560)
+    probs, targets = calibrated(95, 1)
+    got = bootstrap(lambda: Watched(100), probs, targets, replicates=5)
+    assert max(sizes) == 10
+    assert got == bootstrap(lambda: CalibrationError(100), probs, targets, replicates=5)

@@ -205,3 +205,16 @@ class TestPeers:
         outcome = metrics.RankingAtK(ks=(1, 3, 8)).update(scores, targets).compute()
         for k in (1, 3, 8):
             same(outcome[f"ndcg@{k}"], ndcg_score(targets, scores, k=k))
+
+
+@pytest.mark.parametrize(
+    "measure", [metrics.sample_average_precision, metrics.sample_coverage, metrics.sample_ranking_loss]
+)
+def test_tables_that_lie_in_memory_by_label(measure):
+    """Torch warns, once in a program, of a search in what does not lie in order."""
+    draw = torch.Generator().manual_seed(0)
+    scores, targets = torch.randn(9, 4, generator=draw), torch.randint(-1, 2, (9, 4), generator=draw)
+    torch.set_warn_always(True)
+    got = measure(scores.T.contiguous().T, targets.T.contiguous().T)
+    torch.set_warn_always(False)
+    torch.testing.assert_close(got, measure(scores, targets), equal_nan=True)

@@ -156,3 +156,13 @@ def test_shapes_are_checked():
 def test_beta_is_checked():
     with pytest.raises(ValueError, match="`beta` of `FScores` must be a number above 0; got -1"):
         FScores(-1)
+
+
+def test_arrays_that_torch_does_not_take_as_they_are():
+    decisions, targets = drawn()
+    want = FScores().update(decisions.flip(0), targets.flip(0)).compute().values
+    backwards = decisions.numpy()[::-1]
+    fixed = backwards.copy()
+    fixed.flags.writeable = False
+    for array in (backwards, fixed):
+        assert FScores().update(array, targets.numpy()[::-1]).compute().values == want

@@ -42,3 +42,9 @@ def test_no_labels():
 def test_refusals(values, counts, bounds, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         by_shots(values, counts, **bounds)
+
+
+def test_arrays_that_run_backwards():
+    assert by_shots(VALUES.numpy()[:6][::-1], np.array(COUNTS)[:6][::-1]).values == pytest.approx(
+        by_shots(VALUES[:6], COUNTS[:6]).values
+    )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_number, refusal
-from manyhot.decide.cuts import midway
+from manyhot.decide.cuts import midway, reached
 from manyhot.decide.rule import Rule
 from manyhot.decide.selecting import order_statistics
 
@@ -75,19 +75,21 @@ class AverageK(Rule):
         checked = _Batches(self, batches)
 
         def places(cells: int) -> list[int]:
-            given = math.floor(self.k * checked.rows + 1e-6)
+            given = math.floor(min(self.k * checked.rows, cells) + 1e-6)
             if given == 0 or cells == 0:
                 return []
             return [cells - given, cells - given - 1] if given < cells else [0]
 
         found = order_statistics(checked, places)
         # The last value that is given and the next one; none where nothing is given, one where everything is.
-        ends = found or [torch.tensor(torch.inf)]
-        return self.learn(threshold=midway(ends[-1], ends[0]).to(checked.device, torch.float64))
+        threshold = torch.tensor(torch.inf)
+        if found:
+            threshold = midway(found[1] if len(found) > 1 else torch.full_like(found[0], -torch.inf), found[0])
+        return self.learn(threshold=threshold.to(checked.device, torch.float64))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
-        return values >= self.threshold.to(values)
+        return reached(values, self.threshold)
 
 
 class _Batches:

@@ -14,16 +14,22 @@ BLOCK_CELLS = 1 << 22
 def midway(low: Tensor, high: Tensor) -> Tensor:
     """The threshold halfway between two values: of what is at least as large, it lets `high` pass and `low` not.
 
-    Where halfway is no number, or rounds to `low`, it is `high` itself. Computed in the type of the values, so that
-    comparing them with it is exact.
+    Where halfway is no number, or rounds to `low`, it is `high` itself; below infinity it is the largest number, since
+    nothing reaches an infinite threshold. Computed in the type of the values, so that comparing them with it is exact.
     """
-    middle = low / 2 + high / 2
+    middle = torch.where(high == torch.inf, torch.finfo(high.dtype).max, low / 2 + high / 2)
     return torch.where(middle > low, middle, high)
 
 
 def midway_strict(low: Tensor, high: Tensor) -> Tensor:
     """As `midway` for what is strictly larger than the threshold: where there is no middle, it is `low` itself."""
-    return -midway(-high, -low)
+    middle = low / 2 + high / 2
+    return torch.where(middle < high, middle, low)
+
+
+def reached(values: Tensor, thresholds: Tensor) -> Tensor:
+    """Whether values (N, K) reach thresholds; an infinite one is reached by nothing, not even by an infinite value."""
+    return values >= thresholds.masked_fill(thresholds == torch.inf, torch.nan).to(values)
 
 
 def row_blocks(shape: Sequence[int], cells: int = BLOCK_CELLS) -> Iterator[slice]:

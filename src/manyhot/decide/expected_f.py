@@ -102,7 +102,7 @@ def expected_f(probs: Tensor, beta: float, largest: int) -> Tensor:
     probs = probs[:, :largest].contiguous()
     total = torch.zeros_like(probs)
     weight, sizes = beta**2, torch.arange(1, largest + 1, dtype=torch.float64, device=probs.device)
-    for number, chance in enumerate(_others(probs, numbers)):
+    for number, chance in _others(probs, numbers):
         # A label present together with that many others, summed over the first k labels: how many of them are right on
         # average in the cases where number + 1 labels are present.
         total.addcdiv_((probs * chance).cumsum(1), weight * (number + 1) + sizes)
@@ -125,32 +125,32 @@ def _number_of_labels(probs: Tensor, most: int) -> Tensor:
     """
     frequencies = torch.arange((most + 1) // 2 + 1, dtype=torch.float64, device=probs.device)
     turns = torch.polar(torch.ones_like(frequencies), -2 * math.pi * frequencies / (most + 1))
-    spectrum = torch.stack([torch.prod(probs * (turn - 1) + 1, dim=1) for turn in turns], dim=1)
+    # Into one tensor, because small ones between large ones would leave the memory in pieces.
+    spectrum = turns.new_empty(len(probs), len(turns))
+    for place, turn in enumerate(turns):
+        spectrum[:, place] = torch.prod(probs * (turn - 1) + 1, dim=1)
     numbers: Tensor = torch.fft.irfft(spectrum, n=most + 1, dim=1)
     return numbers
 
 
-def _others(probs: Tensor, numbers: Tensor) -> Iterator[Tensor]:
-    """(N, K), the probability of each number of other labels, from 0 upwards; valid until the next is asked for.
+def _others(probs: Tensor, numbers: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Numbers of other labels, each with its probability (N, K) for some of the labels and 0 for the rest of them.
 
-    From P(number = j) = (1 - p) P(others = j) + p P(others = j - 1). Solved upwards, an error shrinks by p / (1 - p)
-    each time, and solved downwards by (1 - p) / p, so the one serves labels up to 1/2 and the other those above.
+    Each label has its probability once for each number; a tensor is valid until the next is asked for. From
+    P(number = j) = (1 - p) P(others = j) + p P(others = j - 1). Solved upwards, an error shrinks by p / (1 - p) each
+    time, and solved downwards by (1 - p) / p, so the one serves labels up to 1/2 and the other those above.
     """
-    frequent = int((probs > 0.5).any(0).sum())
-    downwards, above = _others_downwards(probs[:, :frequent].clamp(min=0.5), numbers), probs[:, :frequent] > 0.5
-    rare = probs.clamp(max=0.5)
-    carried, added = rare / (rare - 1), 1 / (1 - rare)
-    chance = torch.zeros_like(probs)
-    for number, from_above in enumerate(downwards):
-        chance.mul_(carried).addcmul_(numbers[:, number, None], added)
-        chance[:, :frequent] = torch.where(above, from_above, chance[:, :frequent])
-        yield chance
-
-
-def _others_downwards(probs: Tensor, numbers: Tensor) -> list[Tensor]:
-    """The same from the largest number downwards, for probabilities from 1/2; in upward order."""
-    chances, chance = [], torch.zeros_like(probs)
-    for number in reversed(range(1, numbers.shape[1])):
-        chance = (numbers[:, number, None] - (1 - probs) * chance) / probs
-        chances.append(chance)
-    return chances[::-1]
+    above, most = probs > 0.5, numbers.shape[1] - 1
+    rare, frequent = (~above).double(), above.double()
+    if bool((rare * probs).any()):
+        low = probs.clamp(max=0.5)
+        carried, added = low / (low - 1), rare / (1 - low)
+        chance = torch.zeros_like(probs)
+        for number in range(most):
+            yield number, chance.mul_(carried).addcmul_(numbers[:, number, None], added)
+    if bool(above.any()):
+        high = probs.clamp(min=0.5)
+        carried, added = (high - 1) / high, frequent / high
+        chance = torch.zeros_like(probs)
+        for number in reversed(range(most)):
+            yield number, chance.mul_(carried).addcmul_(numbers[:, number + 1, None], added)

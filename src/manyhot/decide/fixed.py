@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_count, refusal
-from manyhot.decide.cuts import row_blocks
+from manyhot.decide.cuts import reached, row_blocks
 from manyhot.decide.rule import Rule
 
 
@@ -35,7 +35,7 @@ class Threshold(Rule):
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
-        return values >= self.threshold
+        return reached(values, torch.tensor(self.threshold, dtype=torch.float64))
 
 
 def _threshold(value: object) -> float:

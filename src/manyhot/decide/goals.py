@@ -6,7 +6,6 @@ of them is right. So there are as many candidates as positives, which are few.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -95,21 +94,24 @@ class Precision(Goal):
 
 
 class Recall(Goal):
-    """The highest cut-off that gives at least this share of the positives."""
+    """The largest share of right labels among the cut-offs that give at least this share of the positives."""
 
     def __init__(self, share: float) -> None:
         self.share = share
 
     def best(self, curve: Curve) -> int | None:
-        """The highest cut-off that reaches the recall."""
-        return int(np.flatnonzero(curve.right >= self._wanted(curve.positives))[-1])
+        """The highest of the cut-offs with the largest precision, of those that reach the recall."""
+        precision = self.precision(curve)
+        return len(precision) - 1 - int(precision[::-1].argmax())
 
     def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """The best cut-off itself, which positives alone decide."""
-        return present[len(present) - self._wanted(len(present))]
+        """From where on even all positives would be a smaller share of the cells given."""
+        return _probe(present, count, lambda curve: float(curve.positives / self.precision(curve).max()))
 
-    def _wanted(self, positives: int) -> int:
-        return max(1, math.ceil(self.share * positives * (1 - 1e-12)))
+    def precision(self, curve: Curve) -> Array:
+        """The precision of every cut-off, 0 of those that miss the recall; the lowest of all never does."""
+        wanted = self.share * curve.positives * (1 - 1e-12)
+        return np.where(curve.right >= wanted, curve.right / curve.given, 0.0)
 
 
 def _probe(present: Array, count: Callable[[Array], Array], most: Callable[[Curve], float]) -> Any:

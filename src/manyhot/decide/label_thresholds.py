@@ -9,6 +9,7 @@ from torch import Tensor
 
 from manyhot.cells import check_columns
 from manyhot.checks import check_number, refusal
+from manyhot.decide.cuts import reached
 from manyhot.decide.goals import FBeta, Goal, Precision, Recall
 from manyhot.decide.rule import Rule
 from manyhot.decide.tuning import tune
@@ -103,7 +104,7 @@ class LabelThresholds(Rule):
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least their threshold."""
         check_columns("LabelThresholds", values, len(self.thresholds))
-        return values >= self.thresholds.to(values)
+        return reached(values, self.thresholds)
 
     def _goal(self) -> Goal:
         if self.precision is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_choice, check_number
-from manyhot.decide.cuts import row_blocks
+from manyhot.decide.cuts import reached, row_blocks
 from manyhot.decide.rule import Rule
 
 RISKS = ("false_negatives", "false_discoveries")
@@ -83,18 +83,18 @@ class RiskControl(Rule):
         misses = self.risk == "false_negatives"
         steps = missed_steps(checked, known) if misses else wrong_steps(checked, known, monotone=self.delta is None)
         allowed = allowed_loss(steps.rows, self.alpha, self.delta)
-        reached = allowed >= -ROUNDING
-        if not reached:
+        enough = allowed >= -ROUNDING
+        if not enough:
             threshold = checked.new_tensor(-torch.inf if misses else torch.inf)
         elif misses:
             threshold = highest_threshold(steps, allowed)
         else:
             threshold = lowest_threshold(steps, allowed)
-        return self.learn(threshold=threshold.double(), reached=torch.tensor(reached, device=checked.device))
+        return self.learn(threshold=threshold.double(), reached=torch.tensor(enough, device=checked.device))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
-        return values >= self.threshold.to(values)
+        return reached(values, self.threshold)
 
 
 def _probability(argument: str, value: object) -> float:
@@ -168,7 +168,10 @@ def highest_threshold(steps: Steps, allowed: float) -> Tensor:
     # What is lost at a threshold is what lies strictly below it.
     first = torch.searchsorted(values, values)
     lost = torch.cat([missed.new_zeros(1), missed])[first]
-    return values[lost <= allowed + ROUNDING].amax() if len(values) else values.new_tensor(-torch.inf)
+    if len(values) == 0:
+        return values.new_tensor(-torch.inf)
+    # Infinite values are given from the largest number on: nothing reaches an infinite threshold.
+    return values[lost <= allowed + ROUNDING].amax().clamp(max=torch.finfo(values.dtype).max)
 
 
 def lowest_threshold(steps: Steps, allowed: float) -> Tensor:

@@ -109,8 +109,8 @@ class _Cut(NamedTuple):
             return self.upper.dtype.type(np.inf)
         high = self.upper[-self.given]
         low = self.upper[-self.given - 1] if self.given < len(self.upper) else self.cells.below(high)
-        with np.errstate(invalid="ignore"):  # between infinities
-            middle = low / 2 + high / 2
+        # Nothing reaches an infinite threshold, so infinite cells are given from the largest number on.
+        middle = np.finfo(high.dtype).max if high == np.inf else low / 2 + high / 2
         return middle if middle > low else high
 
     def drawn_towards(self, common: Any, shrink: float) -> Any:

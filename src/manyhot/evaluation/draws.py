@@ -100,8 +100,11 @@ def cell_order(inputs: Inputs) -> Ordered:
 
 def rank_draws(orders: Sequence[Ordered], rows: int, replicates: int, seed: int) -> tuple[Tensor, Tensor]:
     """Average precision and AUROC of each list of cells for each draw of rows, both (draws, lists)."""
+    if not orders:
+        nothing = torch.empty(replicates, 0, dtype=torch.float64)
+        return nothing, nothing
     draws = draw_rows(rows, replicates, seed)
-    longest = max((len(ordered.rows) for ordered in orders), default=0)
+    longest = max(len(ordered.rows) for ordered in orders)
     found = []
     while some := list(islice(draws, max(1, CELLS_AT_ONCE // max(1, rows, longest)))):
         times = torch.stack([torch.bincount(one, minlength=rows) for one in some])

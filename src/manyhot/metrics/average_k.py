@@ -10,6 +10,7 @@ from torch import Tensor
 
 from manyhot.checks import check_number, kind_of, refusal
 from manyhot.decide.average_k import AverageK
+from manyhot.decide.cuts import reached
 from manyhot.metrics.metric import Metric, Outcome, State
 from manyhot.metrics.rows import by_label, divide, zeros
 
@@ -89,7 +90,7 @@ class AverageKAccuracy(Metric):
 def _sums(values: Tensor, targets: Tensor, threshold: float) -> dict[str, Tensor]:
     """Counts of a batch: labels found, labels present, rows without labels, and rows by the size of their set."""
     known, present = targets >= 0, targets > 0
-    given = (values >= torch.tensor(threshold, dtype=values.dtype, device=values.device)) & known
+    given = reached(values, torch.tensor(threshold, dtype=torch.float64)) & known
     rows = known.any(1)
     return {
         "hits": (given & present).sum(),

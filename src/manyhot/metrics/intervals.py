@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyhot.cells import as_tensor
 from manyhot.checks import check_count, check_number
 from manyhot.decide.rule import Decision
 from manyhot.metrics.metric import Metric
@@ -19,6 +20,8 @@ from manyhot.metrics.rows import RowSums
 
 # Draws times rows whose counts are held at a time, and cells of rows whose parts are.
 _DRAWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 23, 1 << 22
+# A row's part can be larger than the row: each of its bins is a number, however few labels there are.
+_PART_OF_ROW = 256
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ def bootstrap(
 
 def draw_values(metric: Metric, values: Any, targets: Any, *, replicates: int, seed: int) -> Iterator[dict[str, float]]:
     """The values of the metric for each draw of rows; what it had collected is overwritten."""
-    values = values if isinstance(values, Decision) else torch.as_tensor(values)
-    targets = torch.as_tensor(targets)
+    values = values if isinstance(values, Decision) else as_tensor("bootstrap", values, "values")
+    targets = as_tensor("bootstrap", targets, "targets")
     if isinstance(metric, RowSums) and metric.rows(_take(values, slice(0)), targets[:0]) is not None:
         yield from _draw_sums(metric, values, targets, replicates, seed)
         return
@@ -118,7 +121,7 @@ def _draw_sums(
 def _weighted_sums(metric: RowSums, values: Tensor | Decision, targets: Tensor, times: Tensor) -> dict[str, Tensor]:
     """The state of each draw, (draws, ...), from how many times each row counts, (draws, N)."""
     sums: dict[str, Tensor] = {}
-    step = max(1, _CELLS_AT_ONCE // max(1, targets.shape[1]))
+    step = max(1, _CELLS_AT_ONCE // max(_PART_OF_ROW, targets.shape[1]))
     for start in range(0, max(len(targets), 1), step):
         block = slice(start, start + step)
         for name, part in (metric.rows(_take(values, block), targets[block]) or {}).items():

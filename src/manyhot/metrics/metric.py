@@ -125,11 +125,12 @@ class Metric(ABC):
         device = _device_of_backend()
         parts = {name: gather(_joined(value).to(device)) for name, value in self.state.items()}
         whole = copy.copy(self)
-        for found in gather(torch.tensor(-1 if self.num_labels is None else self.num_labels, device=device)):
+        labels = gather(torch.tensor(-1 if self.num_labels is None else self.num_labels, device=device))
+        for found in labels:
             whole._check_labels(None if int(found) < 0 else int(found))
         whole.state = {
-            # A process without batches has sent a list of nothing, of no type that could be joined with the others.
-            name: [part for part in parts[name] if part.numel()]
+            # A process without batches has sent a list of nothing, of no shape that could be joined with the others.
+            name: [part for part, found in zip(parts[name], labels, strict=True) if int(found) >= 0]
             if isinstance(value, list)
             else sum(parts[name][1:], start=parts[name][0])
             for name, value in self.state.items()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_targets
+from manyhot.cells import as_targets, as_tensor
 from manyhot.checks import check_number, kind_of, refusal
 from manyhot.decide.rule import Decision
 from manyhot.metrics.metric import Outcome, State, mean_of_defined
@@ -180,7 +180,7 @@ def as_decisions(owner: str, values: Any) -> Decision:
     """Decisions (N, K) of boolean cells, or of a rule, which may abstain; refuses anything that is not yet decided."""
     labels = values.labels if isinstance(values, Decision) else values
     if isinstance(labels, np.ndarray) and labels.dtype == bool:
-        labels = torch.from_numpy(labels)
+        labels = as_tensor(owner, labels, "decisions")
     if not isinstance(labels, Tensor) or labels.dtype != torch.bool:
         got = f"an array of {labels.dtype}" if isinstance(labels, np.ndarray) else kind_of(labels)
         remedy = "Pass what a rule returns, or compare probabilities with a threshold."

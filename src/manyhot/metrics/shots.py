@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,8 +49,11 @@ def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int =
 
 def _one_a_label(argument: str, numbers: Any) -> Tensor:
     try:
-        found = numbers if isinstance(numbers, Tensor) else torch.as_tensor(numbers, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
+        if not isinstance(numbers, Tensor):
+            # By way of an array, because torch takes none that run backwards.
+            numbers = torch.from_numpy(np.array(numbers, dtype=np.float64))
+        found: Tensor = numbers
+    except (TypeError, ValueError):
         raise refusal(
             argument, "by_shots", "be (K,) of numbers", kind_of(numbers), "Pass one number a label."
         ) from None

@@ -146,7 +146,7 @@ def row_places(values: Tensor, targets: Tensor) -> RowPlaces:
     sizes = (targets >= 0).sum(1, keepdim=True)
     most = int(counts.max()) if counts.numel() else 0
     present = sort_in_place(torch.where(marks, values, -torch.inf))[:, values.shape[1] - most :].contiguous()
-    known = sort_in_place(torch.where(targets >= 0, values, -torch.inf))
+    known = sort_in_place(torch.where(targets >= 0, values, -torch.inf)).contiguous()
     # Fillers lie at minus infinity, where a search cannot tell them from labels that are scored so: hence the clamps.
     return RowPlaces(
         known=(known.shape[1] - torch.searchsorted(known, present)).clamp(max=sizes),
