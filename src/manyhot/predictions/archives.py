@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+from zlib import error as ZlibError
 
 import numpy as np
 
 from manyhot.checks import refusal
+from manyhot.predictions.arrow import first_line
 from manyhot.predictions.roles import listed
 
 NAMES = {
@@ -26,18 +29,24 @@ def read_arrays(path: Path, owner: str) -> dict[str, Any]:
     if not path.is_file():
         raise refusal("path", owner, "be a file", f"{str(path)!r}, where there is none", "Check the path.")
     try:
-        content = np.load(path, allow_pickle=False)
-        return {path.stem: content} if isinstance(content, np.ndarray) else dict(content.items())
-    except (ValueError, OSError, EOFError) as error:
+        with path.open("rb") as file:  # NumPy itself would leave it open where it is no archive
+            content = np.load(file, allow_pickle=False)
+            return {path.stem: content} if isinstance(content, np.ndarray) else dict(content.items())
+    except (ValueError, OSError, EOFError, BadZipFile, ZlibError) as error:
+        # What NumPy says about pickles also says how to load them all the same.
+        why = "which holds Python objects" if "pickle" in str(error) else f"which cannot be read ({first_line(error)})"
         remedy = "Save names as `np.array(names)`, and the file with `np.savez`."
         rule = "be arrays of numbers and texts without Python objects"
-        raise refusal("path", owner, rule, f"{str(path)!r} ({error})", remedy) from None
+        raise refusal("path", owner, rule, f"{str(path)!r}, {why}", remedy) from None
 
 
 def read_archive(path: Path, owner: str, kind: str) -> tuple[dict[str, Any], list[str]]:
     """Arguments for `Predictions` from an archive, and what was taken from where."""
     arrays = read_arrays(path, owner)
     taken = {role: next((n for n in names if n in arrays), None) for role, names in NAMES.items()}
+    if taken["labels"] == "labels" and arrays["labels"].ndim == 2:  # often the name of the targets
+        taken["targets"] = taken["targets"] or "labels"
+        taken["labels"] = "names" if "names" in arrays else None
     cells = kind if kind in arrays else _only_table(arrays, [name for name in taken.values() if name], owner, kind)
     columns = {role: arrays[name] for role, name in taken.items() if name is not None}
     notes = [f"Read array {cells!r} as {kind}."]

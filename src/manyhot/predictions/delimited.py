@@ -13,7 +13,7 @@ import torch
 
 from manyhot.checks import refusal
 from manyhot.predictions.arrow import import_arrow, in_our_words
-from manyhot.predictions.roles import BLANK, NUMBER, TEXT, TRUTH, WHOLE, Roles
+from manyhot.predictions.roles import BLANK, MIXED, NUMBER, TEXT, TRUTH, WHOLE, Roles
 
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE_ROWS = 1000
@@ -141,8 +141,9 @@ class DelimitedText:
             return BLANK
         if all(text.lower() in ("true", "false") for text in filled):
             return TRUTH
-        if not _are_numbers(filled, self.decimal):
-            return TEXT
+        numbers = sum(_is_number(text, self.decimal) for text in filled)
+        if numbers < len(filled):
+            return MIXED if 2 * numbers > len(filled) else TEXT
         return WHOLE if all(text.isdigit() for text in filled) else NUMBER
 
 

@@ -163,7 +163,24 @@ def collect(batches: Iterable[Predictions], notes: list[str]) -> Predictions:
 
 def stream(batches: Iterable[Predictions], labels: Labels, to: str | os.PathLike[str]) -> StoredPredictions:
     """All batches in a file, of which one at a time is in memory."""
+    ids = []
     with PredictionsWriter(to, labels) as writer:
         for batch in batches:
             writer.write(batch)
+            ids.append(batch.columns()["ids"])
+        # The texts alone are small, and a file with an id twice must not come to be.
+        if not ids[0].numbered:
+            refuse_repeated(Texts.joined(ids), "Name the column of ids with `id_column`.")
     return open_predictions(to)
+
+
+def watched(batches: Iterable[Predictions], notes: list[str]) -> Iterator[Predictions]:
+    """The batches as they are; notes it if what was called scores looks like probabilities, which is no proof."""
+    low, high = math.inf, -math.inf
+    for batch in batches:
+        if batch.scores is not None and batch.probs is None and len(batch):
+            bounds = torch.aminmax(batch.scores)
+            low, high = min(low, float(bounds.min)), max(high, float(bounds.max))
+        yield batch
+    if 0 <= low <= high <= 1:
+        notes.append("All scores lie between 0 and 1. If they are probabilities, say kind='probs'.")

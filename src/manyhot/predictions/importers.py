@@ -14,7 +14,7 @@ from manyhot.checks import check_choice, refusal
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.archives import read_archive
-from manyhot.predictions.foreign import Import, collect, with_targets
+from manyhot.predictions.foreign import Import, collect, watched, with_targets
 from manyhot.predictions.joining import open_targets
 from manyhot.predictions.memory import Predictions
 from manyhot.predictions.roles import Wish
@@ -221,7 +221,7 @@ def incoming_archive(path: str | os.PathLike[str], wish: Wish, targets: Any, lin
 
 def in_memory(incoming: Incoming) -> Predictions:
     """All batches together."""
-    return collect(incoming.batches, incoming.notes)
+    return collect(watched(incoming.batches, incoming.notes), incoming.notes)
 
 
 def make_wish(

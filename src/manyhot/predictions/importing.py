@@ -8,7 +8,7 @@ from typing import Any
 
 from manyhot.checks import refusal
 from manyhot.links import Link
-from manyhot.predictions.foreign import stream
+from manyhot.predictions.foreign import stream, watched
 from manyhot.predictions.forms import check_form, find_parquet, is_archive, is_text
 from manyhot.predictions.importers import Incoming, in_memory, incoming_archive, incoming_table, make_wish
 from manyhot.predictions.layout import KEY
@@ -87,7 +87,7 @@ def incoming_ours(table: Table, wish: Wish, targets: Any, link: Link | None, not
 
 def gather(incoming: Incoming, to: str | os.PathLike[str] | None) -> Table:
     """All batches in memory, or in a file."""
-    return in_memory(incoming) if to is None else stream(incoming.batches, incoming.labels, to)
+    return in_memory(incoming) if to is None else stream(watched(incoming.batches, incoming.notes), incoming.labels, to)
 
 
 def open_ours(path: str | os.PathLike[str], kind: str | None, owner: str) -> StoredPredictions:

@@ -11,6 +11,8 @@ from manyhot.labels import Labels
 from manyhot.predictions.layout import PREFIXES
 
 NUMBER, WHOLE, TRUTH, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"
+# Numbers with some text among them, and the index of a data frame.
+MIXED, INDEX = "numbers and text", "index"
 
 # Names by which people call these columns, in small letters; the last ids are what pandas and Arrow call an index.
 KNOWN = {
@@ -83,7 +85,7 @@ def assign_predictions(columns: Mapping[str, str], wish: Wish, *, with_targets: 
     """The roles in a table of predictions.
 
     Args:
-        columns: What each column holds, by name: "number", "whole number", "truth", "text", "list" or "blank".
+        columns: What each column holds, by name: such as "number", "text" or "blank".
         wish: What the user said.
         with_targets: Whether to look for targets as well.
     """
@@ -109,8 +111,9 @@ def assign_targets_file(columns: Mapping[str, str], wish: Wish, labels: Labels) 
     if roles.lists is None:
         for name in labels.names:
             for column in (PREFIXES["targets"] + name, name):
-                if columns.get(column) in (NUMBER, WHOLE, TRUTH, BLANK) and column not in roles.texts:
+                if column in columns and column not in roles.texts:
                     roles.targets.setdefault(name, column)
+        _check_numbers(columns, wish, roles)
         if not roles.targets:
             rule = "have a column of label names or one column a label"
             remedy = "Name the column of label names `labels`, or pass `labels_column`."
@@ -127,6 +130,8 @@ def _assign_rows(columns: Mapping[str, str], wish: Wish, *, barred: Sequence[str
         unfit = {"id": (), "labels": (NUMBER, WHOLE, TRUTH)}.get(role, (NUMBER, TRUTH))
         usable = (c for name in names for c in columns if c.lower() == name and c not in barred)
         found[role] = next((c for c in usable if columns[c] not in unfit), None)
+    if found["id"] is None:
+        found["id"] = next((name for name, holds in columns.items() if holds == INDEX and name not in barred), None)
     if wish.id_column is not None:
         found["id"] = _column(columns, wish.id_column, wish, "id_column")
     if wish.labels_column is not None:
@@ -143,7 +148,7 @@ def _find_cells(columns: Mapping[str, str], wish: Wish, roles: Roles) -> dict[st
     # In a table without rows nothing shows what is a number.
     usable = (NUMBER, WHOLE) if set(columns.values()) != {BLANK} else (BLANK,)
     barred = {*roles.texts, *(name for name in columns if name.lower() in KNOWN["id"])}
-    numbers = [name for name, holds in columns.items() if holds in usable and name not in barred]
+    numbers = [name for name, holds in columns.items() if holds in (*usable, MIXED) and name not in barred]
     plain = {name: name for name in numbers if not name.startswith(tuple(PREFIXES.values()))}
     if not plain:
         remedy = "Name the columns with `labels`."
@@ -167,8 +172,10 @@ def _assign_targets(columns: Mapping[str, str], wish: Wish, roles: Roles) -> Non
 def _check_numbers(columns: Mapping[str, str], wish: Wish, roles: Roles) -> None:
     """Refuses text where numbers are needed."""
     for name in (*roles.cells.values(), *roles.targets.values()):
-        if columns[name] in (TEXT, LIST):
+        if columns[name] in (TEXT, LIST, MIXED):
             remedy = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
+            if columns[name] == MIXED and name in roles.cells:
+                remedy = "Repair the file, or name the columns of labels with `labels`."
             raise refusal("table", wish.owner, "hold numbers for each label", f"text in column {name!r}", remedy)
 
 

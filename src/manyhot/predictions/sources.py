@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from manyhot.predictions.arrow import first_line, import_arrow, in_our_words
 from manyhot.predictions.delimited import DelimitedText
 from manyhot.predictions.forms import find_parquet, is_text
 from manyhot.predictions.parts import DECODED_ROWS, read_footer
-from manyhot.predictions.roles import BLANK, LIST, NUMBER, TEXT, TRUTH, WHOLE, Roles
+from manyhot.predictions.roles import BLANK, INDEX, LIST, NUMBER, TEXT, TRUTH, WHOLE, Roles
 
 
 class Source(Protocol):
@@ -41,7 +42,7 @@ class ParquetFiles:
     def __init__(self, path: str | os.PathLike[str], owner: str) -> None:
         self.paths, self.owner = find_parquet(path, owner), owner
         self._schema = read_footer(self.paths[0], owner).schema.to_arrow_schema()
-        self.columns = _holdings(self._schema)
+        self.columns = _holdings(self._schema) | _index_of_pandas(self._schema)
         self.notes: list[str] = []
 
     def dtype(self, roles: Roles) -> torch.dtype:
@@ -124,6 +125,14 @@ def _from_pandas(frame: Any, owner: str) -> Any:
 def _holdings(schema: Any) -> dict[str, str]:
     """What the columns of a schema hold, by name."""
     return {field.name: _holds(field.type) for field in schema}
+
+
+def _index_of_pandas(schema: Any) -> dict[str, str]:
+    """The index that pandas wrote as a column, if it is one of one level; it is no label, whatever its name."""
+    metadata = (schema.metadata or {}).get(b"pandas")
+    names = json.loads(metadata).get("index_columns", []) if metadata else []
+    is_column = len(names) == 1 and isinstance(names[0], str) and names[0] in schema.names
+    return {names[0]: INDEX} if is_column else {}
 
 
 def _widest(schema: Any, roles: Roles) -> torch.dtype:
