@@ -1,6 +1,15 @@
 """The public names of manyhot, each from the room where it lives."""
 
 from manyhot import metrics, predictions
+from manyhot.calibrate import (
+    Affine,
+    Beta,
+    Calibrator,
+    Isotonic,
+    QuasibinaryConstant,
+    SoftmaxTemperature,
+    Temperature,
+)
 from manyhot.checks import check_targets
 from manyhot.decide import (
     AskPerson,
@@ -68,6 +77,7 @@ from manyhot.saving import load, save
 __all__ = [
     "UNIFORM_LOSSES",
     "AdditiveLoss",
+    "Affine",
     "AskPerson",
     "AssumeNegativeLoss",
     "AsymmetricFocalLoss",
@@ -75,7 +85,9 @@ __all__ = [
     "AsymmetricLoss",
     "AverageK",
     "AverageKLoss",
+    "Beta",
     "BinaryCrossEntropyLoss",
+    "Calibrator",
     "ClassThresholds",
     "ClassWiseLoss",
     "CosineHead",
@@ -87,6 +99,7 @@ __all__ = [
     "ExpectedF",
     "GlobalBatch",
     "Head",
+    "Isotonic",
     "LabelPairRegulariser",
     "LabelThresholds",
     "Labels",
@@ -97,6 +110,7 @@ __all__ = [
     "NoisedTopKLoss",
     "NoneOfThese",
     "Predictions",
+    "QuasibinaryConstant",
     "QuasibinaryLink",
     "QuasibinaryLoss",
     "RMLLoss",
@@ -106,8 +120,10 @@ __all__ = [
     "SigmoidLink",
     "SoftmaxLink",
     "SoftmaxLoss",
+    "SoftmaxTemperature",
     "StrictlyProperAsymmetricLink",
     "StrictlyProperAsymmetricLoss",
+    "Temperature",
     "Threshold",
     "TopK",
     "TwoHeads",

@@ -329,11 +329,6 @@ COVERED = {
     "uniform_losses": uniform_losses,
 }
 
-# Families of what comes after the losses; the package does not compute them yet.
-NOT_YET_COVERED = {
-    "temperature",
-}
-
 
 def gain(family, case):
     """By how much a head multiplies its features: sums of terms of that size can cancel, each exact to 7 digits."""

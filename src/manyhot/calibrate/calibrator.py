@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -34,9 +35,10 @@ class Calibrator(Fitted):
 
     def __init__(self, link: Link | None = None) -> None:
         super().__init__()
-        if link is not None and not isinstance(link, Link):
+        given: object = link
+        if not isinstance(given, Link | None):
             remedy = "Pass `loss.link`, or leave it out."
-            raise refusal("link", type(self).__name__, "be a link or None", type(link).__name__, remedy)
+            raise refusal("link", type(self).__name__, "be a link or None", type(given).__name__, remedy)
         self.link = None if isinstance(link, NoLink) else link
 
     def fit(self, scores: Any, targets: Any, *, weights: Any = None) -> Self:
@@ -52,6 +54,8 @@ class Calibrator(Fitted):
         targets = as_targets(owner, targets, scores)
         given = as_weights(owner, weights, scores)
         known = (targets >= 0).double()
+        # The loss that the link belongs to may go on learning, and must not take the fitted calibrator with it.
+        self.link = copy.deepcopy(self.link)
         with torch.no_grad():
             evidence = self.evidence(scores.double())
             return self.fit_cells(evidence, targets.clamp(min=0).double(), known if given is None else given * known)
@@ -107,9 +111,9 @@ def believed_log_odds(link: Link, scores: Tensor) -> Tensor:
         >>> link = mh.AsymmetricLink(4, 0, 0.05)
         >>> scores = torch.tensor([[-5.0], [-4.0], [0.0], [30.0], [31.0]])
         >>> link.log_odds(scores).flatten()
-        tensor([   -inf,    -inf, -1.9221,  3.2796,  3.2796])
+        tensor([   -inf,    -inf, -1.9225,  3.2796,  3.2796])
         >>> believed_log_odds(link, scores).flatten()
-        tensor([-10.9848,  -9.9848,  -1.9221,  29.4846,  30.4846])
+        tensor([-11.5174, -10.5174,  -1.9225,  29.7279,  30.7279])
     """
     if isinstance(link, SoftmaxLink):
         # Against the other scores of its row a score always moves the log-odds by its own step; a single class has

@@ -1,13 +1,14 @@
-"""The laws that every loss, link, rule and metric must obey, for those of this package and for your own.
+"""The laws that every loss, link, calibrator, rule and metric must obey, for those of this package and for your own.
 
     from manyhot.testing import check_loss
     check_loss(lambda targets: MyLoss())
 
 Each law is a function that raises an AssertionError which says what was broken; `check_loss`, `check_link`,
-`check_rule` and `check_metric` run all that apply.
+`check_calibrator`, `check_rule` and `check_metric` run all that apply.
 """
 
 from manyhot.testing.batches import Case, Example, edge_examples, example
+from manyhot.testing.calibrators import CALIBRATOR_LAWS, CalibratorCase, calibrator_example, check_calibrator
 from manyhot.testing.links import (
     LINK_LAWS,
     check_link,
@@ -33,14 +34,18 @@ from manyhot.testing.metrics import METRIC_LAWS, MetricCase, check_metric, metri
 from manyhot.testing.rules import RULE_LAWS, RuleCase, check_rule, rule_example
 
 __all__ = [
+    "CALIBRATOR_LAWS",
     "LINK_LAWS",
     "LOSS_LAWS",
     "METRIC_LAWS",
     "RULE_LAWS",
+    "CalibratorCase",
     "Case",
     "Example",
     "MetricCase",
     "RuleCase",
+    "calibrator_example",
+    "check_calibrator",
     "check_compiles",
     "check_edges",
     "check_extremes",

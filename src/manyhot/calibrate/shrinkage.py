@@ -1,0 +1,90 @@
+"""Maps of single labels, each as far from those of the others as its own evidence bears out.
+
+The parameters of a label are drawn from a normal distribution around the shared ones. How wide it is, the data say: it
+is fitted by EM, with the posterior of each label taken as normal around its most likely parameters. Labels with much
+evidence then keep their own map, labels with little take the shared one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from manyhot.calibrate.maps import Cells, Family, Maps, label_frame, likelihood_of, maps_of, pooled_frame
+from manyhot.calibrate.newton import SHORT, Normal, Point, minimise, minimise_bounded, take_step, vague
+
+PER = ("all", "label", "shrunk")
+# Standard deviation of the parameters among labels before any is seen; it counts as much as one label.
+ALIKE = 0.2
+MOST_ROUNDS, MOST_UPDATES = 30, 1000
+
+
+def fit_maps(family: Family, cells: Cells, per: str) -> Maps:
+    """Fits one map for all labels ("all"), one a label ("label"), or one a label among its kind ("shrunk")."""
+    shared = fit_shared(family, cells)
+    if per == "all":
+        return shared
+    frame = label_frame(family, cells, shared)
+    likelihood_at = partial(likelihood_of, family, frame, cells)
+    # In this frame the shared map has the same parameters for every label.
+    centre = torch.cat([shared.slopes[:, 0] * frame.unit, shared.intercept.new_zeros(int(family.intercept))])
+    start, lowest = centre.repeat(cells.num_labels, 1), family.lowest(centre)
+    prior = vague(centre)
+    if per == "shrunk":
+        counted = cells.weights.sum(0) > 0
+        here, trust = Point(start, likelihood_at(start)), torch.ones_like(frame.offset)
+        for _ in range(MOST_ROUNDS):
+            prior = learn_prior(here, centre, counted)
+            here, trust, length = take_step(likelihood_at, prior, here, trust, lowest)
+            if length < SHORT:
+                break
+        start = here.parameters
+    return maps_of(family, frame, minimise(likelihood_at, prior, start, lowest).parameters)
+
+
+def fit_shared(family: Family, cells: Cells) -> Maps:
+    """One map for all labels; of a single slope without any prior, as temperature scaling is defined."""
+    frame, cells = pooled_frame(family, cells), cells.pooled()
+    likelihood_at = partial(likelihood_of, family, frame, cells)
+    start = frame.unit.new_tensor([1.0] * family.num_features + [0.0] * family.intercept)
+    lowest = family.lowest(start)
+    if family.intercept:
+        parameters = minimise(likelihood_at, vague(start), start.unsqueeze(0), lowest).parameters
+    else:
+        parameters = minimise_bounded(likelihood_at, start, lowest)
+    return maps_of(family, frame, parameters)
+
+
+def learn_prior(here: Point, centre: Tensor, counted: Tensor) -> Normal:
+    """The normal distribution from which the parameters of labels most likely come.
+
+    The shared map counts as one more label, which steadies the mean, and so does a guess at the variance.
+
+    Args:
+        here: The labels, each with the quadratic approximation of its likelihood.
+        centre: (D,), the parameters of the shared map.
+        counted: (K,), the labels of which anything is known.
+    """
+    device = centre.device
+    # Thousands of tiny steps, for which an accelerator is no help.
+    parameters, gradient, information, centre = (
+        part.cpu() for part in (here.parameters, here.likelihood.gradient, here.likelihood.information, centre)
+    )
+    kept = counted.cpu()
+    parameters, gradient, information = parameters[kept], gradient[kept], information[kept]
+    pull = (information @ parameters.unsqueeze(2)).squeeze(2) - gradient
+    guess = ALIKE**2 * torch.eye(len(centre), dtype=centre.dtype)
+    mean, covariance = centre, guess
+    for _ in range(MOST_UPDATES):
+        precision = torch.linalg.inv(covariance)
+        spreads = torch.linalg.inv(information + precision)
+        modes = (spreads @ (pull + precision @ mean).unsqueeze(2)).squeeze(2)
+        mean = (centre + modes.sum(0)) / (1 + len(modes))
+        distances = torch.cat([modes, centre.unsqueeze(0)]) - mean
+        previous = covariance
+        covariance = (distances.T @ distances + spreads.sum(0) + guess) / (2 + len(modes))
+        if bool((covariance - previous).abs().max() < 1e-10):
+            break
+    return Normal(mean.to(device), torch.linalg.inv(covariance).to(device))

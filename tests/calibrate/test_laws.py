@@ -1,0 +1,102 @@
+"""Every calibrator obeys every law, and every law can be broken."""
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.testing import calibrators as laws
+from tests.calibrate.cases import CASES
+
+
+@pytest.mark.parametrize("law", laws.CALIBRATOR_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_law(name, law):
+    law(CASES[name])
+
+
+def test_every_public_calibrator_is_tried():
+    public = {value for name in mh.__all__ if isinstance(value := getattr(mh, name), type)}
+    tried = {type(case.make()) for case in CASES.values()}
+    assert {kind for kind in public if issubclass(kind, mh.Calibrator)} - {mh.Calibrator} == tried
+
+
+class Shift(mh.Calibrator):
+    """A calibrator that is right in all but what a subclass breaks."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.zeros((), dtype=torch.float64))
+
+    def fit_cells(self, evidence, targets, weights):
+        rate = ((weights * targets).sum() + 1) / (weights.sum() + 2)
+        return self.learn(shift=torch.logit(rate))
+
+    def map(self, evidence):
+        return evidence + self.shift
+
+
+class Falls(Shift):
+    def map(self, evidence):
+        return self.shift - evidence
+
+
+class CountsRows(Shift):
+    def fit_cells(self, evidence, targets, weights):
+        return self.learn(shift=evidence.new_tensor(len(targets) / 100))
+
+
+class LooksAtTheFirstRow(Shift):
+    def fit_cells(self, evidence, targets, weights):
+        return self.learn(shift=evidence[:1].sum())
+
+
+class LooksAtUnknownCells(Shift):
+    def fit_cells(self, evidence, targets, weights):
+        return self.learn(shift=evidence.sum() / 1e3)
+
+
+class Forgets(Shift):
+    def fit_cells(self, evidence, targets, weights):
+        self.kept = ((weights * targets).sum() + 1) / (weights.sum() + 2)
+        return self.learn()
+
+    def map(self, evidence):
+        return evidence + getattr(self, "kept", 0.0)
+
+
+class Certain(Shift):
+    def fit_cells(self, evidence, targets, weights):
+        return self.learn(shift=torch.logit((weights * targets).sum() / weights.sum()))
+
+
+class NeverRefuses(Shift):
+    def require_fitted(self):
+        pass
+
+
+class StaysHalf(Shift):
+    def log_odds(self, scores):
+        return super().log_odds(scores).to(scores.dtype)
+
+
+def test_a_right_one_passes():
+    laws.check_calibrator(Shift)
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (NeverRefuses, laws.check_calibrator_unfitted),
+        (Falls, laws.check_calibrator_increases),
+        (LooksAtTheFirstRow, laws.check_calibrator_order),
+        (LooksAtUnknownCells, laws.check_calibrator_unknown),
+        (CountsRows, laws.check_calibrator_weights),
+        (Forgets, laws.check_calibrator_state),
+        (Certain, laws.check_calibrator_edges),
+        (StaysHalf, laws.check_calibrator_types),
+    ],
+    ids=lambda value: value.__name__,
+)
+def test_a_broken_one_is_found(broken, law):
+    with pytest.raises((AssertionError, RuntimeError)):
+        law(laws.CalibratorCase(broken))
