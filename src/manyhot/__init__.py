@@ -6,7 +6,7 @@ A loss and the link that turns its scores into probabilities belong together, an
     loss(scores, targets).backward()      # targets: 1 present, 0 absent, -1 unknown; rows without labels are fine
     probs = loss.link.probs(scores)       # the loss knows what its scores mean
 
-    calibrator = Isotonic(link=loss.link).fit(held_out_scores, held_out_targets)
+    calibrator = Beta(link=loss.link).fit(held_out_scores, held_out_targets)
     rule = AverageK(3).fit(calibrator(held_out_scores))
     decision = rule(calibrator(scores))   # .labels (N, K) and .abstain (N,)
 """

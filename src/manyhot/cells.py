@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_values, kind_of, refusal
+from manyhot.checks import check_values, kind_of
+from manyhot.refusal import refusal
 
 
 def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:

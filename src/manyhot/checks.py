@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from manyhot.numerics import hide
-from manyhot.refusal import refusal as refusal
+from manyhot.refusal import refusal
 from manyhot.slopes import transformed
 
 

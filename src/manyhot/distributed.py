@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyhot.checks import refusal
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, divide
+from manyhot.refusal import refusal
 
 
 def world_size() -> int:

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhot.checks import check_choice, check_count, check_features, check_number, refusal
+from manyhot.checks import check_choice, check_count, check_features, check_number
 from manyhot.links import Link, SigmoidLink
+from manyhot.refusal import refusal
 
 BIASES = ("none", "shared", "label")
 

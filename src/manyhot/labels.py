@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from manyhot.checks import refusal
+from manyhot.refusal import refusal
 
 
 def one_hot(labels: Tensor, num_labels: int) -> Tensor:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.checks import kind_of, refusal
+from manyhot.checks import kind_of
 from manyhot.files import whole_file
-from manyhot.refusal import Refusal
+from manyhot.refusal import Refusal, refusal
 from manyhot.state import ExactState
 
 FORMAT = 1

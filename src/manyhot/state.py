@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import refusal
+from manyhot.refusal import refusal
 
 
 class ExactState(nn.Module):

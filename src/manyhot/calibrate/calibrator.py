@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from manyhot.cells import as_scores, as_targets, as_weights
-from manyhot.checks import refusal
 from manyhot.links import Link, NoLink, SoftmaxLink
+from manyhot.refusal import refusal
 from manyhot.state import Fitted
 
 # Log-odds up to which a link is believed. Beyond, one that says exactly 0 or 1 would leave no order among scores.

@@ -11,9 +11,9 @@ from torch import Tensor
 from manyhot.calibrate.calibrator import Calibrator, believed_log_odds
 from manyhot.calibrate.maps import FLATTEST
 from manyhot.calibrate.newton import Likelihood, minimise_bounded
-from manyhot.checks import refusal
 from manyhot.links import QuasibinaryLink, SoftmaxLink
 from manyhot.numerics import hide
+from manyhot.refusal import refusal
 
 # How many cells are computed with at a time.
 AT_A_TIME = 1 << 21

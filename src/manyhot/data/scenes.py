@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.checks import check_choice, check_number, refusal
+from manyhot.checks import check_choice, check_number
+from manyhot.refusal import refusal
 
 LABEL_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

@@ -9,10 +9,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_number, refusal
+from manyhot.checks import check_number
 from manyhot.decide.cuts import midway, reached
 from manyhot.decide.rule import Rule
 from manyhot.decide.selecting import order_statistics
+from manyhot.refusal import refusal
 
 
 class AverageK(Rule):

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_count, refusal
+from manyhot.checks import check_count
 from manyhot.decide.cuts import reached, row_blocks
 from manyhot.decide.rule import Rule
+from manyhot.refusal import refusal
 
 
 class Threshold(Rule):

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from manyhot.cells import check_columns
-from manyhot.checks import check_number, refusal
+from manyhot.checks import check_number
 from manyhot.decide.cuts import reached
 from manyhot.decide.goals import FBeta, Goal, Precision, Recall
 from manyhot.decide.rule import Rule
 from manyhot.decide.tuning import tune
+from manyhot.refusal import refusal
 
 
 class LabelThresholds(Rule):

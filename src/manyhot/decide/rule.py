@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from manyhot.cells import as_probs, as_scores, as_targets
-from manyhot.checks import refusal
+from manyhot.refusal import refusal
 from manyhot.state import Fitted
 
 

@@ -8,9 +8,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_number, kind_of, refusal
+from manyhot.checks import check_number, kind_of
 from manyhot.decide.cuts import midway_strict
 from manyhot.decide.rule import Decision, Rule
+from manyhot.refusal import refusal
 
 
 class NoneOfThese(Rule):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_count, check_number, kind_of, refusal
+from manyhot.checks import check_count, check_number, kind_of
 from manyhot.evaluation.draws import draw
 from manyhot.evaluation.findings import find
 from manyhot.evaluation.groups import Options
@@ -17,6 +17,7 @@ from manyhot.evaluation.result import Evaluation, Group
 from manyhot.labels import Labels
 from manyhot.metrics.intervals import interval_of
 from manyhot.predictions.table import Table
+from manyhot.refusal import refusal
 
 # Rows are drawn again from tables of moderate size only.
 MOST_DRAWN_CELLS = 1 << 24

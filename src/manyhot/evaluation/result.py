@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from manyhot.checks import refusal
 from manyhot.evaluation.label_table import LabelTable
 from manyhot.metrics.intervals import Interval
+from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
     from rich.console import Group as RichGroup

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from manyhot.checks import kind_of, refusal
+from manyhot.checks import kind_of
+from manyhot.refusal import refusal
 from manyhot.state import ExactState
 
 PosWeight = Tensor | Sequence[float] | float | None

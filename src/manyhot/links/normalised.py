@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_batch, refusal
+from manyhot.checks import check_batch
 from manyhot.links.link import Link
+from manyhot.refusal import refusal
 
 
 class QuasibinaryLink(Link):

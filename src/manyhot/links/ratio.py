@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from manyhot.checks import refusal
 from manyhot.links.link import Link
+from manyhot.refusal import refusal
 
 
 class RatioLink(Link):

@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from manyhot.checks import Batch, check_count, check_number, refusal
+from manyhot.checks import Batch, check_count, check_number
 from manyhot.losses.loss import Loss, Term
 from manyhot.losses.softmax import log_softmax, softmax_rows
 from manyhot.numerics import floor_count, softplus
+from manyhot.refusal import refusal
 
 
 def propose_candidates(log_p: Tensor, eligible: Tensor, count: Tensor, most: int) -> Tensor:

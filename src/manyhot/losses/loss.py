@@ -10,8 +10,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import Batch, check_batch, check_choice, refusal
+from manyhot.checks import Batch, check_batch, check_choice
 from manyhot.links.link import Link, NoLink
+from manyhot.refusal import refusal
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
-from manyhot.checks import Batch, check_number, refusal
+from manyhot.checks import Batch, check_number
 from manyhot.links.link import Link, NoLink
 from manyhot.losses.loss import Loss, Term
 from manyhot.numerics import OUT_OF_SIGHT, softplus
+from manyhot.refusal import refusal
 from manyhot.slopes import blocks, transformed
 
 

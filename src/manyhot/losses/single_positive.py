@@ -7,9 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import Batch, check_number, check_values, refusal, values_can_be_read
+from manyhot.checks import Batch, check_number, check_values, values_can_be_read
 from manyhot.losses.loss import Loss, Term
 from manyhot.numerics import logit, softplus
+from manyhot.refusal import refusal
 
 
 class AssumeNegativeLoss(Loss):

@@ -8,12 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import Batch, check_choice, check_count, refusal
+from manyhot.checks import Batch, check_choice, check_count
 from manyhot.heads import CosineHead, Head, LinearHead
 from manyhot.losses.binary import BinaryCrossEntropyLoss
 from manyhot.losses.loss import Loss, Term
 from manyhot.losses.softmax import CrossEntropyLoss
 from manyhot.numerics import softplus
+from manyhot.refusal import refusal
 
 UNIFORM_LOSSES = tuple(f"{kind}-{head}{bias}" for kind in ("soft", "bce") for head in ("", "n") for bias in "0du")
 

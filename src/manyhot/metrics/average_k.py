@@ -8,11 +8,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_number, kind_of, refusal
+from manyhot.checks import check_number, kind_of
 from manyhot.decide.average_k import AverageK
 from manyhot.decide.cuts import reached
 from manyhot.metrics.metric import Metric, Outcome, State
 from manyhot.metrics.rows import by_label, divide, zeros
+from manyhot.refusal import refusal
 
 
 class AverageKAccuracy(Metric):

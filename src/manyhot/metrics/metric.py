@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from manyhot.cells import as_probs, as_scores, as_targets
-from manyhot.checks import refusal
 from manyhot.distributed import gather, world_size
+from manyhot.refusal import refusal
 
 
 @dataclass(frozen=True)

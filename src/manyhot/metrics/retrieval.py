@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.checks import check_count, refusal
+from manyhot.checks import check_count
 from manyhot.metrics.metric import Metric, Outcome, State, mean_of_defined
 from manyhot.metrics.precision import precision_of_column
 from manyhot.metrics.sorting import CELLS_AT_ONCE, sorted_lists
+from manyhot.refusal import refusal
 
 
 class TagQuery(NamedTuple):

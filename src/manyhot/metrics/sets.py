@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from manyhot.cells import as_targets, as_tensor
-from manyhot.checks import check_number, kind_of, refusal
+from manyhot.checks import check_number, kind_of
 from manyhot.decide.rule import Decision
 from manyhot.metrics.metric import Outcome, State, mean_of_defined
 from manyhot.metrics.rows import RowSums, by_label, divide, zeros
+from manyhot.refusal import refusal
 
 PRF = ("precision", "recall", "f")
 

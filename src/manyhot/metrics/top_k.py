@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_count, kind_of, refusal
+from manyhot.checks import check_count, kind_of
 from manyhot.metrics.metric import Outcome, State
 from manyhot.metrics.rows import RowSums, divide, zeros
+from manyhot.refusal import refusal
 
 
 def first_labels(values: Tensor, targets: Tensor, k: int) -> Tensor:

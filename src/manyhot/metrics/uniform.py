@@ -6,10 +6,10 @@ from typing import Any, Self
 
 import torch
 
-from manyhot.checks import refusal
 from manyhot.decide.sweep import row_intervals, sweep, sweep_groups
 from manyhot.metrics.metric import Metric, Outcome, State
 from manyhot.metrics.rows import divide, zeros
+from manyhot.refusal import refusal
 
 
 class UniformAccuracy(Metric):

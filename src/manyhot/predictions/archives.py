@@ -11,9 +11,9 @@ from zlib import error as ZlibError
 
 import numpy as np
 
-from manyhot.checks import refusal
 from manyhot.predictions.arrow import first_line
 from manyhot.predictions.roles import listed
+from manyhot.refusal import refusal
 
 NAMES = {
     "targets": ("targets",),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.checks import refusal
+from manyhot.refusal import refusal
 
 
 def import_arrow() -> ModuleType:

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.cells import as_probs, as_scores, as_targets
-from manyhot.checks import kind_of, refusal
+from manyhot.checks import kind_of
 from manyhot.decide.rule import Decision, Rule
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.targets import dense
 from manyhot.predictions.texts import Texts
+from manyhot.refusal import refusal
 
 OWNER = "Predictions"
 

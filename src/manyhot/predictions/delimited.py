@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import torch
 
-from manyhot.checks import refusal
 from manyhot.predictions.arrow import import_arrow, in_our_words
 from manyhot.predictions.roles import BLANK, MIXED, NUMBER, TEXT, TRUTH, WHOLE, Roles
+from manyhot.refusal import refusal
 
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE_ROWS = 1000

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import refusal
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.arrow import as_strings
@@ -25,6 +24,7 @@ from manyhot.predictions.sources import Source
 from manyhot.predictions.stored import StoredPredictions, open_predictions
 from manyhot.predictions.texts import Texts
 from manyhot.predictions.writer import PredictionsWriter
+from manyhot.refusal import refusal
 
 
 class Import:

@@ -6,7 +6,7 @@ import glob
 import os
 from pathlib import Path
 
-from manyhot.checks import refusal
+from manyhot.refusal import refusal
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARCHIVE_SUFFIXES = (".npz", ".npy")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from manyhot.checks import check_choice, refusal
+from manyhot.checks import check_choice
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.archives import read_archive
@@ -19,6 +19,7 @@ from manyhot.predictions.joining import open_targets
 from manyhot.predictions.memory import Predictions
 from manyhot.predictions.roles import Wish
 from manyhot.predictions.sources import Frame, ParquetFiles, Source, open_text
+from manyhot.refusal import refusal
 
 OTHER_LABELS = ("refuse", "leave out")
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from manyhot.checks import refusal
 from manyhot.links import Link
 from manyhot.predictions.foreign import stream, watched
 from manyhot.predictions.forms import check_form, find_parquet, is_archive, is_text
@@ -17,6 +16,7 @@ from manyhot.predictions.roles import Wish
 from manyhot.predictions.sources import open_source
 from manyhot.predictions.stored import StoredPredictions, open_predictions
 from manyhot.predictions.table import Table, own_labels
+from manyhot.refusal import refusal
 
 
 def import_predictions(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from manyhot.checks import check_values, refusal
+from manyhot.checks import check_values
 from manyhot.labels import Labels
 from manyhot.predictions.archives import read_targets
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
@@ -22,6 +22,7 @@ from manyhot.predictions.roles import Wish, assign_targets_file, listed
 from manyhot.predictions.sources import open_source
 from manyhot.predictions.targets import dense
 from manyhot.predictions.texts import Texts
+from manyhot.refusal import refusal
 
 
 class TargetsSource(Protocol):

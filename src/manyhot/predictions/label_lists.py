@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import refusal
 from manyhot.labels import Labels
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
 from manyhot.predictions.roles import Wish
+from manyhot.refusal import refusal
 
 SEPARATORS = ("|", ";", ",", " ")
 SAMPLE_TEXTS = 1000

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from manyhot.checks import refusal
 from manyhot.predictions.arrow import import_arrow
 from manyhot.predictions.texts import encodable
+from manyhot.refusal import refusal
 from manyhot.saving import restore
 from manyhot.state import ExactState
 

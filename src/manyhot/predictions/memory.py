@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import check_count, refusal
+from manyhot.checks import check_count
 from manyhot.decide.rule import Rule
 from manyhot.labels import Labels
 from manyhot.links import Link
@@ -18,6 +18,7 @@ from manyhot.predictions import columns as checked
 from manyhot.predictions.narrowing import columns_of, narrow_link, needs_all_labels
 from manyhot.predictions.table import KINDS, Table, own_labels
 from manyhot.predictions.texts import Texts
+from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
     from manyhot.predictions.stored import StoredPredictions

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from manyhot.checks import refusal
 from manyhot.predictions.arrow import as_strings, import_arrow, in_our_words
 from manyhot.predictions.forms import is_parquet
 from manyhot.predictions.layout import ABSTAIN, DTYPES, TEXT_COLUMNS, Header, column_names
+from manyhot.refusal import refusal
 
 OWNER = "open_predictions"
 # What is decoded at once. Arrow holds a few times as many cells beyond the result; with fewer rows than these the time

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from manyhot.checks import refusal
 from manyhot.labels import Labels
 from manyhot.predictions.layout import PREFIXES
+from manyhot.refusal import refusal
 
 NUMBER, WHOLE, TRUTH, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"
 # Numbers with some text among them, and the index of a data frame.

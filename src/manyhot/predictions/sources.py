@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import torch
 
-from manyhot.checks import refusal
 from manyhot.predictions.arrow import first_line, import_arrow, in_our_words
 from manyhot.predictions.delimited import DelimitedText
 from manyhot.predictions.forms import find_parquet, is_text
 from manyhot.predictions.parts import DECODED_ROWS, read_footer
 from manyhot.predictions.roles import BLANK, INDEX, LIST, NUMBER, TEXT, TRUTH, WHOLE, Roles
+from manyhot.refusal import refusal
 
 
 class Source(Protocol):

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import refusal
 from manyhot.decide.rule import Rule
 from manyhot.labels import Labels
 from manyhot.links import Link
+from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
     from manyhot.predictions.memory import Predictions

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import kind_of, refusal
+from manyhot.checks import kind_of
 from manyhot.labels import Labels
+from manyhot.refusal import refusal
 
 
 def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.checks import refusal
 from manyhot.predictions.arrow import as_numpy, import_arrow
+from manyhot.refusal import refusal
 
 
 class Texts:

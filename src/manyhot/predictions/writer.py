@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import refusal
 from manyhot.decide.rule import Rule
 from manyhot.files import whole_file
 from manyhot.labels import Labels
@@ -25,6 +24,7 @@ from manyhot.predictions.columns import made_by, numbered_labels
 from manyhot.predictions.layout import KEY, TEXT_COLUMNS, Header, check_names, schema
 from manyhot.predictions.memory import Predictions, concatenate
 from manyhot.predictions.texts import Texts
+from manyhot.refusal import refusal
 from manyhot.saving import describe
 
 OWNER = "PredictionsWriter"

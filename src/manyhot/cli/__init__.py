@@ -1,0 +1,59 @@
+"""The command line: verbs on tables of predictions, of this package's models and of any other."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from manyhot.refusal import Refusal
+
+
+def main() -> None:
+    """Runs the command that was typed; input that cannot be taken ends with one sentence and exit code 2."""
+    try:
+        from manyhot.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.exit("The command line needs typer and rich. Install them with: pip install 'manyhot[tables]'")
+    try:
+        app()
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (Refusal, OSError, ImportError) as error:
+        if isinstance(error, ImportError) and "pip install" not in str(error):
+            raise
+        print(f"manyhot: {sentence(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def sentence(error: Exception) -> str:
+    """What to tell a user; errors of the file system name the file that they are about."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'the file system'}: {error.strerror}."
+    text = " ".join(str(error).split())
+    for python, typed in TYPED.items():
+        text = text.replace(python, typed)
+    return text
+
+
+# What errors advise in Python, as it is typed here.
+TYPED = {
+    "`import_predictions`": "`manyhot`",
+    "`kind` of": "`--kind` of",
+    "`targets` of": "`--targets` of",
+    "got None. Say 'scores'": "got nothing. Say 'scores'",
+    "kind='scores'": "--kind scores",
+    "kind='probs'": "--kind probs",
+    "other_labels='leave out'": "--leave-out-others to `manyhot import`",
+    "the columns of labels with `labels`": "the columns of labels with `manyhot import --label`",
+    "columns to read with `labels`": "columns to read with `manyhot import --label`",
+    "the columns with `labels`": "the columns with `manyhot import --label`",
+    "the labels to read with `labels`": "the labels to read with `manyhot import --label`",
+    "with `id_column`": "with `manyhot import --id-column`",
+    "pass `labels_column`": "pass --labels-column to `manyhot import`",
+    "Call `fit(values, targets)` with held-out data.": "Pass the file of true labels as --targets.",
+    "Pass `splits` when you make the table.": "Add a column `split` to the file.",
+    "Import other files with `import_predictions`.": "Check the ending of its name.",
+}

@@ -1,0 +1,206 @@
+"""`manyhot decide`: from probabilities to labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyhot.cli import options
+from manyhot.cli.options import (
+    AtMostOption,
+    FitOnOption,
+    FitTableOption,
+    JsonOption,
+    Kind,
+    KindOption,
+    OutOption,
+    OverwriteOption,
+    PredictionsFile,
+    SaveOption,
+    SeedOption,
+    TargetsOption,
+)
+from manyhot.refusal import refusal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from manyhot.decide import Rule
+    from manyhot.predictions import Predictions
+
+RuleOption = Annotated[
+    str,
+    typer.Option(
+        "--rule",
+        "-r",
+        help="Threshold, LabelThresholds, CostThresholds, TopK, AverageK, ExpectedF, UniformThreshold, "
+        "ClassThresholds, RiskControl, NoneOfThese or AskPerson, with options as in Python; or a fitted one in JSON.",
+    ),
+]
+OnOption = Annotated[
+    Kind, typer.Option("--on", help="What the rule looks at. Scores only rank: most rules want probabilities.")
+]
+
+
+def decide(
+    predictions: PredictionsFile,
+    rule: RuleOption,
+    fit_on: FitOnOption = None,
+    fit_table: FitTableOption = None,
+    on: OnOption = Kind.probs,
+    kind: KindOption = None,
+    targets: TargetsOption = None,
+    out: OutOption = None,
+    save: SaveOption = None,
+    at_most: AtMostOption = 1_000_000,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a rule on one split and write all rows with their decisions.
+
+    The rows it was not fitted on are judged where their true labels are known.
+
+    [b]Examples[/b]
+
+    manyhot decide calibrated.parquet --rule "AverageK(3)" --fit-on val
+
+    manyhot decide calibrated.parquet --rule "LabelThresholds(precision=0.9)" --fit-on val --save rule.json
+
+    manyhot decide calibrated.parquet --rule "RiskControl(0.1)" --fit-on val
+
+    manyhot decide calibrated.parquet --rule "AskPerson(ExpectedF(), at_most=0.1)" --fit-on val
+
+    manyhot decide tomorrow.parquet --rule rule.json
+    """
+    import manyhot
+    from manyhot.cli.fitting import (
+        build_or_load,
+        collect,
+        learnt_from_all,
+        open_fit_table,
+        rewrite,
+        rows_to_judge,
+        table_to_fit,
+    )
+    from manyhot.decide import Rule
+
+    tell = options.console()
+    chosen = build_or_load(rule, Rule, argument="--rule", owner="manyhot decide")
+    path = options.table_path(out or options.beside(predictions, "decided"), overwrite=overwrite, save=save)
+    table = options.open_table(predictions, kind, targets, tell)
+    look = looker(chosen, on)
+    if not bool(chosen.fitted):
+        other = open_fit_table(fit_table, kind, targets, tell) if fit_table else None
+        source = table_to_fit(table, fit_on, other, owner="manyhot decide")
+        values, truth = collect(source, look, at_most=at_most, seed=seed)
+        chosen.fit(values, truth)
+    if save:
+        manyhot.save(chosen, save)
+    judge, none = Judge(), learnt_from_all(table, predictions, fit_on, fit_table, tell)
+    for before, after in rewrite(table, path, lambda part: decided(part, chosen, look), "Deciding", tell):
+        judge.update(after, rows_to_judge(before, fit_on, none=none))
+    report(judge, chosen, path, len(table), as_json=as_json)
+
+
+def looker(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor]:
+    """What the rule looks at in a batch."""
+    from manyhot.links import NoLink
+
+    if on is Kind.scores and rule.needs_probs:
+        remedy = "Leave --on out."
+        raise refusal("--on", "manyhot decide", f"be probs for {type(rule).__name__}", "scores", remedy)
+
+    def look(part: Predictions) -> Tensor:
+        if on is Kind.probs:
+            if part.probs is None and part.calibrator is None and (part.link is None or isinstance(part.link, NoLink)):
+                remedy = "Run `manyhot calibrate` first, or pass --on scores to a rule that only compares."
+                raise refusal("PREDICTIONS", "manyhot decide", "hold probabilities", "scores alone", remedy)
+            return part.probabilities()
+        if part.scores is None:
+            raise refusal("--on", "manyhot decide", "be a kind that the table holds", "scores", "Leave --on out.")
+        return part.scores
+
+    return look
+
+
+def decided(part: Predictions, rule: Rule, look: Callable[[Predictions], Tensor]) -> Predictions:
+    """A batch with its decisions."""
+    decision = rule(look(part))
+    return part.replace(decisions=decision.labels, abstain=decision.abstain, rule=rule)
+
+
+class Judge:
+    """How many labels were given, and how right they are on the rows that were not learnt from."""
+
+    def __init__(self) -> None:
+        from manyhot.metrics import FScores, SetAccuracy
+
+        self.scores, self.sets = FScores(), SetAccuracy()
+        self.rows = self.judged = self.labels = self.empty = self.abstained = 0
+
+    def update(self, part: Predictions, rows: Tensor) -> None:
+        """Collects a batch."""
+        assert part.decisions is not None
+        assert part.abstain is not None
+        answered = ~part.abstain
+        self.rows += len(part)
+        self.abstained += int(part.abstain.sum())
+        self.labels += int(part.decisions[answered].sum())
+        self.empty += int((part.decisions[answered].sum(1) == 0).sum())
+        if part.targets is not None:
+            rows = rows & answered
+            self.judged += int(rows.sum())
+            self.scores.update(part.decisions[rows], part.targets[rows])
+            self.sets.update(part.decisions[rows], part.targets[rows])
+
+    def figures(self) -> dict[str, float]:
+        """What people ask first, as fractions."""
+        answered = max(self.rows - self.abstained, 1)
+        figures = {
+            "labels a row": self.labels / answered,
+            "rows without labels": self.empty / answered,
+            "rows for a person": self.abstained / max(self.rows, 1),
+        }
+        if self.judged:
+            figures |= self.scores.compute().values | self.sets.compute().values
+        return figures
+
+
+def report(judge: Judge, rule: Any, path: Any, rows: int, *, as_json: bool) -> None:
+    """Says what was written, and how good the decisions are."""
+    figures = judge.figures()
+    if as_json:
+        typer.echo(json.dumps({"written": str(path), "rows": rows, "judged rows": judge.judged, **figures}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False)
+    table = Table(title=f"{rows:,} rows, {judge.judged:,} of them judged", title_style="bold", title_justify="left")
+    table.add_column("")
+    table.add_column("", justify="right")
+    for name, text in SHOWN.items():
+        if name in figures:
+            table.add_row(text, f"{figures[name]:.2f}" if name == "labels a row" else f"{100 * figures[name]:.1f} %")
+    console.print(table)
+    console.print(f"{rule!r}", highlight=False)
+    next_step = f"manyhot evaluate {quote(str(path))}"
+    console.print(f"Wrote {rows:,} rows to {path}. Next: {next_step}", soft_wrap=True, highlight=False)
+
+
+# What people ask first; --json has all of it.
+SHOWN = {
+    "labels a row": "labels given a row",
+    "rows without labels": "rows given none",
+    "rows for a person": "rows for a person",
+    "micro_f": "F1 of all cells",
+    "macro_f": "F1 over labels",
+    "micro_precision": "precision of all cells",
+    "micro_recall": "recall of all cells",
+    "exact_match": "rows wholly right",
+}

@@ -1,0 +1,232 @@
+"""The verbs, from files to files, as a user types them."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.cli import main
+
+LABELS = ["cat", "dog", "a bird, flying"]
+
+
+def population(rows=900, seed=0):
+    """Scores that are three times too sure, and targets drawn from the true log-odds."""
+    draw = torch.Generator().manual_seed(seed)
+    log_odds = torch.randn(rows, len(LABELS), generator=draw) * 1.5 - 1
+    targets = (torch.rand(rows, len(LABELS), generator=draw) < torch.sigmoid(log_odds)).to(torch.int8)
+    splits = ["val" if row % 2 else "test" for row in range(rows)]
+    return 3 * log_odds, targets, splits
+
+
+@pytest.fixture
+def table(tmp_path):
+    scores, targets, splits = population()
+    path = tmp_path / "predictions.parquet"
+    mh.Predictions(scores=scores, targets=targets, splits=splits, labels=LABELS, link=mh.SigmoidLink()).save(path)
+    return path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a command as the console script does, and returns what it printed."""
+
+    def command(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["manyhot", *(str(argument) for argument in arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        assert (end.value.code or 0) == code, printed.out + printed.err
+        return printed
+
+    return command
+
+
+@pytest.fixture
+def run_json(run):
+    return lambda *arguments: json.loads(run(*arguments, "--json").out)
+
+
+def test_calibrate_mends_probabilities_and_writes_all_rows(table, run_json):
+    report = run_json("calibrate", table, "--fit-on", "val")
+    assert report["rows"] == 900
+    assert report["judged rows"] == 450
+    assert (
+        report["after"]["ECE"] < report["before"]["ECE"] / 3
+    )  # the truth itself is off by a sixth of it on so few rows
+    assert report["after"]["log loss"] < report["before"]["log loss"]
+    written = mh.Predictions.open(table.with_name("predictions.calibrated.parquet")).load()
+    assert written.kinds == ("scores", "probs", "targets")
+    assert torch.equal(written.probs, written.calibrator(written.scores))
+    assert torch.equal(written.scores, mh.Predictions.open(table).load().scores)
+
+
+def test_a_saved_calibrator_gives_the_same_again(table, tmp_path, run):
+    saved, again = tmp_path / "calibrator.json", tmp_path / "again.parquet"
+    run("calibrate", table, "-m", "affine(per='all')", "--fit-on", "val", "--save", saved)
+    run("calibrate", table, "-m", saved, "-o", again)
+    first = mh.Predictions.open(table.with_name("predictions.calibrated.parquet")).load()
+    assert torch.equal(mh.Predictions.open(again).load().probs, first.probs)
+
+
+def test_decide_gives_labels_and_judges_them(table, run_json):
+    report = run_json("decide", table, "--rule", "average-k(1.5)", "--fit-on", "val")
+    assert report["labels a row"] == pytest.approx(1.5, abs=0.15)
+    assert 0 < report["micro_f"] < 1
+    written = mh.Predictions.open(table.with_name("predictions.decided.parquet")).load()
+    val = written.of_split("val")
+    assert int(val.decisions.sum()) == int(1.5 * len(val))
+    assert written.rule.k == 1.5
+
+
+def test_decide_without_anything_to_learn(table, run_json):
+    report = run_json("decide", table, "--rule", "TopK(2)")
+    assert report["labels a row"] == 2
+
+
+def test_a_person_is_asked(table, run_json):
+    report = run_json("decide", table, "-r", "AskPerson(Threshold(0.5), at_most=0.2)", "--fit-on", "val")
+    assert report["rows for a person"] == pytest.approx(0.2, abs=0.06)
+    assert mh.Predictions.open(table.with_name("predictions.decided.parquet")).load().abstain.any()
+
+
+def test_evaluate_prints_a_table_and_json(table, run_json, run):
+    shown = run("evaluate", table, "--split", "test", "--by-label").out
+    assert "mAP" in shown
+    assert "a bird, flying" in shown
+    values = run_json("evaluate", table, "--split", "test")
+    scores, targets, splits = population()
+    rows = torch.tensor([split == "test" for split in splits])
+    want = mh.metrics.MeanAveragePrecision().update(scores[rows], targets[rows]).compute().value
+    assert str(want)[:8] in json.dumps(values)
+
+
+def test_intervals_and_shots(table, tmp_path, run_json, run):
+    counts = tmp_path / "counts.csv"
+    with counts.open("w", newline="") as file:
+        csv.writer(file).writerows([("label", "count"), ("dog", 50), ("cat", 5), (LABELS[2], 500)])
+    shown = json.dumps(run_json("evaluate", table, "--train-counts", counts, "--intervals", "0.9"))
+    assert "medium" in shown
+    counts.write_text("label,count\ncat,1\n")
+    assert "must name every label; got none for 'dog'" in run("evaluate", table, "--train-counts", counts, code=2).err
+
+
+def test_a_csv_of_another_model_goes_all_the_way(tmp_path, run):
+    scores, targets, splits = population(200)
+    with (tmp_path / "scores.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "split", *LABELS])
+        writer.writerows([f"photo {i}", splits[i], *row] for i, row in enumerate(scores.tolist()))
+    with (tmp_path / "truth.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "labels"])
+        names = mh.Labels(LABELS).decode(targets)
+        writer.writerows((f"photo {i}", "|".join(row)) for i, row in reversed(list(enumerate(names))))
+    calibrated, decided = tmp_path / "calibrated.parquet", tmp_path / "decided.parquet"
+    truth = ("--kind", "scores", "--targets", tmp_path / "truth.csv")
+    run("calibrate", tmp_path / "scores.csv", *truth, "-m", "Affine", "--fit-on", "val", "-o", calibrated)
+    run("decide", calibrated, "--rule", "ExpectedF", "-o", decided)
+    back = mh.Predictions.open(decided).load()
+    assert torch.equal(back.targets, targets)
+    assert back.ids[3] == "photo 3"
+    np.testing.assert_allclose(back.scores, scores, rtol=1e-6)
+    run("evaluate", decided, "--split", "test")
+
+
+def test_probabilities_alone_can_be_calibrated(tmp_path, run_json):
+    scores, targets, splits = population()
+    path = tmp_path / "probs.parquet"
+    mh.Predictions(probs=torch.sigmoid(scores), targets=targets, splits=splits, labels=LABELS).save(path)
+    report = run_json("calibrate", path, "-m", "Temperature(per='all')", "--fit-on", "val")
+    assert report["after"]["ECE"] < report["before"]["ECE"]
+    written = mh.Predictions.open(tmp_path / "probs.calibrated.parquet").load()
+    assert float(written.calibrator.temperature) == pytest.approx(3, rel=0.15)
+
+
+def test_import_with_names_of_its_own(tmp_path, run):
+    (tmp_path / "all.csv").write_text("image,cat,dog,tags\na.jpg,0.9,0.1,cat/dog\nb.jpg,0.2,0.3,\nc.jpg,0.5,0.6,cow\n")
+    words = ("--kind", "probs", "--id-column", "image", "--labels-column", "tags", "--separator", "/")
+    refused = run("import", tmp_path / "all.csv", *words, code=2).err
+    assert "cow" in refused
+    assert not list(tmp_path.glob("*.parquet"))
+    run("import", tmp_path / "all.csv", *words, "--leave-out-others", "--label", "dog", "--label", "cat")
+    table = mh.Predictions.open(tmp_path / "all.imported.parquet").load()
+    assert table.labels.names == ["dog", "cat"]
+    assert table.ids == ["a.jpg", "b.jpg", "c.jpg"]
+    assert table.targets.tolist() == [[1, 1], [0, 0], [0, 0]]
+
+
+def test_another_table_to_learn_from(table, tmp_path, run_json, run):
+    scores, targets, _ = population(seed=1)
+    val, other = tmp_path / "val.parquet", tmp_path / "other.parquet"
+    mh.Predictions(scores=scores, targets=targets, labels=LABELS).save(val)
+    assert run_json("calibrate", table, "--fit-table", val)["judged rows"] == 900
+    mh.Predictions(scores=scores, targets=targets, labels=["x", "y", "z"]).save(other)
+    refused = run("calibrate", table, "--fit-table", other, "-o", tmp_path / "new.parquet", code=2).err
+    assert "`--fit-table` of `manyhot calibrate` must have the labels of PREDICTIONS in the same order" in refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["calibrate"],
+            "`--fit-on or --fit-table` of `manyhot calibrate` must name the rows to learn from; got neither.",
+        ),
+        (["calibrate"], "this table has 'test' (450 rows), 'val' (450 rows)."),
+        (["calibrate", "--fit-on", "vla"], "Did you mean 'val'?"),
+        (["calibrate", "-m", "Isotnic", "--fit-on", "val"], "Did you mean Isotonic?"),
+        (["calibrate", "-m", "Threshold(0.5)", "--fit-on", "val"], "must be a calibrator; got Threshold."),
+        (["decide", "-r", "ExpectedF", "--on", "scores"], "must be probs for ExpectedF; got scores."),
+        (["evaluate", "--split", "tset"], "Did you mean 'test'?"),
+    ],
+)
+def test_refusals_are_one_sentence(table, arguments, words, run):
+    verb, *options = arguments
+    refused = run(verb, table, *options, code=2)
+    assert words in " ".join(refused.err.split())
+    assert "Traceback" not in refused.err
+    assert [path.name for path in table.parent.iterdir()] == ["predictions.parquet"]
+
+
+def test_nothing_is_overwritten_unasked(table, run):
+    run("decide", table, "--rule", "TopK(1)")
+    old = table.with_name("predictions.decided.parquet").read_bytes()
+    refused = run("decide", table, "--rule", "TopK(2)", code=2).err
+    assert "`--out` of `manyhot` must name a file that is not there yet" in " ".join(refused.split())
+    assert table.with_name("predictions.decided.parquet").read_bytes() == old
+    run("decide", table, "--rule", "TopK(2)", "--overwrite")
+    assert table.with_name("predictions.decided.parquet").read_bytes() != old
+
+
+def test_scores_without_a_link_are_not_cut_as_probabilities(tmp_path, run_json, run):
+    scores, targets, splits = population()
+    path = tmp_path / "ranks.parquet"
+    mh.Predictions(scores=scores, targets=targets, splits=splits, labels=LABELS, link=mh.TwoWayLoss().link).save(path)
+    assert "alibrat" in run("decide", path, "--rule", "Threshold(0.5)", code=2).err
+    run("decide", path, "--rule", "AverageK(1)", "--fit-on", "val", "--on", "scores")
+    report = run_json("calibrate", path, "--fit-on", "val")
+    assert report["before"] == {"log loss": None, "ECE": None}
+    assert report["after"]["ECE"] < 0.05
+
+
+def test_a_mistyped_verb(run):
+    shown = run("evalaute", code=2)
+    assert "Did you mean 'evaluate'?" in " ".join(shown.err.split())
+
+
+def test_missing_files_and_kinds(tmp_path, run):
+    assert "nothing.parquet" in run("evaluate", tmp_path / "nothing.parquet", code=2).err
+    (tmp_path / "plain.csv").write_text("id,cat,dog\na,0.5,0.5\n")
+    refused = run("evaluate", tmp_path / "plain.csv", code=2).err
+    assert "kind" in refused
+
+
+def test_help_has_examples_and_the_version_is_told(run):
+    for verb in ("evaluate", "calibrate", "decide"):
+        assert f"manyhot {verb} " in run(verb, "--help").out
+    assert run("--version").out.strip() == f"manyhot {mh.__version__}"

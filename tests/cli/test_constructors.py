@@ -1,0 +1,56 @@
+"""Strings become objects, and nothing but the objects that were allowed."""
+
+import pytest
+
+import manyhot as mh
+from manyhot.cli.constructors import construct
+
+KINDS = {"AverageK": mh.AverageK, "LabelThresholds": mh.LabelThresholds, "AskPerson": mh.AskPerson, "TopK": mh.TopK}
+
+
+def build(text):
+    return construct(text, KINDS, argument="--rule", owner="manyhot decide")
+
+
+@pytest.mark.parametrize("text", ["AverageK(3)", "average-k(3)", "averagek( 3 )", "average_k(k=3)", "AverageK(3.0)"])
+def test_ways_to_write_a_rule(text):
+    rule = build(text)
+    assert isinstance(rule, mh.AverageK)
+    assert rule.k == 3
+
+
+def test_a_name_alone_and_negative_numbers():
+    assert isinstance(build("label-thresholds"), mh.LabelThresholds)
+    with pytest.raises(ValueError, match="`k` of `TopK`"):
+        build("TopK(-1)")
+
+
+def test_rules_inside_of_rules():
+    rule = build("AskPerson(LabelThresholds(recall=0.9), at_most=0.25)")
+    assert isinstance(rule.rule, mh.LabelThresholds)
+    assert rule.at_most == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "AvergeK(3)",
+            r"`--rule` of `manyhot decide` must name something known; got 'AvergeK'\. Did you mean AverageK\?",
+        ),
+        ("xyz", r"must name something known; got 'xyz'\. Pick one of AverageK, LabelThresholds"),
+        ("AverageK(", r"must be a name with arguments in brackets; got 'AverageK\('"),
+        ("3", r"must be a name with arguments in brackets; got '3'"),
+        ("__import__('os')", r"must name something known; got '__import__'"),
+        ("TopK(k=open)", r"must name something known; got 'open'"),
+        ("TopK(1 + 1)", r"must have numbers, strings and lists as arguments; got 1 \+ 1\."),
+        ("TopK(kk=3)", r"must use arguments that TopK has; got 'kk'\. Did you mean k\?"),
+        ("TopK()", r"must fit TopK.*missing a required argument: 'k'"),
+        ("TopK(1, 2, 3, 4)", r"must fit TopK.*too many positional arguments"),
+        ("mh.TopK(3)", r"must be a name with arguments in brackets"),
+        ("", r"must be a name with arguments in brackets; got ''"),
+    ],
+)
+def test_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        build(text)
