@@ -2,6 +2,7 @@
 
 VENV ?= .venv
 WORKERS ?= 0
+WHAT ?= losses
 
 # The first of these that runs and is new enough; looked up only when .venv has to be made.
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13 python,\
@@ -49,8 +50,8 @@ docs: $(READY) ## build the documentation into site/; a warning is an error
 demo: $(READY) ## run the demonstration
 	$(BIN)/python examples/demo.py
 
-bench: $(READY) ## time the losses against their peers
-	$(BIN)/python benchmarks/losses.py
+bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions
+	$(BIN)/python benchmarks/$(WHAT).py
 
 clean: ## remove caches and built files
 	rm -rf build dist site demo-output .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,10 +1,13 @@
-"""Which losses give confidences that can be trusted? One network, eight losses, the same scenes and the same effort.
+"""Which losses give confidences that can be trusted, and what are they good for?
 
-Draws scenes of handwritten digits with zero to five labels, fits a small network with each loss, and compares the
-probabilities on held-out scenes. Takes about a minute on two processor cores and downloads nothing.
+Draws scenes of handwritten digits with zero to five labels, fits the same small network with each of eight losses,
+calibrates them, compares their probabilities on held-out scenes, and decides by several rules which labels to give.
+Takes about a minute on two processor cores and downloads nothing.
 """
 
 import argparse
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,14 +23,16 @@ from torch import Tensor, nn
 
 import manyhot as mh
 from manyhot.data import Scenes, digit_scenes, template_features
+from manyhot.data.scenes import LABEL_NAMES
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 BINS = 15
 FEWEST_CELLS = 20  # A bin with fewer says little about anything, so the diagram leaves it out.
-OWN, PLAIN = "own link", "plain sigmoid"
-DARK, LIGHT = "#0b4f8a", "#e69f00"  # Told apart without colour vision, and in grey.
+OWN, PLAIN, CALIBRATED = "own link", "plain sigmoid", "calibrator"
+DARK, LIGHT, GREEN = "#0b4f8a", "#e69f00", "#3aa17e"  # Told apart without colour vision, and in grey.
+LOOKS = {OWN: (DARK, "o", "-"), PLAIN: (LIGHT, "s", "--"), CALIBRATED: (GREEN, "^", ":")}
 
 SPA = "Strictly proper (SPA)"
 
@@ -44,68 +49,69 @@ LOSSES: dict[str, Callable[[], mh.Loss]] = {
 # Losses whose scores are often, and wrongly, read through a plain sigmoid.
 MISREAD = ("Asymmetric focal", "Asymmetric (ASL)", SPA)
 
+# What to do with the probabilities: a wish, and the rule that grants it.
+RULES: dict[str, mh.Rule] = {
+    "at least 50 % sure": mh.Threshold(0.5),
+    "best F1 of each label": mh.LabelThresholds(),
+    "best F1 of each scene": mh.ExpectedF(),
+    "two labels on average": mh.AverageK(2),
+    "miss at most 10 % of labels": mh.RiskControl(0.1),
+    "leave a tenth to a person": mh.AskPerson(mh.ExpectedF(), at_most=0.1),
+}
+
 EXPLANATION = (
     "[b]mAP[/b]: how well scenes are ranked, mean over labels. [b]ECE[/b]: gap between a probability and how often it "
-    "comes true. [b]No label[/b]: mean of the highest confidence in scenes without any label. [b]–[/b]: these scores "
-    "only rank; to mean a probability they need a calibrator."
+    "comes true. [b]No label[/b]: mean of the highest confidence in scenes without any label. Scores that only rank "
+    "mean nothing until a [b]calibrator[/b] has seen held-out scenes; it also mends what a link gets wrong."
 )
 
 
 @dataclass(frozen=True)
-class Data:
-    """Features (N, D) and targets (N, K) of the scenes to fit on and of the scenes to judge by."""
+class Part:
+    """Features (N, D) and targets (N, K) of some scenes."""
 
     features: Tensor
     targets: Tensor
-    test_features: Tensor
-    test_targets: Tensor
+
+
+@dataclass(frozen=True)
+class Data:
+    """The scenes to fit on, those to calibrate on, and those to judge by."""
+
+    train: Part
+    val: Part
+    test: Part
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a fitted network says about the test scenes: its mAP, and probs (N, K) by the way the scores are read."""
+    """What a fitted network says about held-out scenes.
+
+    Attributes:
+        mean_ap: mAP of the test scenes.
+        probs: (N, K) of the test scenes by the way the scores are read.
+        held_out: Scores of the scenes to calibrate on and of the test scenes, and what a calibrator makes of them.
+    """
 
     mean_ap: float
     probs: dict[str, Tensor]
+    held_out: mh.Predictions
 
 
-def average_precision(scores: Tensor, targets: Tensor) -> Tensor:
-    """Sum over distinct scores of the share of positives there times the precision down to there; (N,) each."""
-    order = scores.argsort(descending=True)
-    ranked = scores[order]
-    last_of_ties = torch.cat([ranked[1:] != ranked[:-1], torch.ones(1, dtype=torch.bool)]).nonzero()[:, 0]
-    hits = targets[order].double().cumsum(0)[last_of_ties]
-    return (hits.diff(prepend=hits.new_zeros(1)) * hits / (last_of_ties + 1)).sum() / hits[-1]
+def calibration(probs: Tensor, targets: Tensor) -> mh.metrics.Outcome:
+    """Errors of calibration, and the curve behind them."""
+    return mh.metrics.CalibrationError(BINS).update(probs, targets).compute()
 
 
-def reliability(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells, mean probability and share of present labels in each of 15 equal bins; the means are NaN without cells."""
-    probs, targets = probs.double().flatten(), targets.double().flatten()
-    index = torch.bucketize(probs, torch.arange(1, BINS, dtype=torch.double) / BINS)
-    cells = torch.bincount(index, minlength=BINS)
-    return cells, torch.bincount(index, probs, BINS) / cells, torch.bincount(index, targets, BINS) / cells
-
-
-def calibration_error(probs: Tensor, targets: Tensor) -> float:
-    """Expected calibration error: the mean over cells of the gap between promise and truth in their bin."""
-    cells, mean_prob, share_present = reliability(probs, targets)
-    return float((cells * (mean_prob - share_present).abs()).nansum() / cells.sum())
-
-
-def log_loss(probs: Tensor, targets: Tensor) -> float:
-    """Mean surprise of a cell in nats; probabilities of exactly 0 and 1 are taken for 1e-6 off."""
-    probs = probs.double().clamp(1e-6, 1 - 1e-6)
-    return float(nn.functional.binary_cross_entropy(probs, targets.double()))
-
-
-def make_data(train: Scenes, test: Scenes) -> Data:
+def make_data(train: Scenes, val: Scenes, test: Scenes) -> Data:
     """Frozen features, in units of the train scenes."""
-    features, test_features = template_features(train.images), template_features(test.images)
-    mean, std = features.mean(0), features.std(0)
-    return Data((features - mean) / std, train.targets, (test_features - mean) / std, test.targets)
+    features = [template_features(scenes.images) for scenes in (train, val, test)]
+    mean, std = features[0].mean(0), features[0].std(0)
+    parts = zip(features, (train, val, test), strict=True)
+    return Data(*(Part((values - mean) / std, scenes.targets) for values, scenes in parts))
 
 
-def fit_network(loss: mh.Loss, data: Data, *, epochs: int, seed: int, advance: Callable[[], None]) -> nn.Module:
+def fit_network(loss: mh.Loss, data: Part, *, epochs: int, seed: int, advance: Callable[[], None]) -> nn.Module:
     """Fits one hidden layer and a linear head; the effort is the same for every loss."""
     torch.manual_seed(seed)
     n, num_labels = data.targets.shape
@@ -129,18 +135,28 @@ def fit_network(loss: mh.Loss, data: Data, *, epochs: int, seed: int, advance: C
 
 @torch.no_grad()
 def judge(name: str, loss: mh.Loss, network: nn.Module, data: Data) -> Result:
-    """Reads the scores of the test scenes in every way that makes sense, or that people use."""
+    """Reads the scores of held-out scenes in every way that makes sense, or that people use."""
     if isinstance(loss.link, mh.QuasibinaryLink):
-        loss.link.fit([(network(data.features), data.targets)])
-    scores = network(data.test_features)
+        loss.link.fit([(network(data.train.features), data.train.targets)])
     # The softmax loss does not care about a constant added to a row, so only its log-probabilities compare scenes.
-    ranking = scores.log_softmax(1) if isinstance(loss, mh.SoftmaxLoss) else scores
-    columns = zip(ranking.T, data.test_targets.T, strict=True)
-    mean_ap = torch.stack([average_precision(*column) for column in columns if column[1].any()]).mean()
-    probs = {} if isinstance(loss.link, mh.NoLink) else {OWN: loss.link.probs(scores)}
+    read = (lambda scores: scores.log_softmax(1)) if isinstance(loss, mh.SoftmaxLoss) else (lambda scores: scores)
+    val, test = read(network(data.val.features)), read(network(data.test.features))
+    calibrator = mh.Beta(link=loss.link).fit(val, data.val.targets)
+    probs = {} if isinstance(loss.link, mh.NoLink) else {OWN: loss.link.probs(test)}
     if name in MISREAD:
-        probs[PLAIN] = mh.SigmoidLink().probs(scores)
-    return Result(float(mean_ap), probs)
+        probs[PLAIN] = mh.SigmoidLink().probs(test)
+    probs[CALIBRATED] = calibrator(test)
+    table = mh.Predictions(
+        scores=torch.cat([val, test]),
+        probs=torch.cat([calibrator(val), probs[CALIBRATED]]),
+        targets=torch.cat([data.val.targets, data.test.targets]),
+        splits=["val"] * len(val) + ["test"] * len(test),
+        labels=LABEL_NAMES,
+        link=loss.link,
+        calibrator=calibrator,
+    )
+    mean_ap = mh.metrics.MeanAveragePrecision().update(test, data.test.targets).compute().value
+    return Result(mean_ap, probs, table)
 
 
 @contextmanager
@@ -157,7 +173,7 @@ def fit_all(data: Data, console: Console, *, epochs: int, seed: int) -> dict[str
     with progress_bar(console, len(LOSSES) * epochs) as advance:
         for name, make_loss in LOSSES.items():
             start, loss = time.perf_counter(), make_loss()
-            network = fit_network(loss, data, epochs=epochs, seed=seed, advance=lambda name=name: advance(name))
+            network = fit_network(loss, data.train, epochs=epochs, seed=seed, advance=lambda name=name: advance(name))
             results[name] = judge(name, loss, network, data)
             if not console.is_terminal:
                 console.print(f"  {len(results)}/{len(LOSSES)} {name}: {time.perf_counter() - start:.1f} s")
@@ -174,14 +190,31 @@ def comparison(results: dict[str, Result], targets: Tensor) -> Table:
     no_label = targets.sum(1) == 0
     for name, result in results.items():
         mean_ap = f"{100 * result.mean_ap:.1f}"
-        if not result.probs:
-            table.add_row(name, "ranking only", mean_ap, "–", "–", "–", end_section=True)
         for way, probs in result.probs.items():
-            first, last = way == OWN, way == list(result.probs)[-1]
-            values = f"{log_loss(probs, targets):.3f}", f"{100 * calibration_error(probs, targets):.1f}"
+            first, last = way == next(iter(result.probs)), way == CALIBRATED
+            log_loss = mh.metrics.LogLoss(epsilon=1e-6).update(probs, targets).compute().value
+            values = f"{log_loss:.3f}", f"{100 * calibration(probs, targets).value:.1f}"
             confidence = f"{100 * probs[no_label].amax(1).mean():.0f}" if no_label.any() else "–"
             cells = (name if first else "", way, mean_ap if first else "", *values, confidence)
-            table.add_row(*cells, end_section=last, style=None if first else "italic")
+            table.add_row(*cells, end_section=last, style="italic" if way == PLAIN else None)
+    return table
+
+
+def decisions(held_out: mh.Predictions) -> Table:
+    """What each rule gives on the test scenes, after it has been fitted on the others."""
+    val, test = held_out.of_split("val"), held_out.of_split("test")
+    table = Table(title=f"What to do with the probabilities: {SPA}, calibrated", title_style="bold")
+    table.add_column("Wish")
+    table.add_column("Rule", no_wrap=True)
+    for heading in ("Labels", "F1 %", "Prec. %", "Rec. %", "Person %"):
+        table.add_column(heading, justify="right")
+    for wish, rule in RULES.items():
+        decision = rule.fit(val.probs, val.targets)(test.probs)
+        scores = mh.metrics.FScores().update(decision, test.targets).compute()
+        size = mh.metrics.SetAccuracy().update(decision, test.targets).compute()["mean_size"]
+        shares = [scores[name] for name in ("micro_f", "micro_precision", "micro_recall")]
+        shares.append(float(decision.abstain.float().mean()))
+        table.add_row(wish, type(rule).__name__, f"{size:.2f}", *(f"{100 * share:.1f}" for share in shares))
     return table
 
 
@@ -193,10 +226,11 @@ def draw_reliability(results: dict[str, Result], targets: Tensor, path: Path) ->
     for name, (top, bottom) in zip(names, axes.T, strict=True):
         top.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
         for way, probs in results[name].probs.items():
-            color, marker, line = (DARK, "o", "-") if way == OWN else (LIGHT, "s", "--")
-            cells, promised, came_true = reliability(probs, targets)
+            color, marker, line = LOOKS[way]
+            outcome = calibration(probs, targets)
+            cells, promised, came_true = (outcome.details[key] for key in ("cells", "mean_prob", "share_present"))
             shown = cells >= FEWEST_CELLS
-            label = f"{way}: {100 * calibration_error(probs, targets):.1f} %"
+            label = f"{way}: {100 * outcome.value:.1f} %"
             top.plot(
                 promised[shown], came_true[shown], color=color, marker=marker, ls=line, ms=5, label=label, zorder=3
             )
@@ -246,31 +280,51 @@ def main() -> None:
     console, start = Console(), time.perf_counter()
     torch.set_num_threads(1)  # The matrices are small: threads would mostly wait for each other.
 
-    console.print(f"Drawing {options.samples:,} scenes to fit on and {options.samples // 2:,} to judge by ...")
+    held_out = options.samples // 2
+    console.print(
+        f"Drawing {options.samples:,} scenes to fit on, {held_out // 2:,} to calibrate on, {held_out:,} to judge ..."
+    )
     train = digit_scenes(options.samples, seed=options.seed)
-    test = digit_scenes(options.samples // 2, seed=options.seed, split="test")
+    test = digit_scenes(held_out, seed=options.seed, split="test")
+    val = digit_scenes(held_out // 2, seed=options.seed + 1, split="test")
     console.print("Describing them by their likeness to typical digits ...")
-    data = make_data(train, test)
+    data = make_data(train, val, test)
     console.print(f"Fitting a small network with each of {len(LOSSES)} losses ...")
     results = fit_all(data, console, epochs=options.epochs, seed=options.seed)
 
     console.print(comparison(results, test.targets))
-    own, plain = (100 * calibration_error(probs, test.targets) for probs in results[SPA].probs.values())
+    spa = results[SPA]
+    readings = (spa.probs[OWN], spa.probs[PLAIN], results["Two-way"].probs[CALIBRATED])
+    own, plain, two_way = (100 * calibration(probs, test.targets).value for probs in readings)
     console.print(EXPLANATION)
     console.print(
         f"[b]The point[/b]: the same scores of SPA are {own:.1f} % off when read through the link that belongs to the "
-        f"loss, and {plain:.1f} % off through a plain sigmoid."
+        f"loss, and {plain:.1f} % through a plain sigmoid. A calibrator makes honest what only ranks: two-way, "
+        f"{two_way:.1f} %.\n"
     )
+    console.print(decisions(spa.held_out))
     options.output.mkdir(parents=True, exist_ok=True)
     draw_reliability(results, test.targets, options.output / "reliability.png")
-    draw_scenes(test, results[SPA].probs[OWN], options.output / "scenes.png")
+    draw_scenes(test, spa.probs[CALIBRATED], options.output / "scenes.png")
+    spa.held_out.save(options.output / "predictions.parquet")
     console.print(
-        f"\nDone in {time.perf_counter() - start:.0f} s. Pictures:\n"
-        f"  {options.output / 'reliability.png'}  what was promised, and what came true\n"
-        f"  {options.output / 'scenes.png'}  scenes, their labels and the probabilities of SPA\n"
-        "Try next: --seed 1 for other scenes; --samples 1000 --epochs 200 to see honesty suffer when a few scenes are "
-        "learnt by heart; --help for the rest."
+        f"\nDone in {time.perf_counter() - start:.0f} s. In {options.output}:\n"
+        "  reliability.png      what was promised, and what came true\n"
+        "  scenes.png           scenes, their labels and the probabilities of SPA\n"
+        "  predictions.parquet  scores, probabilities and targets of SPA\n"
+        "Try next:\n"
+        f"  {command()} evaluate {options.output}/predictions.parquet --split test --by-label\n"
+        f'  {command()} decide {options.output}/predictions.parquet --rule "AverageK(1.5)" --fit-on val\n'
+        f"  {os.path.relpath(sys.executable)} {sys.argv[0]} --seed 1   other scenes; --help for the rest",
+        soft_wrap=True,
+        highlight=False,
     )
+
+
+def command() -> str:
+    """How to call the command line from here."""
+    beside = Path(sys.executable).with_name("manyhot")
+    return os.path.relpath(beside) if beside.exists() else "manyhot"
 
 
 if __name__ == "__main__":
