@@ -183,6 +183,8 @@ def test_another_table_to_learn_from(table, tmp_path, run_json, run):
         (["calibrate", "-m", "Threshold(0.5)", "--fit-on", "val"], "must be a calibrator; got Threshold."),
         (["decide", "-r", "ExpectedF", "--on", "scores"], "must be probs for ExpectedF; got scores."),
         (["evaluate", "--split", "tset"], "Did you mean 'test'?"),
+        (["decide", "-r", "TopK(1)", "--fit-on", "vla"], "Did you mean 'val'?"),
+        (["decide", "-r", "AverageK()"], "must fit AverageK(k); got missing a required argument: 'k'."),
     ],
 )
 def test_refusals_are_one_sentence(table, arguments, words, run):

@@ -74,7 +74,8 @@ class _Builder:
         try:
             signature.bind(*values, **named)
         except TypeError as error:
-            raise self.refuse(f"fit {kind.__name__}{signature}", str(error), "Add or drop arguments.") from None
+            rule = f"fit {kind.__name__}({', '.join(signature.parameters)})"
+            raise self.refuse(rule, str(error), "Add or drop arguments.") from None
         return kind(*values, **named)
 
     def value(self, node: ast.expr) -> Any:

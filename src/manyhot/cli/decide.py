@@ -94,6 +94,8 @@ def decide(
     path = options.table_path(out or options.beside(predictions, "decided"), overwrite=overwrite, save=save)
     table = options.open_table(predictions, kind, targets, tell)
     look = looker(chosen, on)
+    if bool(chosen.fitted) and fit_on is not None:
+        table.of_split(fit_on)  # nothing is learnt from it, but a mistyped split would be judged
     if not bool(chosen.fitted):
         other = open_fit_table(fit_table, kind, targets, tell) if fit_table else None
         source = table_to_fit(table, fit_on, other, owner="manyhot decide")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhot.cli.constructors import construct
 from manyhot.cli.options import Kind, bar, open_table
-from manyhot.refusal import Refusal, refusal
+from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,18 +38,13 @@ def build_or_load(text: str, base: type, *, argument: str, owner: str) -> Any:
 
 
 def read_module(path: str, argument: str, owner: str) -> Any:
-    """What `manyhot.save` wrote; anything else is refused in a sentence, whatever is wrong with it."""
+    """What `manyhot.save` wrote."""
     import manyhot
 
     remedy = "Pass a file that --save or manyhot.save wrote."
     if not Path(path).is_file():
         raise refusal(argument, owner, "be a file that is there", repr(path), remedy)
-    try:
-        return manyhot.load(path)
-    except Refusal:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
-        raise refusal(argument, owner, "be a file that manyhot wrote", f"{path!r} with other content", remedy) from None
+    return manyhot.load(path)
 
 
 def open_fit_table(path: str, kind: Kind | None, targets: Path | None, tell: Console) -> Table:

@@ -55,7 +55,7 @@ def bootstrap(
     The ends are percentiles of the values of the draws, moved so that the mean of the draws is the value itself: an
     error that cannot be negative, such as the ece, grows with the noise that drawing adds, and its plain percentiles
     would lie above it. They tell what the choice of test samples does to a value, and nothing about training again.
-    Rows must be independent: frames of one video are not.
+    Rows must be independent: frames of one video are not. For a maximum, such as the mce, they are rough.
 
     Metrics that are sums over rows (scores of probabilities, sets, pooled calibration) cost one matrix product;
     others are computed again for each draw.
