@@ -9,23 +9,8 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.cli import main
 
 ODD = ["[red]", "[/dim]", "\x1b[31mred", "two\nlines", 'say "hi"']
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def command(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["manyhot", *(str(argument) for argument in arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        assert (end.value.code or 0) == code, printed.out + printed.err
-        assert "Traceback" not in printed.err
-        return printed
-
-    return command
 
 
 def save(path, *, labels=("cat", "dog"), splits=None, **columns):

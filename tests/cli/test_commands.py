@@ -2,14 +2,12 @@
 
 import csv
 import json
-import sys
 
 import numpy as np
 import pytest
 import torch
 
 import manyhot as mh
-from manyhot.cli import main
 
 LABELS = ["cat", "dog", "a bird, flying"]
 
@@ -29,21 +27,6 @@ def table(tmp_path):
     path = tmp_path / "predictions.parquet"
     mh.Predictions(scores=scores, targets=targets, splits=splits, labels=LABELS, link=mh.SigmoidLink()).save(path)
     return path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Runs a command as the console script does, and returns what it printed."""
-
-    def command(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["manyhot", *(str(argument) for argument in arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        assert (end.value.code or 0) == code, printed.out + printed.err
-        return printed
-
-    return command
 
 
 @pytest.fixture

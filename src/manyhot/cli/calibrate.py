@@ -68,35 +68,26 @@ def calibrate(
     """
     import manyhot
     from manyhot.calibrate import Calibrator
-    from manyhot.cli.fitting import (
-        build_or_load,
-        collect,
-        learnt_from_all,
-        open_fit_table,
-        rewrite,
-        rows_to_judge,
-        table_to_fit,
-    )
+    from manyhot.cli.fitting import Lesson, build_or_load, rewrite
     from manyhot.links import NoLink
 
     tell = options.console()
     calibrator = build_or_load(method, Calibrator, argument="--method", owner="manyhot calibrate")
     path = options.table_path(out or options.beside(predictions, "calibrated"), overwrite=overwrite, save=save)
     table = options.open_table(predictions, kind, targets, tell)
+    lesson = Lesson("manyhot calibrate", table, predictions, fit_on, fit_table, kind, targets, tell)
     learns = not bool(calibrator.fitted)
     if learns:
-        other = open_fit_table(fit_table, kind, targets, tell) if fit_table else None
-        source = table_to_fit(table, fit_on, other, owner="manyhot calibrate")
-        values, truth = collect(source, evidence, at_most=at_most, seed=seed)
+        values, truth = lesson.rows(evidence, at_most=at_most, seed=seed)
         if calibrator.link is None and "scores" in table.kinds and not isinstance(table.link, NoLink):
             calibrator.link = table.link
         calibrator.fit(values, require_targets(truth))
     if save:
         manyhot.save(calibrator, save)
-    judge, none = Judge(learns=learns), learnt_from_all(table, predictions, fit_on, fit_table, tell)
+    judge = Judge(learns=learns)
     change = lambda part: part.replace(probs=calibrator(evidence(part)), calibrator=calibrator)  # noqa: E731
     for before, after in rewrite(table, path, change, "Calibrating", tell):
-        judge.update(before, after, rows_to_judge(before, fit_on, none=none))
+        judge.update(before, after, lesson.rows_to_judge(before))
     report(judge, calibrator, path, len(table), as_json=as_json)
 
 

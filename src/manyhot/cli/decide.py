@@ -78,15 +78,7 @@ def decide(
     manyhot decide tomorrow.parquet --rule rule.json
     """
     import manyhot
-    from manyhot.cli.fitting import (
-        build_or_load,
-        collect,
-        learnt_from_all,
-        open_fit_table,
-        rewrite,
-        rows_to_judge,
-        table_to_fit,
-    )
+    from manyhot.cli.fitting import Lesson, build_or_load, rewrite
     from manyhot.decide import Rule
 
     tell = options.console()
@@ -96,16 +88,14 @@ def decide(
     look = looker(chosen, on)
     if bool(chosen.fitted) and fit_on is not None:
         table.of_split(fit_on)  # nothing is learnt from it, but a mistyped split would be judged
+    lesson = Lesson("manyhot decide", table, predictions, fit_on, fit_table, kind, targets, tell)
     if not bool(chosen.fitted):
-        other = open_fit_table(fit_table, kind, targets, tell) if fit_table else None
-        source = table_to_fit(table, fit_on, other, owner="manyhot decide")
-        values, truth = collect(source, look, at_most=at_most, seed=seed)
-        chosen.fit(values, truth)
+        chosen.fit(*lesson.rows(look, at_most=at_most, seed=seed))
     if save:
         manyhot.save(chosen, save)
-    judge, none = Judge(), learnt_from_all(table, predictions, fit_on, fit_table, tell)
+    judge = Judge()
     for before, after in rewrite(table, path, lambda part: decided(part, chosen, look), "Deciding", tell):
-        judge.update(after, rows_to_judge(before, fit_on, none=none))
+        judge.update(after, lesson.rows_to_judge(before))
     report(judge, chosen, path, len(table), as_json=as_json)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,19 +116,49 @@ def rewrite(
             yield part, changed
 
 
-def learnt_from_all(table: Table, path: str, fit_on: str | None, fit_table: str | None, tell: Console) -> bool:
-    """Whether every row of a table with targets is one that was learnt from, so that none can be judged; says so."""
-    same = fit_table is not None and os.path.exists(path) and os.path.samefile(path, fit_table)
-    every = same or (fit_on is not None and set(table.split_sizes()) == {fit_on})
-    if every and "targets" in table.kinds:
-        tell.print("No row is judged, because all of them are among those to learn from.")
-    return every
+@dataclass(frozen=True)
+class Lesson:
+    """Which rows of a table are learnt from, and which are left to judge what was learnt.
 
+    Attributes:
+        owner: The command, for errors.
+        table: The table that is written anew.
+        path: Where it lies.
+        fit_on: The split to learn from, or None.
+        fit_table: Another table to learn from, or None.
+        kind: What the numbers of tables from elsewhere are.
+        targets: The file of true labels, or None.
+        tell: Where people are told what happens.
+    """
 
-def rows_to_judge(part: Predictions, fit_on: str | None, *, none: bool) -> Any:
-    """(N,) bool, the rows that were not learnt from."""
-    import torch
+    owner: str
+    table: Table
+    path: str
+    fit_on: str | None
+    fit_table: str | None
+    kind: Kind | None
+    targets: Path | None
+    tell: Console
 
-    if none or fit_on is None or part.splits is None:
-        return torch.full((len(part),), not none)
-    return torch.tensor([split != fit_on for split in part.splits], dtype=torch.bool)
+    def rows(self, read: Callable[[Predictions], Tensor], *, at_most: int, seed: int) -> tuple[Tensor, Any]:
+        """Values and targets to learn from, of `at_most` rows drawn by `seed`."""
+        other = open_fit_table(self.fit_table, self.kind, self.targets, self.tell) if self.fit_table else None
+        source = table_to_fit(self.table, self.fit_on, other, owner=self.owner)
+        return collect(source, read, at_most=at_most, seed=seed)
+
+    @cached_property
+    def from_all(self) -> bool:
+        """Whether every row is one that was learnt from, so that none can be judged; says so."""
+        same = self.fit_table is not None and os.path.exists(self.path) and os.path.samefile(self.path, self.fit_table)
+        every = same or (self.fit_on is not None and set(self.table.split_sizes()) == {self.fit_on})
+        if every and "targets" in self.table.kinds:
+            self.tell.print("No row is judged, because all of them are among those to learn from.")
+        return every
+
+    def rows_to_judge(self, part: Predictions) -> Tensor:
+        """(N,) bool, the rows that were not learnt from."""
+        import torch
+
+        if self.from_all or self.fit_on is None or part.splits is None:
+            return torch.full((len(part),), not self.from_all)
+        return torch.tensor([split != self.fit_on for split in part.splits], dtype=torch.bool)
