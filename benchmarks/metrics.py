@@ -26,9 +26,11 @@ from manyhot.predictions import PredictionsWriter
 
 SHAPES = [(40_504, 80), (200_000, 200)]
 OURS, SKLEARN, TORCHMETRICS = "manyhot", "scikit-learn", "torchmetrics"
-# Label rankings are compared on as many rows: the peers go through them one by one, and would take minutes for all.
-PEER_ROWS = 2_000
+# Label rankings of the larger table are compared on as many rows: the peers go through them one by one.
+PEER_ROWS = 40_504
 LEAST = {"mean average precision": 5.0, "label ranking average precision": 15.0}
+# How far values may be apart; torchmetrics adds up rows in float32.
+CLOSE = {SKLEARN: 1e-6, TORCHMETRICS: 1e-4}
 UNIFORM_ROWS = (10_000, 100_000, 1_000_000)
 LARGE_LABELS = 80
 # What runs in a process of its own, so that memory is that of the package alone. The peak is read from the kernel:
@@ -98,21 +100,21 @@ def ranking_candidates(probs: Tensor, targets: Tensor):
 def measure(name: str, shape: tuple[int, int], made, rounds: int) -> dict[str, object]:
     steps, values = made
     seconds = interleaved(steps, rounds=rounds, warm_up=1)
-    apart = max(abs(values[peer] - values[OURS]) for peer in (SKLEARN, TORCHMETRICS))
+    apart = {peer: abs(values[peer] - values[OURS]) for peer in CLOSE}
     result = {
         "name": name,
         "rows": shape[0],
         "labels": shape[1],
         "seconds": {who: statistics.median(times) for who, times in seconds.items()},
         "times faster": {peer: ratio(seconds, peer, OURS) for peer in (SKLEARN, TORCHMETRICS)},
-        "largest difference": apart,
+        "difference": apart,
     }
     verdict = "met" if min(result["times faster"].values()) >= LEAST[name] else "MISSED"
-    agree = "agree" if apart < 1e-5 else "DIFFER"
+    agree = "agree" if all(apart[peer] < most for peer, most in CLOSE.items()) else "DIFFER"
     print(
         f"{name:34}{shape!s:>16}{result['seconds'][OURS] * 1e3:10.0f} ms"
         + "".join(f"{result['times faster'][peer]:14.1f}x" for peer in (SKLEARN, TORCHMETRICS))
-        + f"   at least {LEAST[name]:.0f}x: {verdict}; values {agree} ({apart:.0e})"
+        + f"   at least {LEAST[name]:.0f}x: {verdict}; values {agree} ({apart[SKLEARN]:.0e}, {apart[TORCHMETRICS]:.0e})"
     )
     return result
 
@@ -125,7 +127,7 @@ def compare_with_peers(rounds: int) -> list[dict[str, object]]:
         by_label = map_candidates(probs, targets)
         few = ranking_candidates(probs[:PEER_ROWS], targets[:PEER_ROWS])
         results.append(measure("mean average precision", shape, by_label, max(1, rounds * 80 // shape[1] // 2)))
-        results.append(measure("label ranking average precision", (PEER_ROWS, shape[1]), few, rounds))
+        results.append(measure("label ranking average precision", (PEER_ROWS, shape[1]), few, max(1, rounds // 2)))
     return results
 
 
