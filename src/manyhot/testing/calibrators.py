@@ -124,11 +124,17 @@ def check_calibrator_order(case: CalibratorCase) -> None:
 
 
 def check_calibrator_unknown(case: CalibratorCase) -> None:
-    """The scores of unknown cells do not matter."""
+    """Unknown cells change nothing: not by their scores, not by being there."""
     batch, new = calibrator_example(case), calibrator_example(case, seed=1).scores
+    want = case.probs(case.fit(batch), new)
     hidden = batch._replace(scores=torch.where(batch.targets < 0, 77.0, batch.scores))
-    if not case.mixes_labels:
-        _same(case.probs(case.fit(hidden), new), case.probs(case.fit(batch), new), "scores of unknown cells matter")
+    _same(case.probs(case.fit(hidden), new), want, "scores of unknown cells matter")
+    for dim in (0, 1):
+        lines = [torch.cat([part, torch.full_like(part.narrow(dim, 0, 1), -1)], dim) for part in batch[1:]]
+        # Far below the others, so that it does not show in a softmax either.
+        wider = new if dim == 0 else torch.cat([new, torch.full_like(new[:, :1], -1e4)], 1)
+        got = case.probs(case.fit(Example("a line of unknown cells", *lines)), wider)[:, : new.shape[1]]
+        _same(got, want, f"a line of unknown cells along axis {dim} matters")
 
 
 def check_calibrator_weights(case: CalibratorCase) -> None:
@@ -189,7 +195,7 @@ def check_calibrator_edges(case: CalibratorCase) -> None:
 
 
 def check_calibrator_types(case: CalibratorCase) -> None:
-    """Half precision is computed in float32, float64 stays, and gradients are not asked for."""
+    """Half precision is computed in float32, float64 stays, arrays do, and gradients are not asked for."""
     batch = calibrator_example(case)
     calibrator = case.fit(batch._replace(scores=batch.scores.float().requires_grad_()))
     for given, wanted in (
@@ -202,6 +208,8 @@ def check_calibrator_types(case: CalibratorCase) -> None:
             raise AssertionError(f"scores of {given} give probabilities of {probs.dtype}")
     exact, rounded = (case.probs(calibrator, batch.scores.float().to(kind)) for kind in (torch.float64, torch.float32))
     torch.testing.assert_close(rounded, exact.float(), rtol=1e-4, atol=1e-6)
+    arrays = case.make().fit(batch.scores.float().numpy(), batch.targets.numpy())(batch.scores.numpy())
+    _same(arrays, case.probs(calibrator, batch.scores).cpu(), "arrays are not read as tensors are")
 
 
 def _same(got: Tensor, want: Tensor, law: str) -> None:

@@ -1,0 +1,109 @@
+"""Isotonic regression of all labels at once against one that takes a cell at a time, and the curves through it."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyhot.calibrate import pooling
+from manyhot.calibrate.maps import Cells
+from manyhot.calibrate.pooling import Blocks, curves_through, gathered, pooled_blocks, smoothed
+
+
+def one_at_a_time(cells):
+    """Rates of the blocks of one column, by a stack."""
+    ties = {}
+    for place, target, weight in sorted(cells):
+        if weight > 0:
+            total = ties.setdefault(place, [0.0, 0.0])
+            total[0] += weight
+            total[1] += weight * target
+    stack = []
+    for weight, present in ties.values():
+        stack.append([weight, present])
+        while len(stack) > 1 and stack[-2][1] / stack[-2][0] >= stack[-1][1] / stack[-1][0] - 1e-12:
+            weight, present = stack.pop()
+            stack[-1][0] += weight
+            stack[-1][1] += present
+    return [present / weight for weight, present in stack]
+
+
+cell = st.tuples(st.integers(-5, 5), st.integers(0, 1), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+
+
+@given(st.lists(st.tuples(cell, cell), min_size=1, max_size=40))
+def test_blocks_are_those_of_pooling_one_at_a_time(rows):
+    table = torch.tensor(rows, dtype=torch.float64)
+    blocks = pooled_blocks(Cells(*table.unbind(2)))
+    for label in (0, 1):
+        want = torch.tensor(one_at_a_time([row[label] for row in rows]), dtype=torch.float64)
+        torch.testing.assert_close(blocks.rate[blocks.label == label], want)
+
+
+def draws(rows, labels=2, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    evidence = 2 * torch.randn(rows, labels, generator=draw, dtype=torch.float64)
+    targets = (torch.rand(rows, labels, generator=draw) < torch.sigmoid(evidence)).double()
+    return Cells(evidence, targets, torch.ones_like(evidence))
+
+
+def test_a_long_fall_is_joined_to_one_block():
+    evidence = torch.arange(2000, dtype=torch.float64).unsqueeze(1)
+    blocks = pooled_blocks(Cells(evidence, 1 - evidence / 2000, torch.ones_like(evidence)))
+    assert len(blocks.label) == 1
+    assert blocks.rate.item() == pytest.approx(float(1 - (evidence / 2000).mean()))
+
+
+def test_a_rise_that_ends_in_a_deep_fall():
+    """Block after block is drawn down, one in each round."""
+    targets = torch.cat([torch.linspace(0, 1, 300, dtype=torch.float64), torch.tensor([-200.0])]).unsqueeze(1)
+    evidence = torch.arange(301, dtype=torch.float64).unsqueeze(1)
+    blocks = pooled_blocks(Cells(evidence, targets, torch.ones_like(evidence)))
+    assert len(blocks.label) == 1
+
+
+def test_smoothing_leaves_no_certainty_and_no_fall():
+    cells = draws(300, labels=3)
+    blocks = smoothed(pooled_blocks(cells))
+    assert bool(((blocks.rate > 0) & (blocks.rate < 1)).all())
+    steps, same = blocks.rate.diff(), blocks.label.diff() == 0
+    assert bool((steps[same] > 0).all())
+    never = smoothed(pooled_blocks(cells._replace(targets=torch.zeros_like(cells.targets))))
+    torch.testing.assert_close(never.rate, torch.full((3,), 0.5 / 301, dtype=torch.float64))
+
+
+def test_curves_pass_the_centres_and_go_on_with_slope_1():
+    blocks = Blocks(*(torch.tensor(part) for part in ([1, 1], [4.0, 4.0], [1.0, 3.0], [-4.0, 8.0])))
+    curves = curves_through(Blocks(blocks.label, *(part.double() for part in blocks[1:])), 2)
+    evidence = torch.tensor([[3.0, -1.0], [3.0, 2.0], [3.0, 0.5], [3.0, -2.5], [3.0, 9.0]], dtype=torch.float64)
+    third = torch.log(torch.tensor(3.0, dtype=torch.float64)).item()
+    want = torch.tensor([-third, third, 0.0, -third - 1.5, third + 7], dtype=torch.float64)
+    torch.testing.assert_close(curves.apply(evidence)[:, 1], want)
+    assert curves.apply(evidence)[:, 0].tolist() == [3.0] * 5, "a label without blocks keeps its evidence"
+
+
+def test_curves_rise_strictly_on_noise():
+    cells = draws(2000)
+    curves = curves_through(smoothed(pooled_blocks(cells)), 2)
+    ladder = torch.linspace(-20, 20, 5001, dtype=torch.float64).unsqueeze(1).repeat(1, 2)
+    assert bool((curves.apply(ladder).diff(dim=0) > 0).all())
+
+
+def test_a_column_too_long_to_sort_gives_nearly_the_same_curve(monkeypatch):
+    cells = draws(20000, labels=1)
+    exact = curves_through(smoothed(pooled_blocks(cells)), 1)
+    monkeypatch.setattr(pooling, "AT_A_TIME", 5000)
+    assert len(gathered(cells).evidence) < 12000
+    coarse = curves_through(smoothed(pooled_blocks(cells)), 1)
+    ladder = torch.linspace(-4, 4, 200, dtype=torch.float64).unsqueeze(1)
+    assert float((coarse.apply(ladder) - exact.apply(ladder)).abs().mean()) < 0.02
+
+
+def test_gathering_keeps_every_sum():
+    cells = draws(3000, labels=1)
+    cells = cells._replace(evidence=100 * cells.evidence, weights=torch.rand_like(cells.weights))
+    few = gathered(cells)
+    for power in (0, 1):
+        got, want = ((part.weights * part.evidence**power).sum() for part in (few, cells))
+        torch.testing.assert_close(got, want)
+    torch.testing.assert_close((few.weights * few.targets).sum(), (cells.weights * cells.targets).sum())
