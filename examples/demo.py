@@ -308,16 +308,21 @@ def main() -> None:
     draw_scenes(test, spa.probs[CALIBRATED], options.output / "scenes.png")
     spa.held_out.save(options.output / "predictions.parquet")
     console.print(
-        f"\nDone in {time.perf_counter() - start:.0f} s. In {options.output}:\n"
+        f"\nDone in {time.perf_counter() - start:.0f} s. {what_next(options.output)}", soft_wrap=True, highlight=False
+    )
+
+
+def what_next(output: Path) -> str:
+    """What was written, and what to try with it."""
+    return (
+        f"In {output}:\n"
         "  reliability.png      what was promised, and what came true\n"
         "  scenes.png           scenes, their labels and the probabilities of SPA\n"
         "  predictions.parquet  scores, probabilities and targets of SPA\n"
         "Try next:\n"
-        f"  {command()} evaluate {options.output}/predictions.parquet --split test --by-label\n"
-        f'  {command()} decide {options.output}/predictions.parquet --rule "AverageK(1.5)" --fit-on val\n'
-        f"  {os.path.relpath(sys.executable)} {sys.argv[0]} --seed 1   other scenes; --help for the rest",
-        soft_wrap=True,
-        highlight=False,
+        f"  {command()} evaluate {output}/predictions.parquet --split test --by-label\n"
+        f'  {command()} decide {output}/predictions.parquet --rule "AverageK(1.5)" --fit-on val\n'
+        f"  {os.path.relpath(sys.executable)} {sys.argv[0]} --seed 1   other scenes; --help for the rest"
     )
 
 
