@@ -17,8 +17,10 @@ from manyhot.calibrate.newton import SHORT, Normal, Point, minimise, minimise_bo
 
 PER = ("all", "label", "shrunk")
 # Standard deviation of the parameters among labels before any is seen; it counts as much as one label.
-ALIKE = 0.2
-MOST_ROUNDS, MOST_UPDATES = 30, 1000
+ALIKE = 0.1
+MOST_ROUNDS, MOST_UPDATES = 30, 100
+# Change of mean and covariance after which they are found, and by how much an update is stretched at the most.
+CONVERGED, LONGEST_STRETCH = 1e-10, 100.0
 
 
 def fit_maps(family: Family, cells: Cells, per: str) -> Maps:
@@ -33,10 +35,10 @@ def fit_maps(family: Family, cells: Cells, per: str) -> Maps:
     start, lowest = centre.repeat(cells.num_labels, 1), family.lowest(centre)
     prior = vague(centre)
     if per == "shrunk":
-        counted = cells.weights.sum(0) > 0
+        prior, counted = like_others(centre), cells.weights.sum(0) > 0
         here, trust = Point(start, likelihood_at(start)), torch.ones_like(frame.offset)
         for _ in range(MOST_ROUNDS):
-            prior = learn_prior(here, centre, counted)
+            prior = learn_prior(prior, here, centre, counted)
             here, trust, length = take_step(likelihood_at, prior, here, trust, lowest)
             if length < SHORT:
                 break
@@ -57,34 +59,53 @@ def fit_shared(family: Family, cells: Cells) -> Maps:
     return maps_of(family, frame, parameters)
 
 
-def learn_prior(here: Point, centre: Tensor, counted: Tensor) -> Normal:
+def like_others(mean: Tensor) -> Normal:
+    """How labels are distributed before any is seen."""
+    return Normal(mean, torch.eye(len(mean), dtype=mean.dtype, device=mean.device) / ALIKE**2)
+
+
+def learn_prior(prior: Normal, here: Point, centre: Tensor, counted: Tensor) -> Normal:
     """The normal distribution from which the parameters of labels most likely come.
 
-    The shared map counts as one more label, which steadies the mean, and so does a guess at the variance.
+    Updates of EM are short where labels say little, so two of them are stretched to one long step (SQUAREM).
 
     Args:
+        prior: Where to begin.
         here: The labels, each with the quadratic approximation of its likelihood.
         centre: (D,), the parameters of the shared map.
         counted: (K,), the labels of which anything is known.
+
+    Reference: Varadhan and Roland, Simple and Globally Convergent Methods for Accelerating the Convergence of Any EM
+        Algorithm, Scandinavian Journal of Statistics 2008.
     """
-    device = centre.device
-    # Thousands of tiny steps, for which an accelerator is no help.
-    parameters, gradient, information, centre = (
-        part.cpu() for part in (here.parameters, here.likelihood.gradient, here.likelihood.information, centre)
-    )
-    kept = counted.cpu()
-    parameters, gradient, information = parameters[kept], gradient[kept], information[kept]
-    pull = (information @ parameters.unsqueeze(2)).squeeze(2) - gradient
-    guess = ALIKE**2 * torch.eye(len(centre), dtype=centre.dtype)
-    mean, covariance = centre, guess
+    # Many tiny steps, for which an accelerator is no help.
+    parameters, gradient, information = (part[counted].cpu() for part in (here.parameters, *here.likelihood[1:]))
+    update = partial(update_prior, parameters, gradient, information, centre.cpu())
+    state = torch.cat([prior.mean.unsqueeze(0), torch.linalg.inv(prior.precision)]).cpu()
     for _ in range(MOST_UPDATES):
-        precision = torch.linalg.inv(covariance)
-        spreads = torch.linalg.inv(information + precision)
-        modes = (spreads @ (pull + precision @ mean).unsqueeze(2)).squeeze(2)
-        mean = (centre + modes.sum(0)) / (1 + len(modes))
-        distances = torch.cat([modes, centre.unsqueeze(0)]) - mean
-        previous = covariance
-        covariance = (distances.T @ distances + spreads.sum(0) + guess) / (2 + len(modes))
-        if bool((covariance - previous).abs().max() < 1e-10):
+        start, once = state, update(state)
+        state = update(once)
+        first, second = once - start, state - once
+        if bool(second.abs().max() < CONVERGED):
             break
-    return Normal(mean.to(device), torch.linalg.inv(covariance).to(device))
+        stretch = (first.norm() / (second - first).norm()).clamp(1, LONGEST_STRETCH)
+        leap = start + 2 * stretch * first + stretch**2 * (second - first)
+        if int(torch.linalg.cholesky_ex(leap[1:]).info) == 0:
+            state = update(leap)
+    return Normal(state[0].to(centre.device), torch.linalg.inv(state[1:]).to(centre.device))
+
+
+def update_prior(parameters: Tensor, gradient: Tensor, information: Tensor, centre: Tensor, state: Tensor) -> Tensor:
+    """One update of EM: mean and covariance among labels, (1 + D, D), from what these make each label look like.
+
+    The shared map counts as one more label, which steadies the mean, and so does the guess at the covariance.
+    """
+    mean, precision = state[0], torch.linalg.inv(state[1:])
+    spreads = torch.linalg.inv(information + precision)
+    pull = (information @ parameters.unsqueeze(2)).squeeze(2) - gradient + precision @ mean
+    modes = (spreads @ pull.unsqueeze(2)).squeeze(2)
+    mean = (centre + modes.sum(0)) / (1 + len(modes))
+    distances = torch.cat([modes, centre.unsqueeze(0)]) - mean
+    guess = ALIKE**2 * torch.eye(len(centre), dtype=centre.dtype)
+    covariance = (distances.T @ distances + spreads.sum(0) + guess) / (2 + len(modes))
+    return torch.cat([mean.unsqueeze(0), covariance])
