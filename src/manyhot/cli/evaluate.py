@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +12,6 @@ from manyhot.cli.options import JsonOption, KindOption, PredictionsFile, Targets
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from manyhot.labels import Labels
 
 SplitOption = Annotated[str | None, typer.Option("--split", help="Only rows of this split.")]
@@ -77,33 +74,22 @@ def show(evaluation: Any, *, by_label: bool) -> None:
     console = Console()
     console.print(evaluation)
     if by_label:
-        labels = evaluation.by_label()
-        console.print(replace(labels, names=[printable(name) for name in labels.names]))
+        console.print(evaluation.by_label())
 
 
-def printable(name: str) -> str:
-    """A name without what would move the cursor or colour the terminal."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)
-
-
-def read_counts(path: Path, labels: Labels) -> Tensor:
-    """Training images of every label, from a CSV with the columns label and count."""
+def read_counts(path: Path, labels: Labels) -> dict[str, int]:
+    """Training images by label, from a CSV with the columns label and count."""
     import csv
-
-    import torch
 
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     if not rows or not {"label", "count"} <= set(rows[0]):
         got = ", ".join(rows[0]) if rows else "an empty file"
         raise refusal("--train-counts", "manyhot evaluate", "have the columns label and count", got, "Rename them.")
-    counts = torch.full((len(labels),), -1)
+    counts = {}
     for row in rows:
         if not str(row["count"]).isdigit():
             remedy = "Write how many training images carry the label."
             raise refusal("--train-counts", "manyhot evaluate", "hold whole numbers", repr(row["count"]), remedy)
-        counts[labels.column(row["label"])] = int(row["count"])
-    if bool((counts < 0).any()):
-        missing = labels.names[int((counts < 0).nonzero()[0])]
-        raise refusal("--train-counts", "manyhot evaluate", "name every label", f"none for {missing!r}", "Add a row.")
+        counts[labels.names[labels.column(row["label"])]] = int(row["count"])
     return counts

@@ -70,7 +70,7 @@ class LabelTable:
     def rows(self) -> Iterator[list[str]]:
         """The texts of each row, shares in percent."""
         texts = [[shown(name, value) for value in column.tolist()] for name, column in self.columns.items()]
-        return (list(row) for row in zip(self.names, *texts, strict=True))
+        return (list(row) for row in zip(map(printable, self.names), *texts, strict=True))
 
     def __str__(self) -> str:
         from manyhot.evaluation.showing import text_table
@@ -95,6 +95,16 @@ class LabelTable:
         from manyhot.evaluation.showing import html_table
 
         return html_table([self.head(), *self.rows()])
+
+
+def printable(name: str) -> str:
+    r"""A name without what would move the cursor or colour a terminal.
+
+    Example:
+        >>> print(printable("two\nlines"))
+        two\nlines
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)
 
 
 def shown(name: str, value: float) -> str:
