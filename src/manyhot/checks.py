@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -53,6 +54,19 @@ def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) 
         return value
     allowed = ", ".join(repr(choice) for choice in choices)
     raise refusal(argument, owner, f"be one of {allowed}", repr(value), "Pick one of these.")
+
+
+def check_split(owner: str, name: str, splits: Sequence[str], *, remedy: str) -> None:
+    """Refuses a split that is not among `splits`; `remedy` is for the case that there are none."""
+    if name in splits:
+        return
+    near = difflib.get_close_matches(str(name), splits, n=1)
+    rule = f"be one of the splits, {', '.join(map(repr, splits))}"
+    if splits:
+        remedy = f"Did you mean {near[0]!r}?" if near else "Pass one of these."
+    else:
+        rule = "be a split of the table, which has none"
+    raise refusal("split", owner, rule, repr(name), remedy)
 
 
 def check_features(owner: str, features: Tensor, in_features: int) -> None:

@@ -170,6 +170,42 @@ def unit(vectors: Tensor) -> Tensor:
     return units.to(vectors.dtype)
 
 
+class HiddenHead(nn.Module):
+    """A hidden layer, then a linear head: for features that do not lie on one side of a plane for each label.
+
+    Args:
+        in_features: Width D of the features.
+        num_labels: Number K of labels.
+        hidden: Units of the hidden layer.
+        dropout: Share of its units that are left out at random while training.
+
+    Example:
+        >>> head = HiddenHead(4, 3, hidden=8, dropout=0.5).init_bias(torch.tensor([0.5, 0.1, 0.01]))
+        >>> head(torch.zeros(2, 4)).shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(self, in_features: int, num_labels: int, *, hidden: int = 128, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.in_features = check_count("in_features", "HiddenHead", in_features, low=1)
+        self.num_labels = check_count("num_labels", "HiddenHead", num_labels, low=1)
+        self.hidden = check_count("hidden", "HiddenHead", hidden, low=1)
+        self.dropout = check_number("dropout", "HiddenHead", dropout, low=0, high=1, high_open=True)
+        self.layer = nn.Linear(self.in_features, self.hidden)
+        self.last = LinearHead(self.hidden, self.num_labels)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Scores (N, K) of features (N, D)."""
+        check_features("HiddenHead", features, self.in_features)
+        scores: Tensor = self.last(F.dropout(F.relu(self.layer(features)), self.dropout, self.training))
+        return scores
+
+    def init_bias(self, rates: Tensor, *, link: Link | None = None) -> HiddenHead:
+        """Sets the bias of the scores to the label rates, as `LinearHead.init_bias`; returns itself."""
+        self.last.init_bias(rates, link=link)
+        return self
+
+
 class TwoHeads(nn.Module):
     """Two linear heads on the same features, for `AverageKLoss`: one proposes by softmax, one decides by sigmoids.
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhot.cli.constructors import construct
 from manyhot.cli.options import Kind, bar, open_table
+from manyhot.constructors import construct
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:

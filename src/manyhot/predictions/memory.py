@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import check_count
+from manyhot.checks import check_count, check_split
 from manyhot.decide.rule import Rule
 from manyhot.labels import Labels
 from manyhot.links import Link
@@ -227,7 +227,9 @@ class Predictions(Table):
 
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
-        self._check_split(name)
+        check_split(
+            type(self).__name__, name, list(self.split_sizes()), remedy="Pass `splits` when you make the table."
+        )
         assert self._splits is not None
         return self.take(self._splits.equal(name))
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import check_count
+from manyhot.checks import check_count, check_split
 from manyhot.decide.rule import Rule
 from manyhot.labels import Labels
 from manyhot.links import Link
@@ -96,7 +96,9 @@ class StoredPredictions(Table):
 
     def of_split(self, name: str) -> StoredPredictions:
         """The rows of one split; still on disk."""
-        self._check_split(name)
+        check_split(
+            type(self).__name__, name, list(self.split_sizes()), remedy="Pass `splits` when you make the table."
+        )
         table = StoredPredictions(self._parts, self._made_by(), name)
         table._sizes = {name: self.split_sizes()[name]}
         return table

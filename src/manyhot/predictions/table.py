@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,18 +115,6 @@ class Table(ABC):
                 rule = f"be among those of the table, {', '.join(self.kinds)}"
                 raise refusal("kinds", type(self).__name__, rule, repr(kind), remedy)
         return tuple(kind for kind in self.kinds if kind in wanted)
-
-    def _check_split(self, name: str) -> None:
-        """Refuses a split that is not there."""
-        splits = list(self.split_sizes())
-        if name in splits:
-            return
-        near = difflib.get_close_matches(str(name), splits, n=1)
-        remedy = f"Did you mean {near[0]!r}?" if near else "Pass one of these."
-        rule = f"be one of the splits, {', '.join(map(repr, splits))}"
-        if not splits:
-            rule, remedy = "be a split of the table, which has none", "Pass `splits` when you make the table."
-        raise refusal("split", type(self).__name__, rule, repr(name), remedy)
 
 
 def own_labels(table: Table, labels: Sequence[str] | Labels | None) -> Labels:

@@ -3,7 +3,7 @@
 import pytest
 
 import manyhot as mh
-from manyhot.cli.constructors import construct
+from manyhot.constructors import construct
 
 KINDS = {"AverageK": mh.AverageK, "LabelThresholds": mh.LabelThresholds, "AskPerson": mh.AskPerson, "TopK": mh.TopK}
 
