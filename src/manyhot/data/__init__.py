@@ -1,5 +1,24 @@
 """Data: where samples and their targets come from."""
 
+from manyhot.data.dataset import Dataset
+from manyhot.data.readers.arrays import from_arrays
+from manyhot.data.readers.reading import read_data, read_images
 from manyhot.data.scenes import Scenes, digit_scenes, template_features
+from manyhot.data.sources import Files, ImageSource, ParquetImages, Pixels, TarMembers
+from manyhot.data.targets import SparseTargets
 
-__all__ = ["Scenes", "digit_scenes", "template_features"]
+__all__ = [
+    "Dataset",
+    "Files",
+    "ImageSource",
+    "ParquetImages",
+    "Pixels",
+    "Scenes",
+    "SparseTargets",
+    "TarMembers",
+    "digit_scenes",
+    "from_arrays",
+    "read_data",
+    "read_images",
+    "template_features",
+]

@@ -122,8 +122,13 @@ def template_features(images: Tensor, *, per_label: int = 20, rivalry: float = 0
         rule = f"be (N, H, W) of at least {DIGIT} x {DIGIT} pixels"
         raise refusal("images", "template_features", rule, str(tuple(images.shape)), "Pass `scenes.images`.")
     check_number("per_label", "template_features", per_label, low=1, high=100)
-    templates = _Pool.load("train").templates(per_label)
-    return torch.cat([_likeness(batch, templates, rivalry) for batch in images.split(batch_size)])
+    templates = digit_templates(per_label)
+    return torch.cat([likeness(batch, templates, rivalry) for batch in images.split(batch_size)])
+
+
+def digit_templates(per_label: int) -> Tensor:
+    """Typical handwritten digits, (10, per_label, 64), of mean 0 and length 1."""
+    return _Pool.load("train").templates(per_label)
 
 
 class _Draw:
@@ -246,17 +251,17 @@ def _near(cell: Tensor, length: int, draw: _Draw) -> Tensor:
     return start[:, None] + torch.arange(PATCH)
 
 
-def _likeness(images: Tensor, templates: Tensor, rivalry: float) -> Tensor:
-    """The features of one batch, (N, 10 * per_label)."""
+def likeness(images: Tensor, templates: Tensor, rivalry: float) -> Tensor:
+    """The features of one batch of images (N, H, W), (N, 10 * per_label); see `template_features`."""
     images = images[:, None]
     mean, mean_square = (F.avg_pool2d(power, DIGIT, stride=1).flatten(2) for power in (images, images.square()))
     length = DIGIT * (mean_square - mean.square()).clamp(min=0).sqrt()
     # Half of what noise alone amounts to is added to the length: without it, empty places would look like digits.
     places = F.unfold(images, DIGIT).div_(length + NOISE * DIGIT / 2)
     # Templates have mean 0, so the mean of a place does not matter.
-    likeness = (templates.flatten(0, 1) @ places).unflatten(1, templates.shape[:2])
-    best, owner = likeness.amax(2).topk(2, dim=1)
-    is_best = torch.arange(len(templates))[:, None] == owner[:, :1]
+    matches = (templates.flatten(0, 1) @ places).unflatten(1, templates.shape[:2])
+    best, owner = matches.amax(2).topk(2, dim=1)
+    is_best = torch.arange(len(templates), device=images.device)[:, None] == owner[:, :1]
     rival = torch.where(is_best, best[:, 1:], best[:, :1])
-    features: Tensor = likeness.sub_(rivalry * rival[:, :, None]).amax(3)
+    features: Tensor = matches.sub_(rivalry * rival[:, :, None]).amax(3)
     return features.flatten(1)

@@ -1,0 +1,131 @@
+"""A data set: samples, what is known of their labels, and the split each one belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from manyhot.checks import check_count, check_split
+from manyhot.data.sources import ImageSource
+from manyhot.data.targets import SparseTargets
+from manyhot.labels import Labels
+from manyhot.refusal import refusal
+
+Array = np.ndarray[Any, Any]
+
+SHOWN_LABELS = 8
+
+
+@dataclass(frozen=True, repr=False)
+class Dataset:
+    """Samples with their labels.
+
+    Attributes:
+        labels: The names of the labels; empty for samples of which nothing is known.
+        targets: (N, K), or None for samples of which nothing is known.
+        ids: N distinct texts.
+        images: Where the images lie, or None for a matrix of features.
+        features: (N, D) float32, or None for images.
+        splits: (N,) names of splits, or None where the data came without.
+        notes: What was detected while reading, in plain sentences.
+
+    Example:
+        >>> from manyhot.data import from_arrays
+        >>> data = from_arrays(torch.eye(3), [["dog"], [], ["dog", "cat"]], splits=["train", "train", "val"])
+        >>> data
+        Dataset(3 rows of 3 features x 2 labels; train 2, val 1)
+        >>> data.drop_rare(2).labels
+        Labels(1: dog)
+    """
+
+    labels: Labels
+    targets: SparseTargets | None
+    ids: list[str]
+    images: ImageSource | None = None
+    features: Array | None = None
+    splits: Array | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Refuses parts of different lengths."""
+        for name in ("targets", "images", "features", "splits"):
+            part = getattr(self, name)
+            if part is not None and len(part) != len(self.ids):
+                rule = f"have one entry for each of the {len(self.ids):,} samples"
+                raise refusal(name, "Dataset", rule, f"{len(part):,}", "Pass parts of the same samples.")
+        if self.targets is not None and self.targets.num_labels != len(self.labels):
+            rule = f"have the {len(self.labels)} columns of `labels`"
+            raise refusal("targets", "Dataset", rule, str(self.targets.num_labels), "Pass labels and targets that fit.")
+
+    def __len__(self) -> int:
+        """The number N of samples."""
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        """Sizes and splits."""
+        kind = "images" if self.features is None else f"rows of {self.features.shape[1]:,} features"
+        labels = "no labels" if self.targets is None else f"{len(self.labels):,} labels"
+        splits = ", ".join(f"{name} {size:,}" for name, size in self.split_sizes().items())
+        return f"Dataset({len(self):,} {kind} x {labels}{'; ' if splits else ''}{splits})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: sizes, the most frequent labels, and what was detected."""
+        table = ""
+        if self.targets is not None and len(self.labels):
+            counts, known = self.targets.counts(), self.targets.known()
+            order = np.argsort(-counts, kind="stable")[:SHOWN_LABELS].tolist()
+            cells = ((escape(self.labels.names[k]), f"{counts[k]:,}", f"{known[k]:,}") for k in order)
+            body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
+            table = f"<table><thead><tr><th>label</th><th>present</th><th>known</th></tr></thead>{body}</table>"
+            rest = len(self.labels) - len(order)
+            table += f"<p>and {rest:,} more labels</p>" if rest else ""
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return f"<p>{escape(repr(self))}</p>{table}<ul>{notes}</ul>"
+
+    def take(self, rows: Any) -> Dataset:
+        """The samples of these row numbers in their order, or those where a mask is true."""
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
+        return replace(
+            self,
+            targets=None if self.targets is None else self.targets.take(rows),
+            ids=[self.ids[row] for row in rows.tolist()],
+            images=None if self.images is None else self.images.take(rows),
+            features=None if self.features is None else self.features[rows],
+            splits=None if self.splits is None else self.splits[rows],
+        )
+
+    def split_sizes(self) -> dict[str, int]:
+        """The number of samples of each split, by name, in the order in which they first occur."""
+        if self.splits is None:
+            return {}
+        names, first, counts = np.unique(self.splits, return_index=True, return_counts=True)
+        return {str(names[place]): int(counts[place]) for place in np.argsort(first)}
+
+    def of_split(self, name: str) -> Dataset:
+        """The samples of one split."""
+        check_split("Dataset", name, list(self.split_sizes()), remedy="Call `with_splits` first.")
+        assert self.splits is not None
+        return self.take(self.splits == name)
+
+    def with_splits(self, splits: Sequence[str] | Array) -> Dataset:
+        """The same samples in other splits."""
+        return replace(self, splits=np.asarray(splits, dtype=object))
+
+    def select_labels(self, names: Sequence[str] | Labels) -> Dataset:
+        """The same samples with some of their labels, in this order; rows that lose all of them stay, without any."""
+        wanted = names if isinstance(names, Labels) else Labels(names)
+        columns = [self.labels.column(name) for name in wanted.names]
+        return replace(self, labels=wanted, targets=None if self.targets is None else self.targets.select(columns))
+
+    def drop_rare(self, min_count: int) -> Dataset:
+        """The same samples without the labels that are present in fewer than `min_count` of them."""
+        check_count("min_count", "Dataset.drop_rare", min_count, low=1)
+        if self.targets is None:
+            return self
+        enough = (self.targets.counts() >= min_count).tolist()
+        return self.select_labels([name for name, kept in zip(self.labels.names, enough, strict=True) if kept])

@@ -1,0 +1,1 @@
+"""Readers of what people bring, one file a layout; `manyhot.data` offers what is public."""

@@ -1,0 +1,144 @@
+"""Which column of a table holds the paths, which the labels and which the splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from manyhot.data.readers.said import Said
+from manyhot.predictions.roles import BLANK, LIST, MIXED, TEXT, listed
+from manyhot.refusal import refusal
+
+IMAGE = "image"  # bytes of images, alone or in a structure beside their path
+
+# Names by which people call these columns, without underscores and spaces, in small letters; the likeliest first.
+# fmt: off
+PATHS = (
+    "path", "filepath", "imagepath", "imgpath", "file", "filename", "fname", "imagefile", "imagefilename", "image",
+    "img", "imagename", "imgname", "photo", "picture", "imageindex", "imageid", "id", "key", "name",
+)
+LABELS = (
+    "labels", "tags", "label", "tag", "classes", "class", "categories", "category", "labelnames", "classnames",
+    "findinglabels", "keywords", "target", "targets",
+)
+# fmt: on
+SPLITS = ("split", "subset", "partition", "set", "isvalid")
+
+
+@dataclass
+class Look:
+    """What the first rows of a table show.
+
+    Attributes:
+        kinds: What each column holds, by name.
+        binary: Columns of nothing but 1, 0, -1, true, false and blanks.
+        gaps: Whether some of these have blanks.
+        images: Columns of texts of which most end like images.
+    """
+
+    kinds: dict[str, str]
+    binary: list[str]
+    gaps: bool
+    images: list[str]
+
+
+@dataclass
+class Columns:
+    """The columns by what they hold; one of `lists` and `cells` is there where labels were asked for."""
+
+    path: str
+    split: str | None = None
+    lists: str | None = None
+    cells: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def used(self) -> list[str]:
+        """All columns that are read."""
+        names = (self.path, self.split, self.lists, *self.cells)
+        return list(dict.fromkeys(name for name in names if name is not None))
+
+    @property
+    def split_is_flag(self) -> bool:
+        """Whether the column of splits tells by true and false whether a row is for validation."""
+        return self.split is not None and _plain(self.split) == "isvalid"
+
+
+def choose_columns(look: Look, said: Said, *, with_labels: bool = True) -> Columns:
+    """The columns that the user named, and for the rest those that look right."""
+    path = _path_column(look, said)
+    chosen = Columns(path, _split_column(look, said, path))
+    if with_labels:
+        _choose_labels(chosen, look, said)
+    chosen.left_out = [name for name in look.kinds if name not in chosen.used]
+    return chosen
+
+
+def _plain(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign not in "_ -.")
+
+
+def _known(names: Sequence[str], among: Sequence[str]) -> str | None:
+    """The column with the likeliest of some names."""
+    return next((column for name in names for column in among if _plain(column) == name), None)
+
+
+def _path_column(look: Look, said: Said) -> str:
+    columns = list(look.kinds)
+    if said.path_column is not None:
+        return said.column("path_column", said.path_column, columns)
+    pictures = [name for name, kind in look.kinds.items() if kind == IMAGE]
+    barred = {said.labels_column, said.split_column, *(said.label_names or ())}
+    usable = [name for name in columns if name not in barred and look.kinds[name] != LIST]
+    usable.sort(key=lambda name: look.kinds[name] == BLANK)
+    found = _known(PATHS, pictures) or next(iter(pictures), None)
+    found = found or _known(PATHS, look.images) or next(iter(look.images), None) or _known(PATHS, usable)
+    if found is None:
+        remedy = "Name it with `path_column`."
+        raise refusal("path", said.owner, "have a column of image paths", f"the columns {listed(columns)}", remedy)
+    return found
+
+
+def _split_column(look: Look, said: Said, path: str) -> str | None:
+    if said.split_column == "":
+        return None
+    if said.split_column is not None:
+        return said.column("split_column", said.split_column, list(look.kinds))
+    barred = {path, said.labels_column, *(said.label_names or ())}
+    return _known(SPLITS, [name for name, kind in look.kinds.items() if name not in barred and kind != LIST])
+
+
+def _choose_labels(chosen: Columns, look: Look, said: Said) -> None:
+    """A column of names, or one column a label."""
+    if said.labels_column is not None:
+        chosen.lists = said.column("labels_column", said.labels_column, list(look.kinds))
+        return
+    barred = (chosen.path, chosen.split)
+    rest = [name for name, kind in look.kinds.items() if name not in barred and kind != IMAGE]
+    wanted = said.label_names
+    if wanted and all(name in rest for name in wanted):
+        chosen.cells = wanted
+        return
+    binary = [name for name in look.binary if name in rest]
+    if look.gaps and binary:
+        binary = [name for name in rest if name in binary or look.kinds[name] == BLANK]
+    named = _known(LABELS, [name for name in rest if look.kinds[name] != BLANK])
+    lists = [name for name in rest if look.kinds[name] == LIST]
+    texts = [name for name in rest if look.kinds[name] in (TEXT, MIXED)]
+    if named is not None and named in binary and len(binary) > 1:
+        got = f"both {named!r} and columns of 1 and 0 such as {next(n for n in binary if n != named)!r}"
+        remedy = "Pass `labels_column`, or the columns of labels as `labels`."
+        raise refusal("path", said.owner, "have labels in one way", got, remedy)
+    if named is not None:
+        chosen.lists = named
+    elif binary:
+        chosen.cells = binary
+    elif len(lists or texts) == 1:
+        (chosen.lists,) = lists or texts
+    else:
+        blank = [name for name in rest if look.kinds[name] == BLANK]
+        chosen.lists = _known(LABELS, blank)
+    if chosen.lists is None and not chosen.cells:
+        remedy = "Name it with `labels_column`, or the columns of labels with `labels`."
+        rule = "have a column of label names or one column a label"
+        raise refusal("path", said.owner, rule, f"the columns {listed(list(look.kinds))}", remedy)

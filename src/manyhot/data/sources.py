@@ -1,0 +1,262 @@
+"""Where images lie: each source names an image, reads its bytes, and can tell whether it has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from manyhot.predictions.arrow import import_arrow
+
+Array = np.ndarray[Any, Any]
+
+
+class ImageSource(ABC):
+    """Images by row number, wherever they are kept. Cheap to copy into worker processes."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number N of images."""
+
+    @abstractmethod
+    def name(self, row: int) -> str:
+        """How a person finds the image: its path, or the archive and the name in it."""
+
+    @abstractmethod
+    def read(self, row: int) -> bytes | Array:
+        """The encoded image, or its pixels (H, W) or (H, W, C) as uint8; raises OSError where it cannot be read."""
+
+    @abstractmethod
+    def identity(self, row: int) -> str:
+        """A text that is another one as soon as the image may be another one; for caches."""
+
+    @abstractmethod
+    def take(self, rows: Any) -> Self:
+        """The images of these row numbers, in their order."""
+
+
+class Files(ImageSource):
+    """Images in files of their own.
+
+    Args:
+        paths: Where each one lies, as the user wrote it.
+        root: The folder that relative paths are relative to.
+    """
+
+    def __init__(self, paths: Sequence[str], *, root: str | Path = ".") -> None:
+        self.paths, self.root = list(paths), Path(root)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def name(self, row: int) -> str:
+        """The path as the user wrote it."""
+        return self.paths[row]
+
+    def path(self, row: int) -> Path:
+        """Where the file lies."""
+        return self.root / self.paths[row]
+
+    def read(self, row: int) -> bytes:
+        """The bytes of the file."""
+        return self.path(row).read_bytes()
+
+    def identity(self, row: int) -> str:
+        """Absolute path, size and time of the last change; the path alone where there is no such file."""
+        return _state(self.path(row))
+
+    def take(self, rows: Any) -> Files:
+        """The files of these row numbers."""
+        return Files([self.paths[row] for row in np.asarray(rows).tolist()], root=self.root)
+
+
+class TarMembers(ImageSource):
+    """Images in tar archives, read from where they begin without going through the archive.
+
+    Args:
+        archives: The archives.
+        places: (N, 3) which archive each image is in, where it begins there, and its size.
+        names: The name of each image in its archive.
+    """
+
+    def __init__(self, archives: Sequence[str | Path], places: Array, names: Sequence[str]) -> None:
+        self.archives = [Path(archive) for archive in archives]
+        self.places, self.names = np.asarray(places, dtype=np.int64).reshape(-1, 3), list(names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def name(self, row: int) -> str:
+        """The archive and the name in it."""
+        return f"{self.archives[self.places[row, 0]]}/{self.names[row]}"
+
+    def read(self, row: int) -> bytes:
+        """The bytes of the member."""
+        archive, start, size = (int(number) for number in self.places[row])
+        with self.archives[archive].open("rb") as file:
+            file.seek(start)
+            data: bytes = file.read(size)
+        if len(data) < size:
+            raise OSError(f"{self.archives[archive]} ends within {self.names[row]}")
+        return data
+
+    def identity(self, row: int) -> str:
+        """What tells the archive, and where the image lies in it."""
+        archive, start, size = self.places[row].tolist()
+        return f"{_state(self.archives[archive])}|{start}|{size}"
+
+    def take(self, rows: Any) -> TarMembers:
+        """The members of these row numbers."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return TarMembers(self.archives, self.places[rows], [self.names[row] for row in rows.tolist()])
+
+
+class ParquetImages(ImageSource):
+    """Images in a column of Parquet files, as bytes or as structures of `bytes` and `path`.
+
+    A row group is read as a whole, since Parquet cannot do less, and the last ones are kept. Files of small row
+    groups are therefore much faster to read in random order.
+
+    Args:
+        files: The files, in order.
+        column: The column.
+        rows: (N,) which rows of all files, counted on from one to the next; all by default.
+        keep: Bytes of row groups to keep in memory, in each process.
+    """
+
+    def __init__(
+        self, files: Sequence[str | Path], column: str, *, rows: Array | None = None, keep: int = 2**28
+    ) -> None:
+        self.files, self.column, self.keep = [Path(file) for file in files], column, keep
+        self._groups = _group_table(self.files)
+        count = int(self._groups[-1, 2]) if len(self._groups) else 0
+        self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
+        self._forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("files", "column", "keep", "rows", "_groups")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _place(self, row: int) -> tuple[int, int]:
+        """The row group of an image, counted over all files, and its row there."""
+        number = int(self.rows[row])
+        group = int(np.searchsorted(self._groups[:, 2], number, side="right"))
+        before = int(self._groups[group - 1, 2]) if group else 0
+        return group, number - before
+
+    def name(self, row: int) -> str:
+        """The file, and the row counted over all files."""
+        group, _ = self._place(row)
+        return f"{self.files[self._groups[group, 0]].name}, row {int(self.rows[row])}"
+
+    def read(self, row: int) -> bytes:
+        """The bytes of the image."""
+        group, place = self._place(row)
+        with self._lock:
+            cell = self._group(group)[place].as_py()
+        data = cell.get("bytes") if isinstance(cell, dict) else cell
+        if data is None:
+            raise OSError(f"{self.name(row)} of column {self.column!r} is blank")
+        return bytes(data)
+
+    def _group(self, group: int) -> Any:
+        if group in self._kept:
+            self._kept.move_to_end(group)
+            return self._kept[group]
+        pa = import_arrow()
+        file, number, _ = self._groups[group].tolist()
+        try:
+            with pa.parquet.ParquetFile(self.files[file], pre_buffer=False) as opened:
+                column = opened.read_row_group(number, columns=[self.column]).column(0)
+        except pa.ArrowException as error:
+            raise OSError(f"{self.files[file]} cannot be read ({error})") from error
+        self._kept[group] = column
+        while len(self._kept) > 1 and sum(kept.nbytes for kept in self._kept.values()) > self.keep:
+            self._kept.popitem(last=False)
+        return column
+
+    def identity(self, row: int) -> str:
+        """What tells the file, and the row counted over all files."""
+        group, place = self._place(row)
+        file, number, _ = self._groups[group].tolist()
+        return f"{_state(self.files[file])}|{self.column}|{number}|{place}"
+
+    def take(self, rows: Any) -> ParquetImages:
+        """The images of these row numbers."""
+        taken = ParquetImages.__new__(ParquetImages)
+        taken.__setstate__(self.__getstate__() | {"rows": self.rows[np.asarray(rows, dtype=np.int64)]})
+        return taken
+
+
+def _group_table(files: Sequence[Path]) -> Array:
+    """(G, 3): the file of each row group, its number there, and how many rows there are up to its end."""
+    pa = import_arrow()
+    groups, end = [], 0
+    for place, path in enumerate(files):
+        footer = pa.parquet.read_metadata(path)
+        for number in range(footer.num_row_groups):
+            end += footer.row_group(number).num_rows
+            groups.append((place, number, end))
+    return np.array(groups, dtype=np.int64).reshape(-1, 3)
+
+
+class Pixels(ImageSource):
+    """Images in memory.
+
+    Args:
+        array: (N, H, W) or (N, H, W, C) uint8.
+        names: How to call each one; "image 0" and so on by default.
+    """
+
+    def __init__(self, array: Array, *, names: Sequence[str] | None = None) -> None:
+        self.array = array
+        self.names = [f"image {row}" for row in range(len(array))] if names is None else list(names)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def name(self, row: int) -> str:
+        """The given name, or the number in the array that was given first."""
+        return self.names[row]
+
+    def read(self, row: int) -> Array:
+        """The pixels."""
+        pixels: Array = self.array[row]
+        return pixels
+
+    def identity(self, row: int) -> str:
+        """A digest of shape and pixels."""
+        pixels = np.ascontiguousarray(self.array[row])
+        return f"{pixels.shape}|{hashlib.sha256(pixels.tobytes()).hexdigest()}"
+
+    def take(self, rows: Any) -> Pixels:
+        """The images of these row numbers, in memory of their own."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return Pixels(self.array[rows], names=[self.names[row] for row in rows.tolist()])
+
+
+def _state(path: Path) -> str:
+    """Absolute path, size and time of the last change of a file; the path alone where there is none."""
+    path = path.absolute()
+    try:
+        stat = path.stat()
+    except OSError:
+        return str(path)
+    return f"{path}|{stat.st_size}|{stat.st_mtime_ns}"

@@ -1,0 +1,219 @@
+"""Targets of many samples, kept sparse: a million rows of 500 labels take the memory of the labels that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.cells import as_tensor
+from manyhot.checks import check_choice, check_values
+from manyhot.refusal import refusal
+
+Array = np.ndarray[Any, Any]
+
+# Pairs of labels counted at once, to bound what is in memory.
+PAIRS = 2**22
+
+
+class SparseTargets:
+    """Targets (N, K) of which only the cells that say something are stored, row by row.
+
+    Args:
+        starts: (N + 1,) where the cells of each row begin, and where those of the last one end.
+        columns: (M,) the label of each stored cell, ascending within a row.
+        values: (M,) 1 present, 0 absent, -1 unknown; all present by default.
+        num_labels: Number K of labels.
+        unlisted: What a cell that is not stored means, "absent" or "unknown".
+
+    Example:
+        >>> targets = SparseTargets.from_rows([[2], [], [0, 1]], num_labels=3)
+        >>> targets.dense([0, 2])
+        tensor([[0, 0, 1],
+                [1, 1, 0]], dtype=torch.int8)
+        >>> targets.counts()
+        array([1, 1, 1])
+    """
+
+    def __init__(
+        self,
+        starts: Array,
+        columns: Array,
+        values: Array | None = None,
+        *,
+        num_labels: int,
+        unlisted: str = "absent",
+    ) -> None:
+        self.starts = np.ascontiguousarray(starts, dtype=np.int64)
+        self.columns = np.ascontiguousarray(columns, dtype=np.int32)
+        self.values = None if values is None else np.ascontiguousarray(values, dtype=np.int8)
+        self.num_labels = num_labels
+        if len(self.columns) and not (self.columns.min() >= 0 and self.columns.max() < num_labels):
+            bad = self.columns.min() if self.columns.min() < 0 else self.columns.max()
+            rule = f"name columns from 0 to {num_labels - 1}"
+            raise refusal("columns", "SparseTargets", rule, str(bad), "Count the labels anew.")
+        self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, ("absent", "unknown"))
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Iterable[int]], *, num_labels: int, unlisted: str = "absent") -> SparseTargets:
+        """Targets of the columns that are present in each row; a column that is named twice counts once."""
+        lists = [sorted(set(row)) for row in rows]
+        columns = np.fromiter((column for row in lists for column in row), dtype=np.int64)
+        starts = np.cumsum([0, *(len(row) for row in lists)])
+        return cls(starts, columns, num_labels=num_labels, unlisted=unlisted)
+
+    @classmethod
+    def from_cells(
+        cls,
+        rows: Array,
+        columns: Array,
+        values: Array | None = None,
+        *,
+        shape: tuple[int, int],
+        unlisted: str = "absent",
+    ) -> SparseTargets:
+        """Targets of single cells in any order; of a cell that comes twice, the higher value holds.
+
+        Args:
+            rows: (M,) row numbers.
+            columns: (M,) label numbers.
+            values: (M,) 1, 0 or -1; all 1 by default.
+            shape: (N, K).
+            unlisted: What a cell that is not among these means.
+        """
+        values = np.ones(len(rows), dtype=np.int8) if values is None else np.asarray(values, dtype=np.int8)
+        order = np.lexsort((-values, columns, rows))
+        rows, columns, values = np.asarray(rows)[order], np.asarray(columns)[order], values[order]
+        first = np.ones(len(rows), dtype=bool)
+        first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+        starts = np.zeros(shape[0] + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows[first], minlength=shape[0]), out=starts[1:])
+        kept = values[first]
+        hard = None if bool((kept == 1).all()) else kept
+        return cls(starts, columns[first], hard, num_labels=shape[1], unlisted=unlisted)
+
+    @classmethod
+    def from_dense(cls, targets: Tensor | Array) -> SparseTargets:
+        """Targets (N, K) of 1, 0 and -1; whichever of absent and unknown is rarer gets stored."""
+        cells = as_tensor("SparseTargets", targets, "targets").detach().cpu()
+        if cells.ndim != 2:
+            remedy = "Pass one row a sample, one column a label."
+            raise refusal("targets", "SparseTargets", "be (N, K)", str(tuple(cells.shape)), remedy)
+        check_values("SparseTargets", cells)
+        dense = cells.numpy()
+        unlisted = "unknown" if 2 * np.count_nonzero(dense == -1) > dense.size else "absent"
+        rows, columns = np.nonzero(dense != (-1 if unlisted == "unknown" else 0))
+        return cls.from_cells(
+            rows, columns, dense[rows, columns], shape=(dense.shape[0], dense.shape[1]), unlisted=unlisted
+        )
+
+    @classmethod
+    def from_sparse(cls, matrix: Any) -> SparseTargets:
+        """Targets of a sparse matrix of SciPy, of which cells that are not stored are absent."""
+        stored = matrix.tocoo()
+        values = np.asarray(stored.data)
+        check_values("SparseTargets", torch.from_numpy(values.astype(np.float64)))
+        return cls.from_cells(stored.row, stored.col, values, shape=(matrix.shape[0], matrix.shape[1]))
+
+    def __len__(self) -> int:
+        """The number N of rows."""
+        return len(self.starts) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        return len(self), self.num_labels
+
+    def __repr__(self) -> str:
+        return f"SparseTargets({len(self):,} rows x {self.num_labels:,} labels; {len(self.columns):,} cells stored)"
+
+    def _owners(self) -> Array:
+        """(M,) the row of each stored cell."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def dense(self, rows: Any = None) -> Tensor:
+        """(n, K) int8 of the rows of these numbers, of all rows by default: 1 present, 0 absent, -1 unknown."""
+        part = self if rows is None else self.take(rows)
+        background = 0 if self.unlisted == "absent" else -1
+        dense = np.full(part.shape, background, dtype=np.int8)
+        dense[part._owners(), part.columns] = 1 if part.values is None else part.values
+        return torch.from_numpy(dense)
+
+    def take(self, rows: Any) -> SparseTargets:
+        """The rows of these numbers in their order, or those where a mask is true."""
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
+            bad = rows.min() if rows.min() < 0 else rows.max()
+            rule = f"lie between 0 and {len(self) - 1}"
+            raise refusal("rows", "SparseTargets", rule, str(bad), "Count the rows from 0.")
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        # Each cell's place: where its row starts here, plus how far it is from the first cell of its row.
+        places = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        values = None if self.values is None else self.values[places]
+        return SparseTargets(starts, self.columns[places], values, num_labels=self.num_labels, unlisted=self.unlisted)
+
+    def cells(self) -> tuple[Array, Array, Array]:
+        """Rows, columns and values of the stored cells, row by row."""
+        values = np.ones(len(self.columns), dtype=np.int8) if self.values is None else self.values
+        return self._owners(), self.columns, values
+
+    def present(self) -> tuple[Array, Array]:
+        """Rows and columns of the present labels, row by row."""
+        owners = self._owners()
+        if self.values is None:
+            return owners, self.columns
+        return owners[self.values == 1], self.columns[self.values == 1]
+
+    def counts(self) -> Array:
+        """(K,) in how many rows each label is present."""
+        return np.bincount(self.present()[1], minlength=self.num_labels)
+
+    def known(self) -> Array:
+        """(K,) in how many rows each label is known to be present or absent."""
+        if self.unlisted == "absent":
+            unknown = self.columns[self.values == -1] if self.values is not None else self.columns[:0]
+            return len(self) - np.bincount(unknown, minlength=self.num_labels)
+        known = self.columns if self.values is None else self.columns[self.values >= 0]
+        return np.bincount(known, minlength=self.num_labels)
+
+    def rates(self) -> Tensor:
+        """(K,) float64, share of rows with each label among those where it is known, kept off 0 and 1 by half a row."""
+        return torch.from_numpy((self.counts() + 0.5) / (self.known() + 1))
+
+    def sizes(self) -> Array:
+        """(N,) how many labels are present in each row."""
+        return np.bincount(self.present()[0], minlength=len(self))
+
+    def cooccurrence(self) -> Array:
+        """(K, K) in how many rows each pair of labels is present together; the diagonal holds the counts."""
+        K = self.num_labels
+        dense = np.zeros(K * K, dtype=np.int64)
+        rows, columns = self.present()
+        starts = np.searchsorted(rows, np.arange(len(self) + 1))
+        sizes = np.diff(starts)
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            firsts = starts[:-1][sizes == size]
+            for some in np.array_split(firsts, 1 + len(firsts) * size**2 // PAIRS):
+                sets = columns[some[:, None] + np.arange(size)].astype(np.int64)
+                dense += np.bincount((K * sets[:, :, None] + sets[:, None, :]).ravel(), minlength=K * K)
+        return dense.reshape(K, K)
+
+    def select(self, columns: Sequence[int]) -> SparseTargets:
+        """The labels of these columns, in their order; rows that lose all their labels stay as rows without any."""
+        places = np.full(self.num_labels, -1, dtype=np.int64)
+        places[list(columns)] = np.arange(len(columns))
+        kept = places[self.columns] >= 0
+        values = None if self.values is None else self.values[kept]
+        return SparseTargets.from_cells(
+            self._owners()[kept],
+            places[self.columns[kept]],
+            values,
+            shape=(len(self), len(columns)),
+            unlisted=self.unlisted,
+        )
