@@ -1,0 +1,183 @@
+"""Splits in which every label keeps its rate, the rarest ones too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyhot.checks import check_number
+from manyhot.data.targets import SparseTargets
+from manyhot.refusal import refusal
+
+Array = np.ndarray[Any, Any]
+
+
+def stratified_split(
+    targets: SparseTargets,
+    shares: Mapping[str, float],
+    *,
+    seed: int = 0,
+    groups: Iterable[Hashable] | None = None,
+) -> Array:
+    """Deals rows out to splits so that each label, and having none, is as frequent in every split as in all rows.
+
+    Rows are dealt in the order of their rarest label, those with the same labels one after the other, each to the split
+    that is furthest behind with what the row has. No label ends up more than about one row off its share, and the
+    splits have exactly the sizes that were asked for. It is iterative stratification that balances all labels of a row
+    at once, common ones from the start, and stays fast for millions of rows.
+
+    Args:
+        targets: (N, K). Cells that are known to be absent among unknown ones are spread evenly, too.
+        shares: The share of each split by its name, together 1.
+        seed: Of the order among rows with the same labels.
+        groups: (N,) what each row belongs to, such as a patient or a set of duplicates. Rows of one group stay
+            together; sizes and rates are then met as far as the groups allow.
+
+    Returns:
+        (N,) the name of each row's split.
+
+    Reference: the problem and the rarest-first order: Sechidis, Tsoumakas and Vlahavas, On the Stratification of
+        Multi-Label Data, ECML PKDD 2011.
+
+    Example:
+        >>> targets = SparseTargets.from_rows([[0], [0], [1], [1], [], []], num_labels=2)
+        >>> splits = stratified_split(targets, {"train": 0.5, "val": 0.5})
+        >>> targets.take((splits == "val").nonzero()[0]).counts()
+        array([1, 1])
+    """
+    names, parts = _checked(shares)
+    traits, totals = _traits(targets)
+    units = [_Unit(has, 1, row) for row, has in enumerate(traits)] if groups is None else _grouped(traits, groups)
+    # Large groups first, because small ones can make up for them; then by traits, the rarest first.
+    keys = [(-unit.size.bit_length(), unit.traits) for unit in units]
+    shuffled = np.random.default_rng(seed).permutation(len(units)).tolist()
+    dealer = _Dealer(parts, _sizes(len(targets), parts), totals)
+    found = np.empty(len(targets), dtype=np.int64)
+    for _, run in groupby(sorted(shuffled, key=keys.__getitem__), key=keys.__getitem__):
+        alike = list(run)
+        for place, split in zip(alike, dealer.deal(units[alike[0]], len(alike)), strict=True):
+            found[units[place].rows] = split
+    return np.array(names, dtype=object)[found]
+
+
+class _Unit(NamedTuple):
+    """Rows that stay together.
+
+    Attributes:
+        traits: What the rows have, rarest first; what two of them have is there twice.
+        size: Number of rows.
+        rows: Which ones.
+    """
+
+    traits: tuple[int, ...]
+    size: int
+    rows: Any
+
+
+class _Dealer:
+    """Hands units to splits, each to the one that lacks most of what the unit has.
+
+    Args:
+        shares: Of each split.
+        sizes: Of each split, in rows.
+        totals: How often each trait occurs; a row of it is worth the more the fewer there are.
+    """
+
+    def __init__(self, shares: Sequence[float], sizes: Sequence[int], totals: Sequence[int]) -> None:
+        self.shares, self.room = shares, list(sizes)
+        self.worth = [max(total, 1) ** -0.25 for total in totals]
+        # By trait, in units of its worth: how much was handed out, and how much of that to each split.
+        self.dealt = [0.0] * len(totals)
+        self.given = [[0.0] * len(totals) for _ in shares]
+
+    def deal(self, unit: _Unit, number: int) -> list[int]:
+        """The splits of so many units that do not differ: most of them by share, what is left over one by one."""
+        found: list[int] = []
+        for split, share in enumerate(self.shares if number > 1 else ()):
+            some = min(math.floor(number * share + 1e-9), self.room[split] // unit.size)
+            if some:
+                self._give(unit, split, some)
+                found += [split] * some
+        while len(found) < number:
+            split = self._choose(unit)
+            self._give(unit, split, 1)
+            found.append(split)
+        return found
+
+    def _choose(self, unit: _Unit) -> int:
+        """The split that would be furthest behind its share of what the unit has, were the unit handed to none."""
+        due = sum(map(self.dealt.__getitem__, unit.traits)) + sum(map(self.worth.__getitem__, unit.traits))
+        best, behind = -1, -math.inf
+        for split, share in enumerate(self.shares):
+            lack = share * due - sum(map(self.given[split].__getitem__, unit.traits))
+            if lack > behind and self.room[split] >= unit.size:
+                best, behind = split, lack
+        return best if best >= 0 else max(range(len(self.room)), key=self.room.__getitem__)
+
+    def _give(self, unit: _Unit, split: int, number: int) -> None:
+        self.room[split] -= number * unit.size
+        dealt, given, worth = self.dealt, self.given[split], self.worth
+        for trait in unit.traits:
+            amount = number * worth[trait]
+            dealt[trait] += amount
+            given[trait] += amount
+
+
+def _checked(shares: Mapping[str, float]) -> tuple[list[str], list[float]]:
+    owner, remedy = "stratified_split", 'Pass {"train": 0.8, "val": 0.1, "test": 0.1}, for instance.'
+    parts = [check_number("shares", owner, share, low=0, high=1, low_open=True) for share in shares.values()]
+    if abs(sum(parts) - 1) > 1e-6:
+        raise refusal("shares", owner, "add up to 1", f"{sum(parts):g}", remedy)
+    return list(shares), parts
+
+
+def _sizes(n: int, shares: Sequence[float]) -> list[int]:
+    """Whole numbers that add up to `n`, each within one of its share: the largest remainders are rounded up."""
+    exact = np.array(shares) * n
+    sizes = np.floor(exact + 1e-9).astype(np.int64)
+    sizes[np.argsort(sizes - exact, kind="stable")[: n - sizes.sum()]] += 1
+    return [int(size) for size in sizes]
+
+
+def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
+    """What each row has, rarest first, and how often each trait occurs.
+
+    Traits are: a label is present; it is known to be absent where most are unknown, or the reverse; no label is
+    present; and being a row at all, which keeps the sizes in step.
+    """
+    n, num_labels = targets.shape
+    rows, columns = np.repeat(np.arange(n), np.diff(targets.starts)), targets.columns.astype(np.int64)
+    if targets.values is not None:
+        background = 0 if targets.unlisted == "absent" else -1
+        said = targets.values != background
+        rows, columns = rows[said], columns[said] + num_labels * (targets.values[said] != 1)
+    empty = np.flatnonzero(targets.sizes() == 0)
+    rows = np.concatenate([rows, empty, np.arange(n)])
+    columns = np.concatenate([columns, np.full(len(empty), 2 * num_labels), np.full(n, 2 * num_labels + 1)])
+    counts = np.bincount(columns, minlength=2 * num_labels + 2)
+    order = np.argsort(counts, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    ranks = rank[columns]
+    by_row = ranks[np.lexsort((ranks, rows))].tolist()
+    ends = np.cumsum(np.bincount(rows, minlength=n)).tolist()
+    found = [tuple(by_row[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    return found, counts[order].tolist()
+
+
+def _grouped(traits: list[tuple[int, ...]], groups: Iterable[Hashable]) -> list[_Unit]:
+    members: dict[Hashable, list[int]] = {}
+    for row, group in enumerate(groups.tolist() if isinstance(groups, np.ndarray) else groups):
+        members.setdefault(group, []).append(row)
+    given = sum(map(len, members.values()))
+    if given != len(traits):
+        rule = f"name a group for each of the {len(traits)} rows"
+        raise refusal("groups", "stratified_split", rule, str(given), "Pass one value a row.")
+    return [
+        _Unit(tuple(sorted(trait for row in rows for trait in traits[row])), len(rows), rows)
+        for rows in members.values()
+    ]

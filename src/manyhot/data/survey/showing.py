@@ -1,0 +1,143 @@
+"""A survey for people, as tables in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from manyhot.evaluation.label_table import printable
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+    from manyhot.data.survey.result import ImageFacts, LabelPair, Survey
+
+SHOWN_LABELS = 20
+SHOWN_PAIRS = 10
+
+
+def as_rich(survey: Survey, *, all_labels: bool = False) -> Group:
+    """The tables, what is wrong last, where it stays in sight.
+
+    Args:
+        survey: What was found.
+        all_labels: Whether to show every label, not only the most frequent and the rarest ones.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(_headline(survey), style="bold"), *_splits(survey)]
+    parts += _labels(survey, all_labels=all_labels)
+    parts += _set_sizes(survey)
+    parts += _pairs("Labels that keep close together", survey.close_pairs)
+    parts += _table(
+        "Labels that never come without another", ("label", "the other"), survey.implied[:SHOWN_PAIRS], left=(0, 1)
+    )
+    if survey.images is not None:
+        parts += _images(survey.images)
+    parts.append(Text(""))
+    if survey.warnings:
+        parts.append(Text("Look into these before you train", style="bold"))
+        parts += [Text(f"  {number}. {printable(text)}") for number, text in enumerate(survey.warnings, 1)]
+    else:
+        parts.append(Text("Nothing seems to be wrong.", style="bold"))
+    return Group(*parts)
+
+
+def _headline(survey: Survey) -> str:
+    head = f"{survey.samples:,} rows x {len(survey.labels):,} labels"
+    if not survey.labels:
+        return head
+    share = survey.empty / max(survey.samples, 1)
+    return (
+        f"{head}: {survey.mean_labels:.2f} labels a row, {survey.max_labels} at the most; "
+        f"{survey.empty:,} rows ({share:.1%}) without any"
+    )
+
+
+def _table(
+    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: tuple[int, ...] = (0,)
+) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", show_header=any(heads))
+    for place, head in enumerate(heads):
+        table.add_column(Text(printable(head)), justify="left" if place in left else "right")
+    for row in rows:
+        table.add_row(*(Text(printable(text)) for text in row))
+    return [Text(""), Text(title, style="bold"), table] if table.row_count else []
+
+
+def _splits(survey: Survey) -> list[RenderableType]:
+    rows = [
+        (name, f"{size:,}", _percent(size / survey.samples), f"{survey.empty_by_split[name]:,}")
+        for name, size in survey.splits.items()
+    ]
+    return _table("Splits", ("split", "rows", "share", "without labels"), rows)
+
+
+def _labels(survey: Survey, *, all_labels: bool) -> list[RenderableType]:
+    labels = sorted(survey.labels, key=lambda label: -label.count)
+    rows = [
+        (
+            label.name,
+            f"{label.count:,}",
+            _percent(label.rate),
+            *(f"{label.by_split[split]:,}" for split in survey.splits),
+        )
+        for label in labels
+    ]
+    title = "Labels"
+    if not all_labels and len(rows) > SHOWN_LABELS:
+        half = SHOWN_LABELS // 2
+        title = f"Labels: the {half} most frequent and the {half} rarest of {len(rows):,}"
+        rows = [*rows[:half], tuple("..." for _ in rows[0]), *rows[-half:]]
+    return _table(title, ("label", "rows", "rate", *survey.splits), rows)
+
+
+def _set_sizes(survey: Survey) -> list[RenderableType]:
+    if not survey.labels or not survey.samples:
+        return []
+    most = max(survey.set_sizes.values())
+    small = {size: rows for size, rows in survey.set_sizes.items() if size < 10}
+    rest = sum(rows for size, rows in survey.set_sizes.items() if size >= 10)
+    lines = [(str(size), rows) for size, rows in small.items()] + ([("10 or more", rest)] if rest else [])
+    rows = [
+        (text, f"{rows:,}", _percent(rows / survey.samples), "█" * round(30 * min(rows / most, 1)))
+        for text, rows in lines
+    ]
+    return _table("Labels a row", ("labels", "rows", "share", ""), rows, left=(0, 3))
+
+
+def _pairs(title: str, pairs: list[LabelPair]) -> list[RenderableType]:
+    rows = [
+        (pair.first, pair.second, f"{pair.count:,}", f"{pair.lift:,.1f} x", f"{pair.npmi:.2f}")
+        for pair in pairs[:SHOWN_PAIRS]
+    ]
+    return _table(title, ("label", "label", "rows", "more than by chance", "npmi"), rows, left=(0, 1))
+
+
+def _images(facts: ImageFacts) -> list[RenderableType]:
+    looked = "decoded" if facts.decoded else "headers read"
+    rows = [(f"read ({looked})", f"{facts.read:,}"), ("missing", f"{len(facts.missing):,}")]
+    rows.append(("unreadable", f"{len(facts.unreadable):,}"))
+    rows.append(("formats", _counted(facts.formats)))
+    rows.append(("pixels", _counted(facts.modes)))
+    for name, spread in (("width", facts.widths), ("height", facts.heights)):
+        if spread is not None:
+            low, middle, high = spread
+            rows.append((name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"))
+    rows.append(("size", f"{facts.gigabytes:.3g} GB"))
+    rows.append(("images with copies", f"{len(facts.duplicates):,}"))
+    if facts.near_duplicates is not None:
+        rows.append(("images with near copies", f"{len(facts.near_duplicates):,}"))
+    return _table("Images", ("", ""), rows, left=(0, 1))
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
