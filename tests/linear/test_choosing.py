@@ -1,0 +1,84 @@
+"""The choice among the heads of a path."""
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.linear import fit_path
+from manyhot.metrics import LogLoss, average_precision
+
+
+@pytest.fixture
+def data():
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(400, 30, generator=draw)
+    weights = torch.randn(30, 4, generator=draw) * torch.tensor([0.02, 0.2, 0.5, 1.0])
+    targets = (torch.rand(400, 4, generator=draw) < (features @ weights - 1).sigmoid()).int()
+    return features[:200], targets[:200], features[200:], targets[200:]
+
+
+@pytest.mark.parametrize("by", ["mAP", "log loss"])
+def test_the_best_strength_is_chosen(data, by):
+    features, targets, others, truth = data
+    path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())
+    choice = path.choose(others, truth, by=by)
+    figures = []
+    for number in range(len(path)):
+        scores = path.head(number)(others).detach()
+        if by == "mAP":
+            figures.append(float(average_precision(scores, truth).mean()))
+        else:
+            figures.append(LogLoss().update(scores.sigmoid(), truth).compute().value)
+    torch.testing.assert_close(choice.figures, torch.tensor(figures).double(), atol=1e-6, rtol=1e-5)
+    best = max(figures) if by == "mAP" else min(figures)
+    assert figures[int(choice.index)] == best
+    assert 0 < int(choice.index) < len(path) - 1
+    assert choice.strength == path.strengths[choice.index]
+
+
+def test_each_label_may_have_a_strength_of_its_own(data):
+    features, targets, others, truth = data
+    path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())
+    choice = path.choose(others, truth, by="log loss", per="label")
+    assert choice.index.shape == choice.strength.shape == (4,)
+    assert len(choice.index.unique()) > 1
+    assert choice.strength[0] > choice.strength[3]
+    scores = path.scores(others, choice.index)
+    torch.testing.assert_close(path.head(choice.index)(others).detach(), scores)
+    one = path.choose(others, truth, by="log loss")
+    loss = LogLoss().update(scores.sigmoid(), truth).compute().value
+    assert loss < float(one.figures.min())
+    for label, index in enumerate(choice.index.tolist()):
+        torch.testing.assert_close(scores[:, label], path.scores(others, index)[:, label])
+
+
+def test_a_label_without_a_figure_follows_the_rest(data):
+    features, targets, others, truth = data
+    truth[:, 2] = 0
+    path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())
+    choice = path.choose(others, truth, per="label")
+    assert choice.figures[:, 2].isnan().all()
+    assert choice.index[2] == path.choose(others, truth).index
+
+
+def test_a_function_may_judge(data):
+    features, targets, others, truth = data
+    path = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=[1e4, 1.0])
+    right = path.choose(others, truth, by=lambda scores, targets: ((scores > 0) == (targets > 0)).double().mean())
+    assert right.index == 1
+
+
+def test_what_cannot_be_chosen_is_refused(data):
+    features, targets, others, truth = data
+    path = fit_path(features, targets, mh.SoftmaxLoss(), strengths=[1.0])
+    with pytest.raises(ValueError, match=r"`per` of `LinearPath.choose` must be 'all' for a loss that mixes labels"):
+        path.choose(others, truth, per="label")
+    with pytest.raises(ValueError, match=r"`by` of `LinearPath.choose` must be one of 'mAP', 'log loss'; got 'f1'\."):
+        path.choose(others, truth, by="f1")
+    with pytest.raises(ValueError, match="a loss whose scores only rank"):
+        path.choose(others, truth, by="log loss")
+    plain = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=[1.0])
+    with pytest.raises(ValueError, match=r"`by` of `LinearPath.choose` must give one number a label"):
+        plain.choose(others, truth, by=lambda scores, targets: 1.0, per="label")
+    with pytest.raises(ValueError, match=r"must be \(N, D\) with D = 30; got \(200, 4\)"):
+        path.choose(others[:, :4], truth)

@@ -1,0 +1,246 @@
+"""The scikit-learn front: what scikit-learn's own checks ask, and what they do not."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix, issparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import manyhot as mh
+from manyhot.estimator import ManyHotClassifier
+from manyhot.estimator.folds import deal
+
+NAMES = np.array(["bird", "cat", "dog"])
+QUICK = {"strength": 1.0, "calibrator": None}
+
+
+def make_data(rows=300, *, seed=0):
+    draw = np.random.default_rng(seed)
+    features = draw.normal(size=(rows, 5))
+    weights = 2 * draw.normal(size=(3, 5))
+    return features, (draw.random((rows, 3)) < 1 / (1 + np.exp(1 - features @ weights.T))).astype(int)
+
+
+def lists(targets):
+    return [[str(name) for name in NAMES[row == 1]] for row in targets]
+
+
+# The check of other array libraries skips itself unless the environment asks for it.
+CHECKS = [
+    (estimator, check)
+    for estimator in (ManyHotClassifier(**QUICK), ManyHotClassifier(strength=1.0, folds=2))
+    for _, check in estimator_checks_generator(estimator)
+    if "array_api" not in str(check)
+]
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize("number", range(len(CHECKS)))
+def test_what_scikit_learn_asks(number):
+    estimator, check = CHECKS[number]
+    check(clone(estimator))
+
+
+def test_one_class_a_sample_is_logistic_regression():
+    features, _ = make_data()
+    classes = np.array(["no", "perhaps", "yes"])[np.digitize(features[:, 0], [-0.5, 0.5])]
+    for y in (classes, classes == "yes"):
+        ours = ManyHotClassifier(standardise=False, tolerance=1e-12, **QUICK).fit(features, y)
+        peer = LogisticRegression(tol=1e-10, max_iter=1000).fit(features, y)
+        if len(peer.classes_) > 2:
+            np.testing.assert_allclose(ours.predict_proba(features), peer.predict_proba(features), atol=1e-4)
+        assert (ours.predict(features) == peer.predict(features)).mean() > 0.99
+        assert list(ours.classes_) == list(peer.classes_)
+
+
+def test_each_label_is_logistic_regression():
+    features, targets = make_data()
+    ours = ManyHotClassifier(standardise=False, tolerance=1e-12, **QUICK).fit(features, targets)
+    for label in range(3):
+        peer = LogisticRegression(tol=1e-10, max_iter=1000).fit(features, targets[:, label])
+        np.testing.assert_allclose(
+            ours.predict_proba(features)[:, label], peer.predict_proba(features)[:, 1], atol=1e-4
+        )
+        np.testing.assert_allclose(
+            ours.decision_function(features)[:, label], peer.decision_function(features), atol=1e-3
+        )
+
+
+def test_answers_come_in_the_form_of_y():
+    features, targets = make_data()
+    dense = ManyHotClassifier(**QUICK).fit(features, targets).predict(features)
+    assert dense.shape == targets.shape
+    assert dense.dtype == targets.dtype
+    sparse = ManyHotClassifier(**QUICK).fit(features, csr_matrix(targets)).predict(features)
+    assert issparse(sparse)
+    np.testing.assert_array_equal(sparse.toarray(), dense)
+    for y in (lists(targets), [set(row) for row in lists(targets)]):
+        model = ManyHotClassifier(**QUICK).fit(features, y)
+        assert model.predict(features) == lists(dense)
+        assert list(model.classes_) == list(NAMES)
+
+
+def test_columns_of_a_data_frame_are_the_classes():
+    pandas = pytest.importorskip("pandas")
+    features, targets = make_data()
+    model = ManyHotClassifier(**QUICK).fit(features, pandas.DataFrame(targets, columns=NAMES))
+    assert list(model.classes_) == list(NAMES)
+    np.testing.assert_array_equal(
+        model.predict(features), ManyHotClassifier(**QUICK).fit(features, targets).predict(features)
+    )
+
+
+def test_unknown_cells_teach_nothing():
+    features, targets = make_data()
+    hidden = targets.copy()
+    hidden[100:, 0] = -1
+    model = ManyHotClassifier(standardise=False, **QUICK).fit(features, hidden)
+    few = ManyHotClassifier(standardise=False, **QUICK).fit(features[:100], targets[:100])
+    np.testing.assert_allclose(model.coef_[0], few.coef_[0], atol=1e-3)
+
+
+def test_labels_that_are_never_or_always_there_are_answered_calmly():
+    features, targets = make_data()
+    targets[:, 0], targets[:, 1] = 0, 1
+    for model in (
+        ManyHotClassifier(**QUICK),
+        ManyHotClassifier(strength=1.0),
+        ManyHotClassifier(**QUICK, rule="AverageK(2)"),
+    ):
+        probs = model.fit(features, targets).predict_proba(features)
+        assert (probs[:, 0] < 0.02).all()
+        assert (probs[:, 1] > 0.98).all()
+        assert np.isfinite(model.decision_function(features)).all()
+
+
+def test_rows_without_labels_are_ordinary():
+    features, targets = make_data()
+    assert (targets.sum(1) == 0).any()
+    answers = ManyHotClassifier(**QUICK).fit(features, lists(targets)).predict(features)
+    assert [] in answers
+
+
+def test_the_strength_is_chosen_and_pays():
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(700, 60))
+    targets = (draw.random((700, 3)) < 1 / (1 + np.exp(1 - features[:, :3]))).astype(int)
+    chosen = ManyHotClassifier(calibrator=None).fit(features[:200], targets[:200])
+    weak = ManyHotClassifier(strength=1e-4, calibrator=None).fit(features[:200], targets[:200])
+    assert 1 < chosen.strength_ < 1e4
+    losses = [log_loss(targets[200:].ravel(), model.predict_proba(features[200:]).ravel()) for model in (chosen, weak)]
+    assert losses[0] < 0.7 * losses[1]
+
+
+def test_calibration_makes_overfitted_probabilities_honest():
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(3000, 60))
+    targets = (draw.random((3000, 3)) < 1 / (1 + np.exp(1 - features[:, :3]))).astype(int)
+    raw, calibrated = (
+        ManyHotClassifier(strength=1e-3, calibrator=calibrator).fit(features[:300], targets[:300])
+        for calibrator in (None, "auto")
+    )
+    losses = [log_loss(targets[300:].ravel(), m.predict_proba(features[300:]).ravel()) for m in (raw, calibrated)]
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    "loss", ["AsymmetricLoss(4, 1, 0.05)", "two-way-loss", mh.StrictlyProperAsymmetricLoss(), "AsymmetricFocalLoss"]
+)
+@pytest.mark.parametrize("rule", ["AverageK(1)", mh.TopK(1), "LabelThresholds()"])
+def test_losses_and_rules_by_object_and_by_text(loss, rule):
+    features, targets = make_data()
+    model = ManyHotClassifier(loss, strength=1.0, rule=rule).fit(features, targets)
+    assert f1_score(targets, model.predict(features), average="micro") > 0.5
+    if "Label" not in str(rule):
+        assert model.predict(features).sum(1).mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_objects_that_were_given_stay_as_they_were():
+    features, targets = make_data()
+    rule, calibrator = mh.AverageK(1), mh.Beta()
+    ManyHotClassifier(strength=1.0, rule=rule, calibrator=calibrator).fit(features, targets)
+    assert not bool(rule.fitted)
+    assert not bool(calibrator.fitted)
+
+
+def test_it_works_with_the_tools_of_scikit_learn():
+    features, targets = make_data()
+    pipeline = make_pipeline(StandardScaler(), ManyHotClassifier(**QUICK))
+    search = GridSearchCV(pipeline, {"manyhotclassifier__strength": [0.1, 1000.0]}, scoring="f1_micro", cv=2)
+    search.fit(features, targets)
+    assert search.best_params_ == {"manyhotclassifier__strength": 0.1}
+    probs = cross_val_predict(ManyHotClassifier(**QUICK), features, targets, method="predict_proba", cv=3)
+    assert probs.shape == targets.shape
+    assert ((probs > 0.5) == targets).mean() > 0.75
+    assert (
+        cross_val_score(ManyHotClassifier(**QUICK), features, targets, scoring="f1_macro", n_jobs=2, cv=2).min() > 0.5
+    )
+
+
+def test_folds_are_of_one_size_and_share_rare_labels():
+    targets = torch.zeros(103, 3, dtype=torch.int8)
+    targets[:10, 0], targets[5:60, 1] = 1, 1
+    dealt = deal(targets, 5, seed=0)
+    assert dealt.bincount().tolist() == [21, 21, 21, 20, 20]
+    assert dealt[:10].bincount().tolist() == [2, 2, 2, 2, 2]
+    assert torch.equal(dealt, deal(targets, 5, seed=0))
+    assert not torch.equal(dealt, deal(targets, 5, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("words", "y", "sentence"),
+    [
+        ({"loss": "NoLoss()"}, [[0], [1]], "`loss` of `ManyHotClassifier` must name something known; got 'NoLoss'."),
+        ({"loss": "Beta()"}, [[0], [1]], "`loss` of `ManyHotClassifier` must be a loss; got Beta."),
+        ({"calibrator": mh.TopK(1)}, [[0], [1]], "`calibrator` of `ManyHotClassifier` must be a calibrator; got TopK."),
+        ({"rule": 3}, [[0], [1]], "`rule` of `ManyHotClassifier` must be a rule; got int."),
+        (
+            {"rule": "TopK(1)"},
+            [0, 1],
+            "`rule` of `ManyHotClassifier` must be None for one class a sample; got 'TopK(1)'.",
+        ),
+        ({"strength": -1}, [[0], [1]], "`strength` of `ManyHotClassifier` must be a number above 0; got -1."),
+        ({"folds": 1}, [[0], [1]], "`folds` of `ManyHotClassifier` must be a whole number, at least 2; got 1."),
+        ({}, [[0, 3], [1, 1]], "`targets` of `ManyHotClassifier` must be 1, 0 or -1; got 3."),
+        ({}, [[], []], "`y` of `ManyHotClassifier` must name at least one label; got lists without any."),
+        ({}, [["cat"], [], ["dog"]], "`y` of `ManyHotClassifier` must have as many samples as `X`, 2; got 3."),
+    ],
+)
+def test_what_cannot_be_taken_is_refused(words, y, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        ManyHotClassifier(**words).fit([[0.0], [1.0]], y)
+
+
+def test_probabilities_of_scores_that_only_rank_are_refused():
+    features, targets = make_data()
+    model = ManyHotClassifier("TwoWayLoss()", rule=mh.TopK(1), strength=1.0, calibrator=None)
+    with pytest.raises(ValueError, match="a loss whose scores only rank"):
+        model.fit(features, targets).predict_proba(features)
+    assert model.decision_function(features).shape == targets.shape
+
+
+def test_it_says_what_it_needs():
+    code = "import sys; sys.modules['sklearn.base'] = None; import manyhot.estimator"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
+    assert shown.strip().endswith("needs scikit-learn. Install it with: pip install 'manyhot[vision]'")
+
+
+@pytest.mark.parametrize("page", ["linear.md", "sklearn.md"])
+def test_the_examples_of_the_guides_run(page):
+    names: dict[str, object] = {}
+    state = torch.get_rng_state()
+    for code in re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs" / page).read_text(), re.DOTALL):
+        exec(code, names)
+    torch.set_rng_state(state)
+    assert names
