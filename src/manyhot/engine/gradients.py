@@ -1,0 +1,131 @@
+"""The gradient of one step: that of the loss of the whole batch, over all processes and all parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyhot.data.loading import Batch
+from manyhot.distributed import GlobalBatch
+from manyhot.engine.machine import Machine
+from manyhot.engine.normalising import one_value_a_channel, unmoved_buffers
+from manyhot.engine.plan import Plan
+from manyhot.engine.sampling import LOSS, STEP, mixed, seed_generators
+from manyhot.losses.average_k import NoisedTopKLoss
+from manyhot.losses.loss import Loss, divide
+from manyhot.refusal import refusal
+
+
+class Gradients:
+    """Leaves the gradient of a step in the parameters of network and loss, and says how large the loss was.
+
+    In several parts, the gradient is still that of the loss of the whole batch. Where the loss is a sum over rows, the
+    parts are added up, each divided by the counts of the whole batch. Where it compares rows, the scores of all parts
+    come first, then the loss's gradient by all of them, and then a second pass brings that back part by part, drawing
+    what the first one drew.
+
+    Args:
+        network: On its device.
+        loss: On the same device.
+        machine: Device and processes.
+        plan: Seed, and whether to compile.
+    """
+
+    def __init__(self, network: nn.Module, loss: Loss, machine: Machine, plan: Plan) -> None:
+        self.network, self.loss, self.machine, self.seed = network, loss, machine, plan.seed
+        self.plain: Any = network
+        if plan.compile:
+            self.plain = torch.compile(network)
+        self.synced: Any = machine.wrap(self.plain)
+        self.whole: Loss | GlobalBatch = GlobalBatch(loss) if machine.world > 1 else loss
+        # Only with all rows in sight are the gradients of a loss's own parameters the same on every process.
+        self.needs_all_rows = loss.mixes_rows or any(True for _ in loss.parameters())
+
+    def __call__(self, parts: Sequence[Batch], step: int) -> Tensor:
+        """The loss of the batch whose parts these are; its gradient is added to what the parameters hold."""
+        try:
+            if len(parts) == 1:
+                return self._of_one(parts[0], step)
+            return self._second_pass(parts, step) if self.needs_all_rows else self._sum_of_parts(parts, step)
+        except ValueError as error:
+            if not one_value_a_channel(error):
+                raise
+            remedy = "Take another batch size, so that the last batch of an epoch has more rows, or fewer parts."
+            got = f"{min(len(part.rows) for part in parts)} in step {step + 1}"
+            raise refusal("batch_size", "Plan", "give a BatchNorm several rows", got, remedy) from None
+
+    def _of_one(self, batch: Batch, step: int) -> Tensor:
+        aligned = self._aligned(batch.targets, batch.rows, step)
+        value: Tensor = self.whole(self._forward(self.synced, batch, step, 0), batch.targets, *aligned)
+        self._backward(value)
+        return value.detach()
+
+    def _sum_of_parts(self, parts: Sequence[Batch], step: int) -> Tensor:
+        targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
+        aligned = self._aligned(targets, rows, step)
+        counts, values, start = self._counts(targets, aligned), [], 0
+        for place, part in enumerate(parts):
+            own = [tensor[start : start + len(part.rows)] for tensor in aligned]
+            start += len(part.rows)
+            with self._quiet(last=place == len(parts) - 1):
+                outputs = self._forward(self.synced, part, step, place)
+                value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, *own), *own), counts)
+                self._backward(value * self.machine.world)  # gradients are averaged over processes, and wanted added
+            values.append(value.detach())
+        return self.machine.total(torch.stack(values).sum())
+
+    def _share(self, terms: Sequence[Any], counts: Sequence[Tensor]) -> Tensor:
+        if self.loss.reduction == "sum":
+            first: Tensor = terms[0].values.sum()
+            return first
+        first, *others = (divide(term.values.sum(), count) for term, count in zip(terms, counts, strict=True))
+        return sum(others, start=first)
+
+    @torch.no_grad()
+    def _counts(self, targets: Tensor, aligned: Sequence[Tensor]) -> list[Tensor]:
+        """What each mean of the loss divides by, over all parts and processes; the scores do not matter for it."""
+        zeros = torch.zeros(targets.shape, device=targets.device)
+        terms = self.loss.terms(self.loss.check(zeros, targets, *aligned), *aligned)
+        counts = [torch.as_tensor(term.count, dtype=torch.float64, device=targets.device).clone() for term in terms]
+        return [self.machine.total(count).float() for count in counts]
+
+    def _second_pass(self, parts: Sequence[Batch], step: int) -> Tensor:
+        targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
+        aligned = self._aligned(targets, rows, step)
+        with torch.no_grad(), unmoved_buffers(self.network):
+            outputs = torch.cat([self._forward(self.plain, part, step, i) for i, part in enumerate(parts)])
+        outputs.requires_grad_()
+        value: Tensor = self.whole(outputs, targets, *aligned)
+        self._backward(value)
+        assert outputs.grad is not None
+        slopes = outputs.grad.split([len(part.rows) for part in parts])
+        for place, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
+            with self._quiet(last=place == len(parts) - 1):
+                torch.autograd.backward(self._forward(self.synced, part, step, place), slope)
+        return value.detach()
+
+    def _forward(self, network: Any, batch: Batch, step: int, part: int) -> Tensor:
+        seed_generators(self.machine.device, mixed(self.seed, STEP, step, self.machine.rank, part))
+        with self.machine.autocast():
+            outputs: Tensor = network(batch.inputs)
+        return outputs
+
+    def _backward(self, value: Tensor) -> None:
+        scaler = self.machine.scaler
+        (value if scaler is None else scaler.scale(value)).backward()
+
+    def _quiet(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Gradients travel between processes once a step, with the last part."""
+        waits: AbstractContextManager[Any] = nullcontext() if last or self.machine.world == 1 else self.synced.no_sync()
+        return waits
+
+    def _aligned(self, targets: Tensor, rows: Tensor, step: int) -> tuple[Tensor, ...]:
+        """What the loss takes besides scores and targets: row numbers, or noise that does not depend on the parts."""
+        if isinstance(self.loss, NoisedTopKLoss):
+            seed_generators(self.machine.device, mixed(self.seed, LOSS, step, self.machine.rank))
+            return (self.loss.draw(torch.empty(targets.shape, device=targets.device)),)
+        return (rows,) if self.loss.most_aligned else ()

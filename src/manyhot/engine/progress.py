@@ -1,0 +1,184 @@
+"""How far a run has come, for people: a bar in a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol, TextIO
+
+
+class Progress(Protocol):
+    """What `fit` tells while it works, on the first process alone. Pass your own to show it elsewhere."""
+
+    def start(self, *, done: int, total: int, epochs: int) -> None:
+        """A run begins, or goes on after `done` of its `total` steps."""
+
+    def step(self, done: int, *, epoch: int, loss: float) -> None:
+        """So many steps are done, called a few times a second; `loss` is the mean of the epoch so far."""
+
+    def epoch(self, figures: Mapping[str, Any]) -> None:
+        """An epoch is over; what was measured, by name."""
+
+    def note(self, text: str) -> None:
+        """Something that people should know."""
+
+    def end(self) -> None:
+        """The run is over, for whatever reason."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, *, done: int, total: int, epochs: int) -> None:
+        """Nothing."""
+
+    def step(self, done: int, *, epoch: int, loss: float) -> None:
+        """Nothing."""
+
+    def epoch(self, figures: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+class Clock:
+    """How long the rest will take, from what the steps of this run took."""
+
+    def __init__(self, done: int, total: int) -> None:
+        self.first, self.total, self.begun = done, total, time.monotonic()
+
+    def left(self, done: int) -> str:
+        """The time left, in words; empty before anything is known."""
+        if done <= self.first:
+            return ""
+        return in_words((time.monotonic() - self.begun) / (done - self.first) * (self.total - done))
+
+
+def in_words(seconds: float) -> str:
+    """A time as people say it.
+
+    Example:
+        >>> in_words(42), in_words(750), in_words(7350)
+        ('42 s', '12 min 30 s', '2 h 2 min')
+    """
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def figures_in_words(figures: Mapping[str, Any]) -> str:
+    """Losses and other figures of an epoch, without the columns that a bar shows anyway.
+
+    Example:
+        >>> figures_in_words({"epoch": 1, "steps": 9, "lr": 0.1, "train loss": 0.25, "mAP": 0.5})
+        'train loss 0.2500, mAP 0.5000'
+    """
+    hidden = ("epoch", "steps", "lr", "seconds", "samples/s")
+    return ", ".join(
+        f"{name} {value:.4f}" for name, value in figures.items() if name not in hidden and isinstance(value, float)
+    )
+
+
+class Lines:
+    """A line an epoch, and one a minute within long ones, each with the time left.
+
+    Args:
+        file: Where to; the error stream by default.
+        every: Seconds between lines within an epoch.
+    """
+
+    def __init__(self, file: TextIO | None = None, *, every: float = 60.0) -> None:
+        self.file, self.every = file, every
+
+    def start(self, *, done: int, total: int, epochs: int) -> None:
+        """Says where a run goes on."""
+        self.epochs, self.clock, self.said = epochs, Clock(done, total), time.monotonic()
+        if done:
+            self.note(f"goes on after step {done:,} of {total:,}")
+
+    def step(self, done: int, *, epoch: int, loss: float) -> None:
+        """Says how far it is, once a minute."""
+        if time.monotonic() - self.said >= self.every:
+            share = f"step {done:,} of {self.clock.total:,}"
+            self.note(f"epoch {epoch}/{self.epochs}: {share}, train loss {loss:.4f}{self._left(done)}")
+
+    def epoch(self, figures: Mapping[str, Any]) -> None:
+        """Says what was measured."""
+        done = int(figures["steps"])
+        self.note(f"epoch {figures['epoch']}/{self.epochs}: {figures_in_words(figures)}{self._left(done)}")
+
+    def note(self, text: str) -> None:
+        """A line."""
+        self.said = time.monotonic()
+        print(text, file=self.file or sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Nothing more to say."""
+
+    def _left(self, done: int) -> str:
+        left = self.clock.left(done)
+        return f"; {left} left" if left and done < self.clock.total else ""
+
+
+class Bar:
+    """A bar with the time left, and a line above it for every epoch.
+
+    Args:
+        console: A `rich` console; one on the error stream by default.
+    """
+
+    def __init__(self, console: Any = None) -> None:
+        self.console = console
+
+    def start(self, *, done: int, total: int, epochs: int) -> None:
+        """Draws the bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        self.epochs, self.clock = epochs, Clock(done, total)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
+        self.rich = RichProgress(*columns, console=self.console or Console(stderr=True), transient=True)
+        self.rich.start()
+        self.task = self.rich.add_task("training", total=total, completed=done, left="")
+
+    def step(self, done: int, *, epoch: int, loss: float) -> None:
+        """Moves the bar."""
+        text, left = f"epoch {epoch}/{self.epochs}, loss {loss:.4f}", self.clock.left(done)
+        self.rich.update(self.task, completed=done, description=text, left=f"{left} left" if left else "")
+
+    def epoch(self, figures: Mapping[str, Any]) -> None:
+        """A line above the bar."""
+        self.rich.update(self.task, completed=int(figures["steps"]))
+        self.note(f"epoch {figures['epoch']}/{self.epochs}: {figures_in_words(figures)}")
+
+    def note(self, text: str) -> None:
+        """A line above the bar."""
+        self.rich.console.print(text, markup=False, highlight=False)
+
+    def end(self) -> None:
+        """Takes the bar away."""
+        self.rich.stop()
+
+
+def default_progress() -> Progress:
+    """A bar where someone watches a terminal and `rich` is there, lines elsewhere."""
+    if not sys.stderr.isatty():
+        return Lines()
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return Lines()
+    return Bar()

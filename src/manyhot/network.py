@@ -1,0 +1,43 @@
+"""A network: a backbone that gives features, a head that gives scores."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from manyhot.checks import check_choice
+from manyhot.heads import TwoHeads
+
+READINGS = ("plain", "log-softmax", "multi")
+
+
+class Network(nn.Module):
+    """From samples to scores.
+
+    Args:
+        backbone: From samples to features (N, D); None where the samples are features already.
+        head: From features to what the loss takes.
+        reading: How to get one score a cell that can be compared across rows from what the head gives: "plain" as it
+            is, "log-softmax" for losses that do not care about a constant added to a row, "multi" for `TwoHeads`.
+    """
+
+    def __init__(self, backbone: nn.Module | None, head: nn.Module, *, reading: str = "plain") -> None:
+        super().__init__()
+        self.backbone, self.head = backbone, head
+        self.reading = check_choice("reading", "Network", reading, READINGS)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """What the loss takes: (N, K), or (N, 2, K) for two heads."""
+        outputs: Tensor = self.head(inputs if self.backbone is None else self.backbone(inputs))
+        return outputs
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """(N, K), the scores of each sample as everything after the model takes them."""
+        return self.read(self(inputs))
+
+    def read(self, outputs: Tensor) -> Tensor:
+        """(N, K) scores of what `forward` gave."""
+        if self.reading == "multi":
+            return TwoHeads.select(outputs, "multi")
+        wide = outputs if outputs.dtype == torch.float64 else outputs.float()
+        return wide.log_softmax(1) if self.reading == "log-softmax" else wide

@@ -1,0 +1,173 @@
+"""A run that is broken off and goes on gives the weights of one that was not, to the last bit."""
+
+import csv
+import shutil
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.engine import Plan, Silent, fit
+from manyhot.refusal import Refusal
+from tests.engine.problems import BreaksOff, Broken, assert_same, data_of, network_of, targets_of
+from tests.losses import CASES
+
+EVERY_STEP = 1e-9
+
+WAYS = {
+    "adamw cosine": (CASES["bce"], {}),
+    "sgd step averaged": (CASES["two-way"], {"optimizer": "sgd", "schedule": "step", "ema": 0.9}),
+    "one-cycle clipped": (CASES["spa-pairs"], {"schedule": "one-cycle", "clip": 0.05, "warmup": 0.3}),
+    "constant in parts": (CASES["bce"], {"schedule": "constant", "accumulate": 2}),
+    "second pass": (CASES["quasibinary"], {"accumulate": 2, "ema": 0.99}),
+    "loss with parameters": (CASES["role"], {"head_lr": 0.1}),
+    "noise": (CASES["noised-top-k"], {"optimizer": "sgd"}),
+    "half precision": (CASES["bce"], {"precision": "bf16"}),
+}
+
+
+def plan_of(**options):
+    return Plan(**{"epochs": 3, "batch_size": 8, "lr": 0.02, "accelerator": "cpu", **options})
+
+
+def start(case, plan, *, folder=None, resume=False, after=None):
+    dense = targets_of(case)
+    train = data_of(dense, dtype=torch.float32, bad=[])
+    loss = case.build(dense).float()
+    network = network_of(heads=case.num_heads(), dropout=0.2, norm=True, dtype=torch.float32)
+    if after is not None:
+        train = BreaksOff(train, after)
+    val = data_of(targets_of(case, rows=20), dtype=torch.float32)
+    return fit(network, loss, train, val=val, plan=plan, folder=folder, resume=resume, progress=Silent())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_goes_on_to_the_same_weights(way, tmp_path):
+    case, options = WAYS[way]
+    wanted = start(case, plan_of(**options))
+    broken = 0
+    for after in (2, 5, 1, 4):  # within an epoch, at its end, twice in a row
+        try:
+            start(case, plan_of(**options, checkpoint_minutes=EVERY_STEP), folder=tmp_path, resume=True, after=after)
+        except Broken:
+            broken += 1
+    assert broken == 4
+    got = start(case, plan_of(**options), folder=tmp_path, resume=True)
+    assert_same(wanted, got)
+    timeless = [{k: v for k, v in epoch.items() if k not in ("seconds", "samples/s")} for epoch in got.history]
+    assert timeless == [{k: v for k, v in e.items() if k not in ("seconds", "samples/s")} for e in wanted.history]
+    assert (got.best_epoch, got.best_value) == (wanted.best_epoch, wanted.best_value)
+
+
+def test_a_run_that_is_over_is_read_back(tmp_path):
+    first = start(CASES["bce"], plan_of(), folder=tmp_path)
+    again = start(CASES["bce"], plan_of(), folder=tmp_path, resume=True, after=0)
+    assert_same(first, again)
+    assert again.history == first.history
+
+
+def test_without_a_checkpoint_it_starts_from_the_beginning(tmp_path):
+    assert_same(start(CASES["bce"], plan_of()), start(CASES["bce"], plan_of(), folder=tmp_path, resume=True))
+
+
+def test_the_table_has_every_epoch_once(tmp_path):
+    with pytest.raises(Broken):
+        start(CASES["bce"], plan_of(), folder=tmp_path, after=8)
+    table = tmp_path / "metrics.csv"
+    table.write_text(table.read_text() + "2,10,0.1,,,,,\n")  # as if the process had died before its checkpoint
+    result = start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    assert list(rows[0]) == ["epoch", "steps", "lr", "train loss", "mAP", "log loss", "seconds", "samples/s"]
+    assert [float(row["mAP"]) for row in rows] == pytest.approx([e["mAP"] for e in result.history], rel=1e-5)
+
+
+def test_best_weights_are_kept_once(tmp_path):
+    result = start(CASES["bce"], plan_of(epochs=6, lr=0.3), folder=tmp_path)
+    names = sorted(path.name for path in (tmp_path / "checkpoint").iterdir())
+    assert names == [f"best-{result.best_epoch:04d}.safetensors", "last.safetensors"]
+
+
+def test_best_weights_of_an_epoch_that_was_lost_do_not_count(tmp_path):
+    """A process that dies between writing the best weights and the checkpoint leaves the old pair valid."""
+    wanted = start(CASES["bce"], plan_of())
+    with pytest.raises(Broken):
+        start(CASES["bce"], plan_of(), folder=tmp_path, after=8)
+    kept = tmp_path / "checkpoint"
+    shutil.copy(kept / "best-0001.safetensors", kept / "best-0002.safetensors")
+    assert_same(wanted, start(CASES["bce"], plan_of(), folder=tmp_path, resume=True))
+
+
+def test_a_folder_with_a_run_is_not_written_over(tmp_path):
+    start(CASES["bce"], plan_of(), folder=tmp_path)
+    with pytest.raises(Refusal, match=r"must be free of other runs; got .* with a checkpoint. Pass resume=True"):
+        start(CASES["bce"], plan_of(), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lr": 0.5}, "must go on with the same lr, 0.02; got 0.5. Set it back, or start a new run"),
+        ({"epochs": 9}, "must go on with the same epochs, 3; got 9."),
+        ({"milestones": (0.1,)}, r"must go on with the same milestones, \[0.5, 0.75\]; got \[0.1\]."),
+    ],
+)
+def test_another_plan_is_refused(options, words, tmp_path):
+    start(CASES["bce"], plan_of(), folder=tmp_path)
+    with pytest.raises(Refusal, match=words):
+        start(CASES["bce"], plan_of(**options), folder=tmp_path, resume=True)
+
+
+def test_another_loss_is_refused(tmp_path):
+    start(CASES["bce"], plan_of(), folder=tmp_path)
+    with pytest.raises(Refusal, match=r'the same loss, "BinaryCrossEntropyLoss.*; got "TwoWayLoss'):
+        start(CASES["two-way"], plan_of(), folder=tmp_path, resume=True)
+
+
+def test_other_data_and_networks_are_refused(tmp_path):
+    dense, loss, plan = targets_of(), mh.BinaryCrossEntropyLoss(), plan_of(epochs=1)
+
+    def go(dense, network):
+        fit(network, loss, data_of(dense), plan=plan, folder=tmp_path, resume=True, progress=Silent())
+
+    go(dense, network_of())
+    with pytest.raises(Refusal, match=r"the same train, '37 rows x 5 labels, absent, .*; got '36 rows"):
+        go(dense[:36], network_of())
+    with pytest.raises(Refusal, match=r"the same train, "):
+        go(dense.flip(0), network_of())
+    with pytest.raises(Refusal, match=r"the same network, "):
+        go(dense, network_of(norm=True))
+
+
+def test_settings_of_the_machine_may_change(tmp_path):
+    start(CASES["bce"], plan_of(), folder=tmp_path)
+    start(CASES["bce"], plan_of(devices=1, checkpoint_minutes=1.0), folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "foreign", "text"])
+def test_damaged_checkpoints_are_refused(damage, tmp_path):
+    start(CASES["bce"], plan_of(), folder=tmp_path)
+    path = tmp_path / "checkpoint" / "last.safetensors"
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        path.write_bytes(content[:-10])
+    elif damage == "flipped":
+        content[-3] ^= 1
+        path.write_bytes(content)
+    elif damage == "foreign":
+        from safetensors.torch import save_file
+
+        save_file({"x": torch.zeros(2)}, str(path))
+    else:
+        path.write_text("nothing of the kind")
+    words = {"flipped": "hold what was written", "foreign": "hold format 1 of manyhot"}.get(damage, "be a whole file")
+    with pytest.raises(Refusal, match=f"`checkpoint` of `fit` must {words}; got .*last.safetensors.*Delete it"):
+        start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
+
+
+def test_what_needs_a_folder():
+    with pytest.raises(Refusal, match=r"`folder` of `fit` must be given for resume=True; got None."):
+        start(CASES["bce"], plan_of(), resume=True)
+    with pytest.raises(Refusal, match=r"must be given for tensorboard=True"):
+        start(CASES["bce"], plan_of(tensorboard=True))
