@@ -20,7 +20,14 @@ def softplus(x: Tensor) -> Tensor:
 
     PyTorch's default turns linear at 20, where it is off by 2e-9.
     """
-    return F.softplus(x, threshold=40.0)
+    return _softplus_in_graph(x) if torch.compiler.is_exporting() else F.softplus(x, threshold=40.0)
+
+
+def _softplus_in_graph(x: Tensor) -> Tensor:
+    """The same of operations that every ONNX runtime has in float64, where neither softplus nor log1p is among them."""
+    small = torch.exp(-x.abs())
+    series = small * (1 - small * (0.5 - small / 3))
+    return x.clamp(min=0) + torch.where(small < 1e-4, series, torch.log(1 + small))
 
 
 def softplus_branch(x: Tensor, k: float, b: float, zeta: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -37,12 +37,16 @@ def save(module: ExactState, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], *, kinds: Iterable[type[ExactState]] = ()) -> Any:
-    """Reads what `save` wrote.
+    """Reads what `save` wrote; of a folder, such as that of a run, the `Classifier`.
 
     Args:
-        path: The JSON file.
+        path: The JSON file, or the folder.
         kinds: Classes of your own that the file may name besides those of this package.
     """
+    if os.path.isdir(path):
+        from manyhot.classifier import Classifier  # here, because it needs more than torch and numpy
+
+        return Classifier.load(path, kinds=kinds)
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
