@@ -48,9 +48,9 @@ docs: $(READY) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict --quiet
 
 demo: $(READY) ## run the demonstration
-	$(BIN)/python examples/demo.py
+	$(BIN)/manyhot demo
 
-bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions
+bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions, engine, linear, features, split
 	$(BIN)/python benchmarks/$(WHAT).py
 
 clean: ## remove caches and built files

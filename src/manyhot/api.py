@@ -1,5 +1,8 @@
 """The public names of manyhot, each from the room where it lives."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from manyhot import metrics, predictions
 from manyhot.calibrate import (
     Affine,
@@ -31,6 +34,7 @@ from manyhot.evaluation import Evaluation, evaluate
 from manyhot.heads import (
     CosineHead,
     Head,
+    HiddenHead,
     LinearHead,
     TwoHeads,
     diverse_bias,
@@ -74,6 +78,43 @@ from manyhot.losses import (
 from manyhot.predictions import Predictions
 from manyhot.saving import load, save
 
+if TYPE_CHECKING:
+    from manyhot.backbones import create_backbone
+    from manyhot.classifier import Classifier
+    from manyhot.data import Dataset, from_arrays, read_data, read_images
+    from manyhot.engine import Plan
+    from manyhot.estimator import ManyHotClassifier
+    from manyhot.linear import LinearPath, fit_path
+    from manyhot.network import Network
+    from manyhot.training import Comparison, Recipe, Run, compare, train
+
+# What trains, imported when it is first used: most of it needs more than torch and numpy.
+LATER = {
+    "Classifier": "classifier",
+    "Comparison": "training",
+    "Dataset": "data",
+    "LinearPath": "linear",
+    "ManyHotClassifier": "estimator",
+    "Network": "network",
+    "Plan": "engine",
+    "Recipe": "training",
+    "Run": "training",
+    "compare": "training",
+    "create_backbone": "backbones",
+    "fit_path": "linear",
+    "from_arrays": "data",
+    "read_data": "data",
+    "read_images": "data",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return getattr(import_module(f"manyhot.{LATER[name]}"), name)
+    raise AttributeError(f"module 'manyhot.api' has no attribute {name!r}")
+
+
 __all__ = [
     "UNIFORM_LOSSES",
     "AdditiveLoss",
@@ -90,33 +131,43 @@ __all__ = [
     "Calibrator",
     "ClassThresholds",
     "ClassWiseLoss",
+    "Classifier",
+    "Comparison",
     "CosineHead",
     "CostThresholds",
     "CrossEntropyLoss",
+    "Dataset",
     "Decision",
     "EPRLoss",
     "Evaluation",
     "ExpectedF",
     "GlobalBatch",
     "Head",
+    "HiddenHead",
     "Isotonic",
     "LabelPairRegulariser",
     "LabelThresholds",
     "Labels",
     "LinearHead",
+    "LinearPath",
     "Link",
     "Loss",
+    "ManyHotClassifier",
+    "Network",
     "NoLink",
     "NoisedTopKLoss",
     "NoneOfThese",
+    "Plan",
     "Predictions",
     "QuasibinaryConstant",
     "QuasibinaryLink",
     "QuasibinaryLoss",
     "RMLLoss",
     "ROLELoss",
+    "Recipe",
     "RiskControl",
     "Rule",
+    "Run",
     "SigmoidLink",
     "SoftmaxLink",
     "SoftmaxLoss",
@@ -131,8 +182,12 @@ __all__ = [
     "UniformThreshold",
     "WARPLoss",
     "check_targets",
+    "compare",
+    "create_backbone",
     "diverse_bias",
     "evaluate",
+    "fit_path",
+    "from_arrays",
     "load",
     "metrics",
     "one_hot",
@@ -140,6 +195,9 @@ __all__ = [
     "phi",
     "predictions",
     "ratio_link",
+    "read_data",
+    "read_images",
     "save",
+    "train",
     "uniform_classifier",
 ]

@@ -5,9 +5,15 @@ from __future__ import annotations
 import typer
 
 from manyhot.cli.calibrate import calibrate
+from manyhot.cli.compare import compare
 from manyhot.cli.decide import decide
+from manyhot.cli.demo import demo
 from manyhot.cli.evaluate import evaluate
+from manyhot.cli.export import export
 from manyhot.cli.importing import import_
+from manyhot.cli.inspect import inspect
+from manyhot.cli.predict import predict
+from manyhot.cli.train import train
 
 app = typer.Typer(
     name="manyhot",
@@ -18,9 +24,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(evaluate)
-app.command()(calibrate)
-app.command()(decide)
+# In the order in which people need them.
+for verb in (demo, inspect, train, compare, predict, export, evaluate, calibrate, decide):
+    app.command()(verb)
 app.command("import")(import_)
 
 

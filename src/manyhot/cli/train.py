@@ -1,0 +1,196 @@
+"""`manyhot train`: from a table of photos to a classifier that can be trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyhot.cli import options
+from manyhot.cli.data_options import (
+    LabelsColumnOption,
+    LayoutOption,
+    PathColumnOption,
+    RootOption,
+    SeparatorOption,
+    SplitColumnOption,
+    UnlistedOption,
+)
+from manyhot.cli.options import JsonOption
+from manyhot.cli.train_options import (
+    READING,
+    TYPED,
+    BackboneOption,
+    BadImageOption,
+    BatchOption,
+    CalibratorOption,
+    ConfigOption,
+    EpochsOption,
+    RateOption,
+    RuleOption,
+    RunOption,
+    SeedOption,
+    SetOption,
+    SizeOption,
+    TuneOption,
+    WorkersOption,
+    build_recipe,
+    describe_source,
+    extraction_bar,
+    read_source,
+)
+from manyhot.refusal import refusal
+
+if TYPE_CHECKING:
+    from manyhot.training import Run
+
+OptionalData = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DATA...",
+        help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
+    ),
+]
+LossOption = Annotated[
+    str | None,
+    typer.Option("--loss", help="Any loss as in Python, or a short name: BCE (default), focal, ASL, SPA, two-way ..."),
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
+]
+
+
+def train(
+    data: OptionalData = None,
+    out: RunOption = None,
+    loss: LossOption = None,
+    backbone: BackboneOption = None,
+    size: SizeOption = None,
+    tune: TuneOption = None,
+    epochs: EpochsOption = None,
+    batch_size: BatchOption = None,
+    lr: RateOption = None,
+    calibrator: CalibratorOption = None,
+    rule: RuleOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    resume: ResumeOption = None,
+    seed: SeedOption = None,
+    workers: WorkersOption = None,
+    on_bad_image: BadImageOption = None,
+    layout: LayoutOption = None,
+    path_column: PathColumnOption = None,
+    labels_column: LabelsColumnOption = None,
+    split_column: SplitColumnOption = None,
+    separator: SeparatorOption = None,
+    root: RootOption = None,
+    unlisted: UnlistedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a classifier on your images, calibrate it, choose its decisions, and judge it on images it has not seen.
+
+    [b]Examples[/b]
+
+    manyhot train photos.csv
+
+    manyhot train photos.csv --loss SPA --rule "AverageK(3)" -o runs/spa
+
+    manyhot train coco/instances.json --root coco/images --tune all --set precision=bf16
+
+    manyhot train photos.csv --config runs/spa/config.yaml --set lr=0.003
+
+    manyhot train --resume runs/spa
+    """
+    given = dict(locals())
+    from manyhot.training import Run
+    from manyhot.training import train as train_classifier
+    from manyhot.training.run import point_to_last
+
+    tell = options.console()
+    if resume is not None:
+        check_resume(given)
+        config, out = Run(resume).folder / "config.yaml", resume
+    recipe, source = build_recipe(config, set_, given)
+    source = describe_source(data, given) if data else source
+    dataset = read_source(source, "train", tell)
+    folder = run_folder(out, source["paths"][0], resume=resume is not None)
+    told = len(dataset.notes)
+    watch = lambda total: extraction_bar(total, tell)  # noqa: E731
+    run = train_classifier(dataset, recipe, folder=folder, source=source, resume=resume is not None, watch=watch)
+    options.tell_notes(dataset.notes[told:], tell)
+    point_to_last(folder)
+    if as_json:
+        typer.echo(json.dumps({"run": str(folder), **run.figures}))
+        return
+    show_run(run)
+
+
+def check_resume(given: dict[str, Any]) -> None:
+    """Refuses settings beside --resume: the run goes on with its own."""
+    for name in ("data", "out", "config", "set_", *TYPED, *READING):
+        if given[name] is not None:
+            option = {"data": "DATA", "set_": "--set"}.get(name, "--" + name.replace("_", "-"))
+            remedy = "Leave it out, or start a new run with --config RUN/config.yaml."
+            raise refusal(option, "manyhot train", "be left out with --resume", repr(given[name]), remedy)
+
+
+def run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
+    """The folder of the run: the one that was asked for, if no other run is in it, or a new one."""
+    from manyhot.training.run import CONFIG, new_folder
+
+    folder = out or new_folder(data)
+    if folder.exists() and not folder.is_dir():
+        raise refusal("--out", "manyhot train", "name a folder", repr(str(folder)), "Choose another name.")
+    if not resume and (folder / CONFIG).exists():
+        remedy = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
+        raise refusal("--out", "manyhot train", "be a folder without a run in it", repr(str(folder)), remedy)
+    return folder
+
+
+def show_run(run: Run) -> None:
+    """What came of the training, and what to do next."""
+    from rich.console import Console
+    from rich.table import Table
+
+    figures, console = run.figures, Console(highlight=False)
+    rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
+    console.print(f"Trained in {figures['seconds']:.0f} s; rows: {rows}.", markup=False)
+    if figures["bad images"]:
+        console.print(f"{len(figures['bad images']):,} images could not be read:", markup=False)
+        for name, reason in list(figures["bad images"].items())[:5]:
+            console.print(f"  {name}: {reason}", markup=False, soft_wrap=True)
+    if figures["judged"] is not None:
+        table = Table(title=f"On the rows of {figures['judged']!r}, which the network has not seen", title_style="bold")
+        table.add_column("")
+        table.add_column("own link", justify="right")
+        table.add_column("calibrated", justify="right")
+        for title, before, after in summary(figures):
+            table.add_row(title, before, after)
+        console.print(table)
+    folder = quote(str(run.folder))
+    console.print(f"Wrote {run.folder}. Next:", markup=False, soft_wrap=True)
+    for command in (
+        f"manyhot predict {folder} IMAGES...",
+        f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged'] or 'val'} --by-label",
+        f"manyhot export {folder}",
+    ):
+        console.print(f"  {command}", markup=False, soft_wrap=True)
+
+
+def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Title, value before and value after calibration of the figures that people look at first."""
+    from manyhot.evaluation.names import NAMES
+    from manyhot.training.comparing import values_of
+
+    before = None if figures["before"] is None else values_of(figures["before"])
+    after, rows = values_of(figures["after"]), []
+    for name, value in after.items():
+        if value is None:
+            continue
+        shown = [None if before is None else before[name], value]
+        texts = ["–" if one is None else f"{100 * one:.2f} %" if NAMES[name].percent else f"{one:.4f}" for one in shown]
+        rows.append((NAMES[name].title, *texts))
+    return rows  # type: ignore[return-value]

@@ -1,0 +1,152 @@
+"""What a recipe says in words, as objects: losses with what they need to be trained, calibrators and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import manyhot
+from manyhot.calibrate import Calibrator
+from manyhot.constructors import construct
+from manyhot.data.targets import SparseTargets
+from manyhot.decide import Rule
+from manyhot.heads import CosineHead, HiddenHead, LinearHead, TwoHeads
+from manyhot.links import Link, NoLink
+from manyhot.losses import CrossEntropyLoss, Loss, SoftmaxLoss
+from manyhot.refusal import refusal
+from manyhot.state import ExactState
+
+# One of each family, as `manyhot compare --losses all` trains them; the first is what the others are held against.
+ALL_LOSSES = {
+    "BCE": "BinaryCrossEntropyLoss()",
+    "focal": "AsymmetricFocalLoss()",
+    "ASL": "AsymmetricLoss()",
+    "SPA": "StrictlyProperAsymmetricLoss()",
+    "SPA + LPR": "LabelPairRegulariser(StrictlyProperAsymmetricLoss(), weight=0.1)",
+    "quasibinary": "QuasibinaryLoss()",
+    "two-way": "TwoWayLoss()",
+    "WARP": "WARPLoss()",
+    "RML": "RMLLoss()",
+    "class-wise": "ClassWiseLoss({num_labels})",
+    "softmax": "SoftmaxLoss()",
+    "AN": "AssumeNegativeLoss()",
+    "EPR": "EPRLoss({mean_labels})",
+    "cross-entropy": "CrossEntropyLoss()",
+    "noised top-2": "NoisedTopKLoss(2)",
+    "average-2": "AverageKLoss(2)",
+}
+NONE = ("none", "None", "")
+
+
+def public_classes(base: type) -> dict[str, type]:
+    """The public classes of manyhot below `base`, by name."""
+    named = {name: getattr(manyhot, name) for name in manyhot.__all__}
+    return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, base)}
+
+
+def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = "train", seed: int = 0) -> Loss:
+    """The loss of a text such as `AsymmetricLoss(gamma_neg=3)`, `BCE` or `SPA + LPR`.
+
+    Args:
+        text: A short name of `ALL_LOSSES`, or a constructor with its arguments as in Python.
+        targets: (N, K), those of the training data, for losses that are built from them.
+        owner: Who asked, for the error.
+        seed: For losses that draw.
+    """
+    short = {name.lower(): full for name, full in ALL_LOSSES.items()}
+    text = short.get(text.strip().lower(), text)
+    mean_labels = float(targets.sizes().mean()) if targets is not None and len(targets) else 1.0
+    num_labels = 1 if targets is None else targets.num_labels
+    text = text.replace("{mean_labels}", f"{max(mean_labels, 1e-3):.3g}").replace("{num_labels}", str(num_labels))
+    if text.strip().lower().startswith("roleloss") and targets is not None:
+        generator = torch.Generator().manual_seed(seed)
+        return manyhot.ROLELoss(targets.dense(), max(mean_labels, 1e-3), generator=generator)
+    kinds = {name: kind for name, kind in public_classes(Loss).items() if name not in ("Loss", "AdditiveLoss")}
+    loss = construct(text, kinds | public_classes(Link), argument="loss", owner=owner)
+    if not isinstance(loss, Loss):
+        remedy = f"Name a loss, such as {next(iter(kinds))}."
+        raise refusal("loss", owner, "be a loss", type(loss).__name__, remedy)
+    return loss
+
+
+def build_calibrator(text: str | None, link: Link, *, owner: str = "train") -> Calibrator | None:
+    """The calibrator of a text, reading scores through the link of the loss; None for "none"."""
+    calibrator: Calibrator | None = _build(text, Calibrator, "calibrator", owner)
+    if calibrator is not None and calibrator.link is None and not isinstance(link, NoLink):
+        calibrator.link = link
+    return calibrator
+
+
+def build_rule(text: str | None, *, owner: str = "train") -> Rule | None:
+    """The rule of a text; None for "none"."""
+    rule: Rule | None = _build(text, Rule, "rule", owner)
+    return rule
+
+
+def _build(text: str | None, base: type, argument: str, owner: str) -> Any:
+    if text is None or text.strip() in NONE:
+        return None
+    wanted = {name: kind for name, kind in public_classes(base).items() if kind is not base}
+    built: Any = construct(text, wanted | public_classes(ExactState), argument=argument, owner=owner)
+    if not isinstance(built, base):
+        remedy = f"Name one, such as {next(iter(wanted))}."
+        raise refusal(argument, owner, f"be a {base.__name__.lower()}", type(built).__name__, remedy)
+    return built
+
+
+@dataclass(frozen=True)
+class HeadChoice:
+    """The last layers: their kind, and how their outputs are read.
+
+    Attributes:
+        kind: "linear" or "cosine".
+        hidden: Units of a hidden layer before the scores; 0 for none.
+        dropout: Share of hidden units that are left out at random while training.
+    """
+
+    kind: str = "linear"
+    hidden: int = 0
+    dropout: float = 0.0
+
+    def build(self, width: int, num_labels: int, loss: Loss, rates: Tensor) -> nn.Module:
+        """A head for `width` features whose bias starts at the label rates, as far as the scores mean any."""
+        if loss.heads == 2:
+            return TwoHeads(width, num_labels)
+        head: LinearHead | CosineHead | HiddenHead
+        if self.kind == "cosine":
+            head = CosineHead(width, num_labels, bias="label", scale=16.0)
+        elif self.hidden:
+            head = HiddenHead(width, num_labels, hidden=self.hidden, dropout=self.dropout)
+        else:
+            head = LinearHead(width, num_labels)
+            nn.init.normal_(head.weight, std=1e-3)
+        if not isinstance(loss.link, NoLink):
+            head.init_bias(rates, link=loss.link)
+        return head
+
+
+def reading_of(loss: Loss) -> str:
+    """How the outputs of a head that was trained with this loss are read as scores; see `Network`."""
+    if loss.heads == 2:
+        return "multi"
+    # Softmax losses do not care about a constant added to a row, so only log-probabilities compare rows.
+    return "log-softmax" if isinstance(loss, SoftmaxLoss | CrossEntropyLoss) else "plain"
+
+
+def losses_for(names: Sequence[str], targets: SparseTargets) -> tuple[dict[str, str], list[str]]:
+    """The losses to compare by name, "all" for one of each family, and notes on those that do not fit the data."""
+    if list(names) != ["all"]:
+        return {name: name for name in names}, []
+    single = bool((targets.sizes() <= 1).all())
+    chosen = {name: text for name, text in ALL_LOSSES.items() if single or not _class_of(text).single_label}
+    left_out = [name for name in ALL_LOSSES if name not in chosen]
+    notes = [f"Left out {', '.join(left_out)}: for data with one label a row."] if left_out else []
+    return chosen, notes
+
+
+def _class_of(text: str) -> type[Loss]:
+    return public_classes(Loss)[text.split("(")[0]]

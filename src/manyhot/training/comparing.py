@@ -1,0 +1,151 @@
+"""The same data and the same effort with each of several losses: what is best for your own data."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from manyhot.data.dataset import Dataset
+from manyhot.engine import Progress
+from manyhot.refusal import refusal
+from manyhot.training.fitting import fit_recipe
+from manyhot.training.preparing import Prepared, Watch, prepare
+from manyhot.training.recipe import Recipe, write_settings
+from manyhot.training.run import CONFIG, LABELS, Run, clear_run, write_text
+from manyhot.training.running import write_run
+from manyhot.training.splitting import with_all_splits, with_learnable_labels
+
+# What is compared: name in the evaluation, whether more is better.
+FIGURES = {
+    "map": True,
+    "map_sample": True,
+    "log_loss_per_row": False,
+    "ece": False,
+    "ace": False,
+    "mce": False,
+    "micro_f": True,
+    "macro_f": True,
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What each loss came to on the same data.
+
+    Attributes:
+        rows: For each loss by name: figures "before" calibration (None where the scores mean no probabilities), figures
+            "after", and "seconds".
+        judged: The split that the figures are of.
+        folder: Where the runs lie.
+    """
+
+    rows: dict[str, dict[str, Any]]
+    judged: str
+    folder: Path
+
+    def best(self, figure: str) -> str:
+        """The loss with the best value of a figure after calibration."""
+        if figure not in FIGURES:
+            raise refusal("figure", "Comparison", f"be one of {', '.join(FIGURES)}", repr(figure), "Pick one.")
+        known = {name: row["after"][figure] for name, row in self.rows.items() if row["after"].get(figure) is not None}
+        return (max if FIGURES[figure] else min)(known, key=known.__getitem__)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
+        return {"judged": self.judged, "losses": self.rows}
+
+
+def compare(
+    data: Dataset,
+    losses: Mapping[str, str],
+    recipe: Recipe | None = None,
+    *,
+    folder: str | os.PathLike[str],
+    source: Mapping[str, Any] | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    watch: Watch | None = None,
+    overwrite: bool = False,
+) -> Comparison:
+    """Trains with each loss on the same rows, from the same start, for the same number of steps.
+
+    A loss whose run is in the folder already, from the same settings, is not trained again, and one that was broken
+    off goes on.
+
+    Args:
+        data: Samples with labels; splits that are missing are drawn.
+        losses: What to train with, by the name to show.
+        recipe: Everything but the loss.
+        folder: Where the runs go, one folder a loss.
+        source: How the data were read, to be kept with the settings.
+        progress: Gives, for the name of a loss, where it is told how far its training is.
+        watch: Shows how many images a frozen backbone has looked at.
+        overwrite: Whether runs in the folder that come from other settings are replaced, not refused.
+    """
+    folder, recipe = Path(folder), recipe or Recipe()
+    data = with_learnable_labels(with_all_splits(data, recipe), recipe.min_count)
+    if "test" not in data.split_sizes() and "val" not in data.split_sizes():
+        raise refusal("data", "compare", "have rows to judge by", "none", "Leave `test` above 0.")
+    prepared = prepare(data, recipe, watch=watch)
+    rows = {}
+    for name, text in losses.items():
+        shown = None if progress is None else progress(name)
+        run = train_with(text, folder / slug(name), prepared, recipe, source, shown, overwrite=overwrite)
+        figures = run.figures
+        rows[name] = {
+            "loss": text,
+            "before": None if figures["before"] is None else values_of(figures["before"]),
+            "after": values_of(figures["after"]),
+            "seconds": figures["seconds"],
+        }
+        judged = figures["judged"]
+    comparison = Comparison(rows, judged, folder)
+    write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1) + "\n")
+    return comparison
+
+
+def train_with(
+    loss: str,
+    folder: Path,
+    prepared: Prepared,
+    recipe: Recipe,
+    source: Mapping[str, Any] | None,
+    progress: Progress | None,
+    *,
+    overwrite: bool,
+) -> Run:
+    """The run of one loss: found, gone on with, or trained now."""
+    recipe = replace(recipe, loss=loss)
+    settings = {"data": dict(source or {}), **recipe.settings()}
+    same = (folder / CONFIG).is_file() and Run(folder).config == settings
+    if same and Run(folder).finished:
+        return Run(folder)
+    if (folder / CONFIG).exists() and not same:
+        if not overwrite:
+            remedy = "Choose another folder, or overwrite."
+            raise refusal("folder", "compare", "be free of runs with other settings", repr(str(folder)), remedy)
+        clear_run(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_settings(settings, folder / CONFIG)
+    write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
+    write_run(folder, fit_recipe(prepared, recipe, folder=folder, resume=same, progress=progress), prepared)
+    return Run(folder)
+
+
+def slug(name: str) -> str:
+    """A name as a folder: `SPA + LPR` -> `spa-lpr`."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "loss"
+
+
+def values_of(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
+    """The figures that are compared, by name."""
+    found = {
+        name.split("@")[0]: entry["value"]
+        for group in evaluation["groups"].values()
+        for name, entry in group["values"].items()
+    }
+    return {name: found.get(name) for name in FIGURES}

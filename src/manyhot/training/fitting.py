@@ -1,0 +1,186 @@
+"""One network, trained and made honest: scores, link, calibrator, rule."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyhot.calibrate import Calibrator
+from manyhot.classifier import Classifier
+from manyhot.data.loading import Batches
+from manyhot.decide import Rule
+from manyhot.engine import Progress, fit, score
+from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.losses import Loss
+from manyhot.metrics import LogLoss, MeanAveragePrecision
+from manyhot.network import Network
+from manyhot.predictions import Predictions
+from manyhot.refusal import refusal
+from manyhot.training.choices import build_calibrator, build_loss, build_rule, reading_of
+from manyhot.training.preparing import Prepared, head_of, on_raw_features
+from manyhot.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network that has been trained and made honest.
+
+    Attributes:
+        classifier: All that is needed for new samples.
+        predictions: Of the splits "val" and "test".
+        history: What was measured after each epoch.
+        seconds: How long the training took.
+        bad: Images that could not be read, and why.
+    """
+
+    classifier: Classifier
+    predictions: Predictions
+    history: list[dict[str, Any]]
+    seconds: float
+    bad: dict[str, str]
+
+
+def fit_recipe(
+    prepared: Prepared,
+    recipe: Recipe,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Trained:
+    """Trains a network by a recipe, then fits link, calibrator and rule on the split "val".
+
+    Args:
+        prepared: The data.
+        recipe: Loss, head, calibrator, rule and plan.
+        folder: Where checkpoints and the log go; None to keep none.
+        resume: Whether to go on from the checkpoint in `folder`.
+        progress: Where the engine tells how far it is.
+    """
+    train = prepared.parts["train"]
+    loss = build_loss(recipe.loss, train.targets, seed=recipe.plan.seed)
+    calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
+    check_honesty(loss, calibrator, rule, prepared)
+    network = build_network(prepared, recipe, loss)
+    start = time.perf_counter()
+    fitted = fit(
+        network,
+        loss,
+        train,
+        plan=recipe.plan,
+        val=prepared.parts.get("val"),
+        folder=folder,
+        judge=Judge(loss.link),
+        resume=resume,
+        progress=progress,
+    )
+    seconds = time.perf_counter() - start
+    loss.cpu()  # scores come back to the CPU, and so must what reads them
+    if isinstance(loss.link, QuasibinaryLink):
+        scores, rows = score(network, train, plan=recipe.plan)
+        loss.link.fit([(scores, train.targets.dense(rows))])
+    table = held_out(network, prepared, recipe, loss.link)
+    if calibrator is not None or rule is not None:
+        table = settle(table, calibrator, rule)
+    network.head = on_raw_features(network.head, prepared)
+    if prepared.frozen:
+        network = Network(prepared.backbone, network.head, reading=network.reading)
+    classifier = Classifier(network, prepared.data.labels, link=loss.link, calibrator=calibrator, rule=rule)
+    bad = dict(prepared.bad)
+    for part in prepared.parts.values():
+        bad |= getattr(part, "bad", {})
+    return Trained(classifier, table, fitted.history, seconds, bad)
+
+
+def check_honesty(loss: Loss, calibrator: Calibrator | None, rule: Rule | None, prepared: Prepared) -> None:
+    """Refuses, before hours of training, what cannot be made of the scores after it."""
+    if rule is not None and calibrator is None and isinstance(loss.link, NoLink):
+        got = f"{type(loss).__name__} without a calibrator"
+        remedy = "Choose a calibrator, such as Beta(), or no rule."
+        raise refusal("rule", "train", "have probabilities to decide by", got, remedy)
+    learns = [
+        name for name, part in (("calibrator", calibrator), ("rule", rule)) if part is not None and not part.fitted
+    ]
+    if learns and "val" not in prepared.parts:
+        remedy = "Leave `val` above 0, or choose 'none'."
+        raise refusal(learns[0], "train", "have rows of a split 'val' to learn from", "none", remedy)
+
+
+def build_network(prepared: Prepared, recipe: Recipe, loss: Loss) -> Network:
+    """The network to train: head and backbone, or the head alone where features are frozen."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.plan.seed)
+        head = head_of(recipe).build(prepared.width, len(prepared.data.labels), loss, prepared.rates())
+    # A copy, because several losses may start from the same backbone.
+    backbone = None if prepared.frozen else copy.deepcopy(prepared.backbone)
+    return Network(backbone, head, reading=reading_of(loss))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What is measured on the split "val" after each epoch: the ranking, and the log loss where scores mean something.
+
+    Attributes:
+        link: Of the loss.
+    """
+
+    link: Link
+
+    def __call__(self, scores: Tensor, targets: Tensor) -> Mapping[str, float]:
+        """mAP over labels, and log loss."""
+        figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
+        unfitted = isinstance(self.link, QuasibinaryLink) and not bool(self.link.fitted)
+        if not isinstance(self.link, NoLink) and not unfitted:
+            probs = copy.deepcopy(self.link).cpu().probs(scores.cpu().double()).float()
+            figures["log loss"] = LogLoss().update(probs, targets).compute().value
+        return figures
+
+
+def held_out(network: Network, prepared: Prepared, recipe: Recipe, link: Link) -> Predictions:
+    """The scores of the splits "val" and "test", with their targets."""
+    names = [name for name in ("val", "test") if name in prepared.parts]
+    scores, targets, ids, paths, splits = [], [], [], [], []
+    for name in names:
+        part: Batches = prepared.parts[name]
+        found, rows = score(network, part, plan=recipe.plan)
+        data = prepared.data.of_split(name).take(rows.numpy())
+        scores.append(found)
+        targets.append(part.targets.dense(rows))
+        ids += data.ids
+        if data.images is not None:
+            paths += [data.images.name(row) for row in range(len(data))]
+        splits += [name] * len(data)
+    if not names:
+        scores, targets = [torch.zeros(0, len(prepared.data.labels))], [torch.zeros(0, len(prepared.data.labels))]
+    return Predictions(
+        scores=torch.cat(scores),
+        targets=torch.cat(targets),
+        ids=ids,
+        paths=paths or None,
+        splits=splits,
+        labels=prepared.data.labels,
+        link=link,
+    )
+
+
+def settle(table: Predictions, calibrator: Calibrator | None, rule: Rule | None) -> Predictions:
+    """The table with probabilities and decisions by what was learnt from its split "val"."""
+    assert table.scores is not None
+    val = table.of_split("val") if "val" in table.split_sizes() else None
+    if calibrator is not None and val is not None:
+        calibrator.fit(val.scores, val.targets)
+        table = table.replace(probs=calibrator(table.scores), calibrator=calibrator)
+    if rule is not None:
+        probs = table.probabilities()
+        if val is not None and not bool(rule.fitted):
+            rows = torch.tensor([split == "val" for split in table.splits or ()])
+            rule.fit(probs[rows], val.targets)
+        table = table.replace(probs=probs, decisions=rule(probs), calibrator=calibrator, rule=rule)
+    return table

@@ -1,0 +1,60 @@
+"""Which rows are learnt from, which tune and calibrate, and which judge."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyhot.data.dataset import Dataset
+from manyhot.data.split import stratified_split
+from manyhot.refusal import refusal
+from manyhot.training.recipe import Recipe
+
+ROLES = ("train", "val", "test")
+
+
+def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
+    """The data with rows to train on, to tune and calibrate on ("val"), and to judge by ("test").
+
+    Splits that are there are kept. Those that are missing are taken out of the rows to train on, so that every label
+    keeps its rate; the notes say so.
+    """
+    if data.targets is None:
+        remedy = "Pass a table with labels; see `manyhot inspect --help`."
+        raise refusal("data", "train", "have labels", "samples without any", remedy)
+    splits = np.full(len(data), "train", dtype=object) if data.splits is None else data.splits.copy()
+    there = [name for name in ROLES if (splits == name).any()]
+    if "train" not in there:
+        got = ", ".join(map(repr, data.split_sizes())) or "no rows"
+        raise refusal("split", "train", "have rows called 'train'", got, "Rename one, or leave out the column.")
+    missing = {name: getattr(recipe, name) for name in ("val", "test") if name not in there and getattr(recipe, name)}
+    notes = []
+    if missing:
+        rows = np.flatnonzero(splits == "train")
+        shares = {"train": 1 - sum(missing.values()), **missing}
+        splits[rows] = stratified_split(data.targets.take(rows), shares, seed=recipe.plan.seed)
+        taken = " and ".join(f"{share:.0%} for {name!r}" for name, share in missing.items())
+        notes = [f"Took {taken} out of the rows to train on, so that every label keeps its rate."]
+    others = [name for name in dict.fromkeys(splits.tolist()) if name not in ROLES]
+    if others:
+        notes.append(f"Rows of the splits {', '.join(map(repr, others))} are not used.")
+    found = data.with_splits(splits)
+    found.notes.extend(notes)
+    return found.take(np.isin(splits, ROLES)) if others else found
+
+
+def with_learnable_labels(data: Dataset, min_count: int) -> Dataset:
+    """The data without labels that too few rows of the training split have; rows that lose all labels stay."""
+    assert data.targets is not None
+    counts = data.of_split("train").targets.counts()  # type: ignore[union-attr]
+    kept = np.flatnonzero(counts >= min_count)
+    if len(kept) == len(counts):
+        return data
+    if not len(kept):
+        got = f"{int(counts.max(initial=0))} at the most"
+        rule = f"have a label with {min_count} rows to train on"
+        raise refusal("data", "train", rule, got, "Lower --set min_count, or bring more data.")
+    dropped = [data.labels.names[column] for column in np.flatnonzero(counts < min_count)]
+    some = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
+    found = data.select_labels([data.labels.names[column] for column in kept])
+    found.notes.append(f"Left out {len(dropped)} labels with fewer than {min_count} rows to train on: {some}.")
+    return found

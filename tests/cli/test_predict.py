@@ -1,0 +1,159 @@
+"""`manyhot predict`: what is shown, written and refused."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import manyhot as mh
+from manyhot.backbones import create_backbone
+from manyhot.classifier import Classifier
+from manyhot.network import Network
+
+LABELS = ["cat", "dog", "[red]"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run folder, as far as predicting goes, and a folder of images."""
+    folder = tmp_path_factory.mktemp("trained")
+    torch.manual_seed(0)
+    network = Network(create_backbone("test_resnet", pretrained=False, size=32), mh.LinearHead(96, 3))
+    run = folder / "runs" / "photos"
+    Classifier(network, LABELS, link=mh.SigmoidLink(), rule=mh.Threshold(0.45)).save(run)
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randn(40, 3, generator=draw)
+    targets = (torch.rand(40, 3, generator=draw) < 0.5).int()
+    held_out = mh.Predictions(scores=scores, targets=targets, labels=LABELS, splits=["val", "test"] * 20)
+    held_out.save(run / "predictions.parquet")
+    images = folder / "images"
+    images.mkdir()
+    for row in range(4):
+        pixels = np.random.default_rng(row).integers(0, 256, (20 + row, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(images / f"{row}.png")
+    return run, images
+
+
+def test_a_few_images_are_shown(trained, run):
+    folder, images = trained
+    printed = run("predict", folder, images / "0.png", images / "1.png")
+    (first, second) = Classifier.load(folder).answers([images / "0.png", images / "1.png"])
+    plain = " ".join(printed.out.replace("│", " ").split())
+    assert "labels" in plain
+    for answer in (first, second):
+        assert all(f"{name} {100 * answer.probs[name]:.0f} %" in plain for name in answer.labels)
+    assert "Traceback" not in printed.out
+
+
+def test_nothing_and_doubt_are_said_in_words(trained, run, tmp_path):
+    folder, images = trained
+    assert "none of these" in run("predict", folder, images / "0.png", "--rule", "Threshold(1.0)").out
+    rule = mh.AskPerson(mh.Threshold(0.9), at_most=1.0).fit(torch.rand(9, 3))
+    mh.save(rule, tmp_path / "rule.json")
+    assert "ask a person" in run("predict", folder, images / "0.png", "--rule", tmp_path / "rule.json").out
+
+
+def test_a_rule_is_learnt_from_the_run(trained, run):
+    folder, images = trained
+    printed = run("predict", folder, images, "--rule", "AverageK(1)", "--json")
+    assert "Fitted AverageK(1) on the 20 rows of the split 'val'" in printed.err
+    classifier = Classifier.load(folder)
+    val = mh.Predictions.open(folder / "predictions.parquet").read(split="val")
+    rule = mh.AverageK(1).fit(torch.sigmoid(val.scores))
+    table = classifier.predict(images)
+    wanted = [sorted(names) for names in table.labels.decode(rule(table.probs).labels)]
+    assert [sorted(answer["labels"]) for answer in json.loads(printed.out)] == wanted
+
+
+def test_a_table_for_the_other_verbs(trained, run, tmp_path):
+    folder, images = trained
+    out = tmp_path / "new" / "predictions.parquet"
+    assert f"Wrote 4 rows to {out}." in run("predict", folder, images, "-o", out, "--batch-size", 2).out
+    table, own = mh.Predictions.open(out).load(), Classifier.load(folder).predict(images, batch_size=2)
+    assert table.ids == ["0.png", "1.png", "2.png", "3.png"]
+    assert table.paths == [str(images / name) for name in table.ids]
+    assert torch.equal(table.decisions, own.decisions)
+    torch.testing.assert_close(table.probs, own.probs)
+    run("decide", out, "--rule", "TopK(1)", "-o", tmp_path / "decided.parquet")
+    refused = run("predict", folder, images, "-o", out, code=2).err
+    assert "must name a file that is not there yet" in refused
+    run("predict", folder, images / "0.png", "-o", out, "--overwrite")
+    assert len(mh.Predictions.open(out)) == 1
+
+
+def test_a_table_for_people_and_a_list_for_programs(trained, run, tmp_path):
+    folder, images = trained
+    run("predict", folder, images, "-o", tmp_path / "tags.csv")
+    run("predict", folder, images, "-o", tmp_path / "tags.json", "--top", 0)
+    own = Classifier.load(folder).answers(images)
+    with (tmp_path / "tags.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["given"].split("|") if row["given"] else [] for row in rows] == [answer.labels for answer in own]
+    assert list(rows[0]) == ["id", "given", "ask_person", *LABELS]
+    assert float(rows[2]["dog"]) == pytest.approx(own[2].probs["dog"], rel=1e-4)
+    answers = json.loads((tmp_path / "tags.json").read_text())
+    assert [answer["labels"] for answer in answers] == [answer.labels for answer in own]
+    assert all(set(answer["probs"]) == set(answer["labels"]) for answer in answers)
+    assert len(run("evaluate", tmp_path / "tags.csv", "--kind", "probs", code=2).err) > 0
+
+
+def test_bad_images_are_named(trained, run, tmp_path):
+    folder, images = trained
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    good = images / "0.png"
+    printed = run("predict", folder, good, tmp_path / "bad.png", "--json", "-o", tmp_path / "out.parquet")
+    assert f"Left out {tmp_path / 'bad.png'}: " in printed.err
+    assert json.loads(printed.out) == {"written": str(tmp_path / "out.parquet"), "rows": 1, "left out": 1}
+    refused = run("predict", folder, good, tmp_path / "bad.png", "--on-bad-image", "fail", code=2).err
+    assert "bad.png" in refused
+    refused = run("predict", folder, tmp_path / "bad.png", "-o", tmp_path / "none.parquet", code=2).err
+    assert "`IMAGES` of `manyhot predict` must lead to images; got 1 that cannot be read." in refused
+    assert not (tmp_path / "none.parquet").exists()
+
+
+def test_runs_that_are_none_are_named(trained, run, tmp_path, monkeypatch):
+    folder, images = trained
+    monkeypatch.chdir(folder.parents[1])
+    assert "Did you mean runs/photos?" in run("predict", "runs/photo", images, code=2).err
+    assert "There is runs/photos." in run("predict", "runs", images, code=2).err
+    monkeypatch.chdir(tmp_path)
+    refused = run("predict", "nowhere", images, code=2).err
+    assert "must be a folder with a classifier.json; got 'nowhere', where there is nothing. Train one first" in refused
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "config.yaml").write_text("")
+    assert "Let it finish: manyhot train --resume begun." in run("predict", "begun", images, code=2).err
+    (tmp_path / "last").symlink_to(folder)
+    run("predict", "last", images)
+
+
+def test_bad_options_are_refused(trained, run, tmp_path):
+    folder, images = trained
+    assert "must end with .parquet, .csv, .json" in run("predict", folder, images, "-o", "tags.txt", code=2).err
+    assert "`--device` of" in run("predict", folder, images, "--device", "abacus", code=2).err
+    assert "Did you mean AverageK?" in run("predict", folder, images, "--rule", "AvergeK(2)", code=2).err
+
+
+def test_scores_that_only_rank_are_not_shown_as_probabilities(trained, run, tmp_path):
+    folder, images = trained
+    network = Classifier.load(folder).network
+    Classifier(network, LABELS, link=mh.TwoWayLoss().link).save(tmp_path / "ranking")
+    refused = run("predict", tmp_path / "ranking", images, code=2).err
+    assert "must have a calibrator to give probabilities" in refused
+    run("predict", tmp_path / "ranking", images, "-o", tmp_path / "scores.parquet")
+    assert mh.Predictions.open(tmp_path / "scores.parquet").kinds == ("scores",)
+
+
+@pytest.mark.parametrize("verb", ["predict", "export"])
+def test_help_needs_no_torch(verb):
+    code = (
+        f"import sys; sys.argv = ['manyhot', '{verb}', '--help']; from manyhot.cli import main\n"
+        "try: main()\nfinally: print('torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip().endswith("False False"), shown
+    assert f"manyhot {verb} runs/photos" in " ".join(shown.split())

@@ -1,0 +1,148 @@
+"""`manyhot train`, `compare` and `demo` as people type them, on pictures that are small and quick."""
+
+import csv
+import json
+import os
+
+import pytest
+import yaml
+
+import manyhot as mh
+from manyhot.data.scenes import LABEL_NAMES
+from manyhot.demo.pictures_on_disk import write_scenes
+
+QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """A table of 200 scenes to train on, 100 to judge by and 50 to calibrate on."""
+    return write_scenes(tmp_path_factory.mktemp("scenes"), samples=200, seed=0)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_command_from_a_table_to_a_prediction(scenes, home, run):
+    printed = run("train", scenes, *QUICK, "--epochs", "5")
+    assert "splits train 200, val 50, test 100" in printed.err.replace("\n", " ")
+    assert "On the rows of 'test', which the network has not seen" in " ".join(printed.out.split())
+    assert "manyhot predict runs/scenes" in printed.out
+    folder = home / "runs" / "scenes"
+    assert os.readlink(home / "runs" / "last") == "scenes"
+    assert (folder / "metrics.csv").read_text().count("\n") == 6
+    answer = json.loads(run("predict", "runs/last", scenes.parent / "test" / "00000.png", "--json").out)
+    assert "00000.png" in json.dumps(answer)
+    table = mh.Predictions.open(folder / "predictions.parquet")
+    assert table.split_sizes() == {"val": 50, "test": 100}
+    run("evaluate", folder / "predictions.parquet", "--split", "test")
+
+
+def test_settings_come_from_a_file_then_set_then_options(scenes, home, run):
+    (home / "mine.yaml").write_text("epochs: 1\nlr: 0.02\nloss: ASL\nhidden: 8\n")
+    run("train", scenes, *QUICK, "-c", "mine.yaml", "--set", "lr=0.03", "--loss", "focal", "-o", "a")
+    config = yaml.safe_load((home / "a" / "config.yaml").read_text())
+    assert (config["epochs"], config["lr"], config["loss"], config["hidden"]) == (1, 0.03, "focal", 8)
+    assert config["data"]["paths"] == [str(scenes)]
+    run("train", "-c", "a/config.yaml", "-o", "b")
+    again = yaml.safe_load((home / "b" / "config.yaml").read_text())
+    assert again == config
+
+
+def test_json_is_all_that_is_printed(scenes, home, run):
+    found = json.loads(run("train", scenes, *QUICK, "--epochs", "1", "--json").out)
+    assert found["run"] == "runs/scenes"
+    assert found["rows"] == {"train": 200, "val": 50, "test": 100}
+
+
+def test_a_run_that_was_broken_off_goes_on_to_the_same_weights(scenes, home, run):
+    whole = ("train", scenes, *QUICK, "--epochs", "4", "--set", "hidden=8")
+    run(*whole, "-o", "whole")
+    run("train", scenes, *QUICK, "--epochs", "4", "--set", "hidden=8", "-o", "broken")
+    for name in ("figures.json", "predictions.parquet", "model.safetensors", "classifier.json"):
+        (home / "broken" / name).unlink()
+    run("train", "--resume", "broken")
+    first, second = ((home / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "`DATA` of `manyhot train` must be given; got nothing."),
+        (("nowhere.csv",), "nowhere.csv"),
+        (("SCENES", "--loss", "BCEE"), "`loss` of `train` must name something known; got 'BCEE'."),
+        (("SCENES", "--set", "epoch=3"), "`settings` of `Recipe` must be known; got 'epoch'. Did you mean 'epochs'?"),
+        (("SCENES", "--set", "lr"), "`--set` of `manyhot` must look like name=value; got 'lr'."),
+        (("SCENES", "--backbone", "efficientnet_lite"), "Did you mean 'efficientnet_lite0'"),
+        (("SCENES", "--rule", "AvrageK(3)"), "Did you mean AverageK?"),
+        (("SCENES", "--calibrator", "AverageK(3)"), "`calibrator` of `train` must be a calibrator; got AverageK."),
+        (("SCENES", "--config", "nowhere.yaml"), "nowhere.yaml: No such file or directory."),
+        (("SCENES", "--resume", "runs/x"), "must be a folder with a config.yaml; got 'runs/x'."),
+    ],
+)
+def test_mistakes_get_one_sentence_and_cost_no_training(scenes, home, run, arguments, words):
+    typed = [scenes if argument == "SCENES" else argument for argument in arguments]
+    if "--resume" in typed:
+        typed.remove(scenes)
+    printed = run("train", *QUICK if "--backbone" not in typed and "--resume" not in typed else (), *typed, code=2)
+    assert words in printed.err
+    assert not list(home.rglob("model.safetensors"))
+
+
+def test_a_run_is_not_overwritten(scenes, home, run):
+    run("train", scenes, *QUICK, "--epochs", "1", "-o", "a")
+    printed = run("train", scenes, *QUICK, "--epochs", "1", "-o", "a", code=2)
+    assert "must be a folder without a run in it; got 'a'" in printed.err
+    assert "manyhot train --resume a" in printed.err
+    run("train", scenes, *QUICK, "--epochs", "1")
+    run("train", scenes, *QUICK, "--epochs", "1")
+    assert {path.name for path in (home / "runs").iterdir()} == {"scenes", "scenes-2", "last"}
+    printed = run("train", scenes, "--resume", "a", code=2)
+    assert "`DATA` of `manyhot train` must be left out with --resume" in printed.err
+
+
+def test_bad_images_are_named_or_refused(scenes, home, run):
+    with scenes.open() as file:
+        rows = list(csv.DictReader(file))
+    (home / "broken.png").write_bytes(b"no picture")
+    with (home / "some.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "labels", "split"])
+        writer.writerow([str(home / "broken.png"), "one", "train"])
+        writer.writerows([str(scenes.parent / row["path"]), row["labels"], row["split"]] for row in rows)
+    printed = run("train", "some.csv", *QUICK, "--epochs", "1")
+    assert "1 images could not be read" in printed.out
+    assert "broken.png" in printed.out
+    printed = run("train", "some.csv", *QUICK, "--epochs", "1", "--on-bad-image", "fail", code=2)
+    assert "broken.png" in printed.err
+
+
+def test_losses_are_compared(scenes, home, run):
+    shown = run("compare", scenes, *QUICK, "--epochs", "2", "-l", "BCE", "-l", "two-way", "-l", "SPA")
+    assert "3/3 SPA" in shown.err
+    for word in ("BCE", "two-way", "SPA", "Best probabilities", "comparison.png"):
+        assert word in shown.out
+    folder = home / "runs" / "scenes-losses"
+    assert (folder / "comparison.png").stat().st_size > 5_000
+    assert set(json.loads((folder / "comparison.json").read_text())["losses"]) == {"BCE", "two-way", "SPA"}
+    again = json.loads(run("compare", scenes, *QUICK, "--epochs", "2", "-l", "BCE", "--json").out)
+    assert set(again["losses"]) == {"BCE"}
+    printed = run("compare", scenes, *QUICK, "-l", "BCE", "-l", "Spaa", code=2)
+    assert "must name something known; got 'Spaa'" in printed.err
+
+
+def test_the_demonstration(home, run):
+    shown = run("demo", "--samples", "200", "--epochs", "2").out
+    for word in ("The point", "What to do with the probabilities", "manyhot predict", "manyhot train YOUR_PHOTOS.csv"):
+        assert word in shown or word in " ".join(shown.split())
+    for name in ("reliability.png", "scenes.png"):
+        assert (home / "demo-output" / name).read_bytes().startswith(b"\x89PNG")
+    classifier = mh.load(home / "demo-output" / "runs" / "last")
+    assert set(classifier.labels.names) == set(LABEL_NAMES)
+    shown = run("demo", "--samples", "120", "--epochs", "1").out
+    assert "Done in" in shown

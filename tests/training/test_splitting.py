@@ -1,0 +1,63 @@
+"""Rows to train on, to calibrate on and to judge by: kept where they are given, drawn where they are not."""
+
+import numpy as np
+import pytest
+import torch
+
+from manyhot.data import from_arrays
+from manyhot.training import Recipe
+from manyhot.training.splitting import with_all_splits, with_learnable_labels
+
+
+@pytest.fixture
+def targets():
+    generator = torch.Generator().manual_seed(0)
+    return (torch.rand(200, 4, generator=generator) < torch.tensor([0.5, 0.2, 0.1, 0.0])).to(torch.int8)
+
+
+def data(targets, splits=None):
+    return from_arrays(np.zeros((len(targets), 2), dtype=np.float32), targets.numpy(), splits=splits)
+
+
+def test_splits_are_drawn_with_the_rate_of_every_label(targets):
+    found = with_all_splits(data(targets), Recipe())
+    assert found.split_sizes() == {"train": 140, "val": 30, "test": 30}
+    for name, size in found.split_sizes().items():
+        counts = found.of_split(name).targets.counts()
+        assert np.abs(counts - size * targets.float().mean(0).numpy()).max() <= 1.5
+    assert any("15% for 'val' and 15% for 'test'" in note for note in found.notes)
+
+
+def test_splits_that_are_there_are_kept(targets):
+    splits = np.array(["train"] * 150 + ["test"] * 50, dtype=object)
+    found = with_all_splits(data(targets, splits), Recipe())
+    assert (found.splits[150:] == "test").all()
+    assert found.split_sizes()["val"] == round(0.15 * 150)
+    both = np.array((["train"] * 2 + ["val", "test"]) * 50, dtype=object)
+    assert (with_all_splits(data(targets, both), Recipe()).splits == both).all()
+
+
+def test_other_splits_are_not_used(targets):
+    splits = np.array((["train"] * 2 + ["val", "extra"]) * 50, dtype=object)
+    found = with_all_splits(data(targets, splits), Recipe(test=0.0))
+    assert found.split_sizes() == {"train": 100, "val": 50}
+    assert found.notes[-1] == "Rows of the splits 'extra' are not used."
+
+
+def test_the_same_seed_draws_the_same_rows(targets):
+    first, second = (with_all_splits(data(targets), Recipe()).splits for _ in range(2))
+    assert (first == second).all()
+
+
+def test_data_without_rows_to_train_on(targets):
+    with pytest.raises(ValueError, match="must have rows called 'train'; got 'test'"):
+        with_all_splits(data(targets, np.array(["test"] * 200, dtype=object)), Recipe())
+
+
+def test_rare_labels_are_left_out_and_named(targets):
+    found = with_learnable_labels(with_all_splits(data(targets), Recipe()), min_count=1)
+    assert found.labels.names == ["0", "1", "2"]
+    assert len(found) == 200
+    assert found.notes[-1] == "Left out 1 labels with fewer than 1 rows to train on: 3."
+    with pytest.raises(ValueError, match="must have a label with 1000 rows to train on"):
+        with_learnable_labels(with_all_splits(data(targets), Recipe()), min_count=1000)

@@ -1,0 +1,174 @@
+"""From data to a run folder: what is in it, and that it is what was trained."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.data import from_arrays
+from manyhot.engine import Silent
+from manyhot.training import Recipe, Run, compare, train
+from manyhot.training.choices import ALL_LOSSES, build_loss, losses_for
+
+
+def population(n=600, labels=5, width=8, seed=0):
+    """Features and targets in which every label depends on the features; many rows have no label."""
+    generator = torch.Generator().manual_seed(seed)
+    features = 3 + 2 * torch.randn(n, width, generator=generator)
+    weights = torch.randn(width, labels, generator=generator)
+    scores = ((features - 3) / 2) @ weights - 1.5
+    targets = (torch.rand(n, labels, generator=generator) < scores.sigmoid()).to(torch.int8)
+    return features.numpy(), targets
+
+
+def recipe(**settings):
+    quick = {"epochs": 3, "batch_size": 64, "hidden": 0, "lr": 0.05, "weight_decay": 0.0, "accelerator": "cpu"}
+    return Recipe.build(quick | settings)
+
+
+@pytest.fixture(scope="module")
+def data():
+    features, targets = population()
+    return from_arrays(features, targets.numpy(), labels=["a", "b", "c", "d", "e"])
+
+
+def test_a_run_folder_holds_all_that_was_promised(data, tmp_path):
+    run = train(data, recipe(epochs=10), folder=tmp_path / "run", source={"paths": ["x"]}, progress=Silent())
+    names = {path.name for path in run.folder.iterdir()}
+    wanted = {"config.yaml", "labels.txt", "model.safetensors", "classifier.json", "metrics.csv", "predictions.parquet"}
+    assert wanted | {"figures.json", "checkpoint"} <= names
+    assert run.finished
+    assert (run.folder / "labels.txt").read_text().split() == ["a", "b", "c", "d", "e"]
+    assert run.config["data"] == {"paths": ["x"]}
+    assert run.config["epochs"] == 10
+    assert len(run.history) == 10
+    table = run.predictions()
+    assert table.split_sizes() == {"val": 90, "test": 90}
+    assert table.kinds == ("scores", "probs", "targets", "decisions")
+    after = mh.evaluate(table.of_split("test"))
+    assert after["map"] > 0.6
+    assert run.figures["after"]["groups"]["ranking"]["values"]["map"]["value"] == pytest.approx(after["map"])
+    assert run.figures["rows"] == {"train": 420, "val": 90, "test": 90}
+
+
+def test_the_classifier_gives_the_predictions_of_the_run(data, tmp_path):
+    for settings in (
+        {},
+        {"hidden": 16, "dropout": 0.5},
+        {"head": "cosine"},
+        {"loss": "softmax"},
+        {"loss": "quasibinary"},
+    ):
+        run = train(
+            data, recipe(**settings), folder=tmp_path / str(len(settings) + hash(str(settings))), progress=Silent()
+        )
+        table = run.predictions().of_split("test").read()
+        rows = [data.ids.index(name) for name in table.ids]
+        predicted = mh.load(run.folder).predict(data.features[rows])
+        torch.testing.assert_close(predicted.scores, table.scores, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(predicted.probs, table.probs, rtol=1e-3, atol=1e-4)
+        assert float((predicted.decisions == table.decisions).float().mean()) > 0.999
+
+
+def test_calibration_and_rule_are_learnt_from_val_alone(data, tmp_path):
+    run = train(data, recipe(rule="AverageK(1.5)"), folder=tmp_path / "run", progress=Silent())
+    val = run.predictions().of_split("val").read()
+    calibrator = mh.Beta(link=mh.SigmoidLink()).fit(val.scores, val.targets)
+    torch.testing.assert_close(val.probs, calibrator(val.scores))
+    rule = mh.AverageK(1.5).fit(val.probs, val.targets)
+    assert torch.equal(val.decisions, rule(val.probs).labels)
+
+
+def test_bias_starts_at_the_label_rates(data):
+    from manyhot.training.fitting import build_network
+    from manyhot.training.preparing import prepare
+    from manyhot.training.splitting import with_all_splits
+
+    prepared = prepare(with_all_splits(data, recipe()), recipe())
+    loss = build_loss("SPA", prepared.parts["train"].targets)
+    network = build_network(prepared, recipe(), loss)
+    torch.testing.assert_close(
+        loss.link.probs(network.head.bias.detach()).double(), prepared.rates(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_the_same_seed_gives_the_same_run(data, tmp_path):
+    tables = [
+        train(data, recipe(seed=3), folder=tmp_path / name, progress=Silent()).predictions().read() for name in "ab"
+    ]
+    assert torch.equal(tables[0].scores, tables[1].scores)
+
+
+def test_probabilities_that_cannot_be_had_are_refused_before_training(data, tmp_path):
+    with pytest.raises(ValueError, match="`rule` of `train` must have probabilities to decide by; got TwoWayLoss"):
+        train(data, recipe(loss="two-way", calibrator="none"), folder=tmp_path, progress=Silent())
+    with pytest.raises(ValueError, match="`calibrator` of `train` must have rows of a split 'val' to learn from"):
+        train(data, recipe(val=0.0), folder=tmp_path, progress=Silent())
+    with pytest.raises(ValueError, match=r"Did you mean TwoWayLoss\?"):
+        train(data, recipe(loss="TwoWaysLoss()"), folder=tmp_path, progress=Silent())
+
+
+def test_scores_alone(data, tmp_path):
+    settings = {"loss": "two-way", "calibrator": "none", "rule": "none"}
+    run = train(data, recipe(**settings), folder=tmp_path / "run", progress=Silent())
+    assert run.predictions().kinds == ("scores", "targets")
+    assert run.figures["before"] is None
+
+
+def test_an_unfinished_run_says_so(tmp_path):
+    (tmp_path / "config.yaml").write_text("epochs: 1\n")
+    run = Run(tmp_path)
+    assert not run.finished
+    with pytest.raises(ValueError, match="must be finished"):
+        _ = run.figures
+    with pytest.raises(ValueError, match=r"must be a folder with a config\.yaml"):
+        Run(tmp_path / "nowhere")
+
+
+def test_every_loss_of_the_list_trains(data, tmp_path):
+    losses, notes = losses_for(["all"], data.targets)
+    assert notes == ["Left out class-wise, cross-entropy, noised top-2, average-2: for data with one label a row."]
+    comparison = compare(data, losses, recipe(epochs=2), folder=tmp_path, progress=lambda name: Silent())
+    assert list(comparison.rows) == list(losses)
+    assert json.loads((tmp_path / "comparison.json").read_text()) == comparison.to_dict()
+    chance = float(data.targets.dense().float().mean())
+    for name, row in comparison.rows.items():
+        assert row["after"]["map"] > chance, name
+    assert comparison.best("map") in losses
+
+
+def test_one_label_a_row_can_be_trained_with_every_loss(tmp_path):
+    features, targets = population(300, labels=4)
+    single = np.eye(4, dtype=np.int8)[targets.float().argmax(1)]
+    data = from_arrays(features, single)
+    losses, notes = losses_for(["all"], data.targets)
+    assert set(losses) == set(ALL_LOSSES)
+    assert not notes
+    names = ("class-wise", "cross-entropy", "noised top-2", "average-2")
+    chosen = {name: losses[name] for name in names}
+    comparison = compare(data, chosen, recipe(epochs=2), folder=tmp_path, progress=lambda name: Silent())
+    assert set(comparison.rows) == set(names)
+
+
+def test_a_comparison_goes_on_where_it_was_broken_off(data, tmp_path):
+    trained = []
+
+    def progress(name):
+        trained.append(name)
+        return Silent()
+
+    compare(data, {"BCE": "BCE"}, recipe(), folder=tmp_path, progress=progress)
+    before = (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns
+    compare(data, {"BCE": "BCE", "ASL": "ASL"}, recipe(), folder=tmp_path, progress=progress)
+    assert (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(ValueError, match="must be free of runs with other settings"):
+        compare(data, {"BCE": "BCE"}, recipe(lr=0.01), folder=tmp_path, progress=progress)
+    compare(data, {"BCE": "BCE"}, recipe(lr=0.01), folder=tmp_path, progress=progress, overwrite=True)
+    assert (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns > before
+
+
+def test_role_gets_the_targets_it_estimates(data, tmp_path):
+    run = train(data, recipe(loss="ROLELoss()"), folder=tmp_path, progress=Silent())
+    assert run.finished
