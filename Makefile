@@ -1,7 +1,7 @@
 # Everything runs in .venv, which is made on first use and again whenever pyproject.toml or constraints.txt changes.
 
 VENV ?= .venv
-WORKERS ?= 0
+WORKERS ?= 2
 WHAT ?= losses
 
 # The first of these that runs and is new enough; looked up only when .venv has to be made.

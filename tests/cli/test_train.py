@@ -3,13 +3,18 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 import manyhot as mh
 from manyhot.data.scenes import LABEL_NAMES
 from manyhot.demo.pictures_on_disk import write_scenes
+from manyhot.training import Run
 
 QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 
@@ -120,6 +125,33 @@ def test_bad_images_are_named_or_refused(scenes, home, run):
     assert "broken.png" in printed.out
     printed = run("train", "some.csv", *QUICK, "--epochs", "1", "--on-bad-image", "fail", code=2)
     assert "broken.png" in printed.err
+
+
+def test_two_processes_give_what_one_gives(scenes, home):
+    typed = [str(scenes), *QUICK, "--epochs", "2", "--set", "hidden=8", "--set", "dropout=0"]
+    code = "import sys; from manyhot.cli import main; main()"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for verb, devices, more in (("train", 1, []), ("train", 2, []), ("compare", 2, ["-l", "BCE", "-l", "two-way"])):
+        (home / "script.py").write_text(code)
+        command = [
+            sys.executable,
+            "script.py",
+            verb,
+            *typed,
+            *more,
+            "--set",
+            f"devices={devices}",
+            "-o",
+            f"{verb}{devices}",
+        ]
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.count("Wrote") == 1
+    one, two, bce = (load_file(home / name / "model.safetensors") for name in ("train1", "train2", "compare2/bce"))
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(bce[name], two[name], rtol=1e-4, atol=1e-5)
+    assert Run(home / "compare2" / "two-way").finished
 
 
 def test_losses_are_compared(scenes, home, run):

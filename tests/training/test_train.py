@@ -163,8 +163,11 @@ def test_a_comparison_goes_on_where_it_was_broken_off(data, tmp_path):
     before = (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns
     compare(data, {"BCE": "BCE", "ASL": "ASL"}, recipe(), folder=tmp_path, progress=progress)
     assert (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match="must be free of runs with other settings"):
+    with pytest.raises(ValueError, match="must be free of runs with other settings or other data"):
         compare(data, {"BCE": "BCE"}, recipe(lr=0.01), folder=tmp_path, progress=progress)
+    changed = data.take(range(len(data) - 1))
+    with pytest.raises(ValueError, match="must be free of runs with other settings or other data"):
+        compare(changed, {"BCE": "BCE"}, recipe(), folder=tmp_path, progress=progress)
     compare(data, {"BCE": "BCE"}, recipe(lr=0.01), folder=tmp_path, progress=progress, overwrite=True)
     assert (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns > before
 

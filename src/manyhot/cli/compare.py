@@ -94,6 +94,7 @@ def compare(
     manyhot compare photos.csv --losses all -o runs/photos-losses
     """
     given = dict(locals())
+    from manyhot.distributed import rank
     from manyhot.training import compare as compare_losses
     from manyhot.training.choices import build_loss, losses_for
     from manyhot.training.comparing import slug
@@ -117,6 +118,8 @@ def compare(
     comparison = compare_losses(
         dataset, chosen, recipe, folder=folder, source=source, progress=shown.of, watch=watch, overwrite=overwrite
     )
+    if rank() > 0:
+        return
     options.tell_notes(dataset.notes[told:], tell)
     show(comparison, as_json=as_json)
 

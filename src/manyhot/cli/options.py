@@ -58,11 +58,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def console() -> Console:
-    """Where people are told what happens: the error stream, so that output can be piped."""
+    """Where people are told what happens: the error stream, so that output can be piped; of one process alone."""
     from rich.console import Console
 
+    from manyhot.distributed import rank
+
     # Names of labels and files are shown as they are: `[red]` is no colour.
-    return Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    return Console(stderr=True, soft_wrap=True, markup=False, highlight=False, quiet=rank() > 0)
 
 
 def open_table(path: str, kind: Kind | None, targets: Path | None, tell: Console) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +64,9 @@ ResumeOption = Annotated[
 ]
 
 
+FOLDER_VARIABLE = "MANYHOT_RUN_FOLDER"
+
+
 def train(
     data: OptionalData = None,
     out: RunOption = None,
@@ -105,6 +109,7 @@ def train(
     manyhot train --resume runs/spa
     """
     given = dict(locals())
+    from manyhot.distributed import rank
     from manyhot.training import Run
     from manyhot.training import train as train_classifier
     from manyhot.training.run import point_to_last
@@ -120,6 +125,8 @@ def train(
     told = len(dataset.notes)
     watch = lambda total: extraction_bar(total, tell)  # noqa: E731
     run = train_classifier(dataset, recipe, folder=folder, source=source, resume=resume is not None, watch=watch)
+    if rank() > 0:
+        return
     options.tell_notes(dataset.notes[told:], tell)
     point_to_last(folder)
     if as_json:
@@ -138,15 +145,28 @@ def check_resume(given: dict[str, Any]) -> None:
 
 
 def run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
-    """The folder of the run: the one that was asked for, if no other run is in it, or a new one."""
+    """The folder of the run: the one that was asked for, if no other run is in it, or a new one.
+
+    Of several processes, the first one chooses, and those that it starts are told.
+    """
+    from manyhot.distributed import rank
     from manyhot.training.run import CONFIG, new_folder
 
+    if rank() > 0:
+        told = out or os.environ.get(FOLDER_VARIABLE)
+        if told is None:
+            remedy = "Name a folder, which all processes share."
+            raise refusal(
+                "--out", "manyhot train", "be given where another program starts the processes", "none", remedy
+            )
+        return Path(told)
     folder = out or new_folder(data)
     if folder.exists() and not folder.is_dir():
         raise refusal("--out", "manyhot train", "name a folder", repr(str(folder)), "Choose another name.")
     if not resume and (folder / CONFIG).exists():
         remedy = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
         raise refusal("--out", "manyhot train", "be a folder without a run in it", repr(str(folder)), remedy)
+    os.environ[FOLDER_VARIABLE] = str(folder)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ def import_fabric() -> Any:
         raise ImportError("Training needs lightning. Install it with: pip install 'manyhot[vision]'") from None
     if before is None:
         os.environ.pop(_GPU_CHECK, None)
+    # It tells of precisions and devices at every start, also while scoring; what matters of it is in the plan.
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     return Fabric
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any
 
 from manyhot.data.dataset import Dataset
 from manyhot.engine import Progress
+from manyhot.engine.machine import Machine, open_machine
 from manyhot.refusal import refusal
 from manyhot.training.fitting import fit_recipe
 from manyhot.training.preparing import Prepared, Watch, prepare
@@ -91,10 +93,13 @@ def compare(
     if "test" not in data.split_sizes() and "val" not in data.split_sizes():
         raise refusal("data", "compare", "have rows to judge by", "none", "Leave `test` above 0.")
     prepared = prepare(data, recipe, watch=watch)
+    machine = open_machine(recipe.plan)
+    source = {**(source or {}), "digest": digest_of(data)}
     rows = {}
     for name, text in losses.items():
         shown = None if progress is None else progress(name)
-        run = train_with(text, folder / slug(name), prepared, recipe, source, shown, overwrite=overwrite)
+        one = replace(recipe, loss=text)
+        run = train_with(one, folder / slug(name), prepared, source, machine, shown, overwrite=overwrite)
         figures = run.figures
         rows[name] = {
             "loss": text,
@@ -104,36 +109,59 @@ def compare(
         }
         judged = figures["judged"]
     comparison = Comparison(rows, judged, folder)
-    write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1) + "\n")
+    if machine.rank == 0:
+        write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1) + "\n")
     return comparison
 
 
 def train_with(
-    loss: str,
+    recipe: Recipe,
     folder: Path,
     prepared: Prepared,
-    recipe: Recipe,
-    source: Mapping[str, Any] | None,
+    source: Mapping[str, Any],
+    machine: Machine,
     progress: Progress | None,
     *,
     overwrite: bool,
 ) -> Run:
-    """The run of one loss: found, gone on with, or trained now."""
-    recipe = replace(recipe, loss=loss)
-    settings = {"data": dict(source or {}), **recipe.settings()}
-    same = (folder / CONFIG).is_file() and Run(folder).config == settings
-    if same and Run(folder).finished:
+    """The run of one recipe: found, gone on with, or trained now; of several processes, the first looks and writes."""
+    settings = {"data": dict(source), **recipe.settings()}
+    state = machine.from_first(state_of(folder, settings))
+    if state == "finished":
         return Run(folder)
-    if (folder / CONFIG).exists() and not same:
-        if not overwrite:
-            remedy = "Choose another folder, or overwrite."
-            raise refusal("folder", "compare", "be free of runs with other settings", repr(str(folder)), remedy)
-        clear_run(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_settings(settings, folder / CONFIG)
-    write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
-    write_run(folder, fit_recipe(prepared, recipe, folder=folder, resume=same, progress=progress), prepared)
+    if state == "other" and not overwrite:
+        remedy = "Choose another folder, or overwrite."
+        rule = "be free of runs with other settings or other data"
+        raise refusal("folder", "compare", rule, repr(str(folder)), remedy)
+    if machine.rank == 0:
+        if state == "other":
+            clear_run(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_settings(settings, folder / CONFIG)
+        write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
+    trained = fit_recipe(prepared, recipe, folder=folder, resume=state == "begun", progress=progress)
+    if machine.rank == 0:
+        write_run(folder, trained, prepared)
+    machine.from_first(None)  # nobody reads the run before it is written
     return Run(folder)
+
+
+def state_of(folder: Path, settings: Mapping[str, Any]) -> str:
+    """What is in a folder: "nothing", a run with "other" settings, or one with these, "begun" or "finished"."""
+    if not (folder / CONFIG).exists():
+        return "nothing"
+    run = Run(folder)
+    if run.config != settings:
+        return "other"
+    return "finished" if run.finished else "begun"
+
+
+def digest_of(data: Dataset) -> str:
+    """A text that is another one when samples, labels or splits are others."""
+    assert data.targets is not None
+    parts = (json.dumps([data.labels.names, data.ids]).encode(), *(part.tobytes() for part in data.targets.cells()))
+    splits = "|".join(map(str, () if data.splits is None else data.splits)).encode()
+    return hashlib.sha256(b"".join((*parts, splits))).hexdigest()[:16]
 
 
 def slug(name: str) -> str:

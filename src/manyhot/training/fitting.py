@@ -16,6 +16,7 @@ from manyhot.calibrate import Calibrator
 from manyhot.classifier import Classifier
 from manyhot.data.loading import Batches
 from manyhot.decide import Rule
+from manyhot.distributed import world_size
 from manyhot.engine import Progress, fit, score
 from manyhot.links import Link, NoLink, QuasibinaryLink
 from manyhot.losses import Loss
@@ -93,10 +94,19 @@ def fit_recipe(
     if prepared.frozen:
         network = Network(prepared.backbone, network.head, reading=network.reading)
     classifier = Classifier(network, prepared.data.labels, link=loss.link, calibrator=calibrator, rule=rule)
+    return Trained(classifier, table, fitted.history, seconds, bad_images(prepared))
+
+
+def bad_images(prepared: Prepared) -> dict[str, str]:
+    """The images that no process could read, and why."""
     bad = dict(prepared.bad)
     for part in prepared.parts.values():
         bad |= getattr(part, "bad", {})
-    return Trained(classifier, table, fitted.history, seconds, bad)
+    if world_size() > 1:
+        of_all: list[dict[str, str]] = [{} for _ in range(world_size())]
+        torch.distributed.all_gather_object(of_all, bad)
+        bad = {name: reason for one in of_all for name, reason in one.items()}
+    return bad
 
 
 def check_honesty(loss: Loss, calibrator: Calibrator | None, rule: Rule | None, prepared: Prepared) -> None:
