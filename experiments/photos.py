@@ -60,7 +60,9 @@ def page(found: dict[str, dict], command: str, note: str) -> str:
     lines = [
         "# Losses on photos",
         "",
-        f"Rows: {sizes}. {note} Figures are of `test`; the calibrator, `Beta()`, was fitted and the epoch chosen on `val`.",
+        f"Rows: {sizes}. {note}",
+        "",
+        "Figures are of `test`; the calibrator, `Beta()`, was fitted and the epoch chosen on `val`.",
         "Made by",
         "",
         f"    {command}",

@@ -11,7 +11,7 @@ import typer
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where pictures and runs go.")]
 SamplesOption = Annotated[
-    int, typer.Option("--samples", min=100, help="Scenes to train on; three quarters as many are held out.")
+    int, typer.Option("--samples", min=100, help="Scenes to train on; a quarter more than that are held out.")
 ]
 EpochsOption = Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes for each loss.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of scenes and networks.")]

@@ -12,7 +12,7 @@ from manyhot.files import whole_file
 
 
 def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
-    """Writes scenes to train on, half as many to judge by and a quarter to calibrate on, and their table.
+    """Writes scenes to train on, as many to judge by and a quarter of that to calibrate on, and their table.
 
     Args:
         folder: Where the pictures go.
@@ -26,7 +26,7 @@ def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
     parts = {
         "train": digit_scenes(samples, seed=seed),
         "val": digit_scenes(max(samples // 4, 1), seed=seed + 1, split="test"),
-        "test": digit_scenes(max(samples // 2, 1), seed=seed, split="test"),
+        "test": digit_scenes(samples, seed=seed, split="test"),
     }
     table = folder / "scenes.csv"
     with whole_file(table) as part, part.open("w", encoding="utf-8", newline="") as file:

@@ -11,11 +11,13 @@ import torch
 
 from manyhot.backbones.digits import DIGITS
 from manyhot.data import read_data
+from manyhot.data.scenes import LABEL_NAMES
 from manyhot.demo.drawing import draw_reliability, draw_scenes
 from manyhot.demo.pictures_on_disk import write_scenes
 from manyhot.demo.readings import read_all
 from manyhot.demo.tables import EXPLANATION, decisions_table, point, readings_table
 from manyhot.engine import Progress, Silent
+from manyhot.labels import Labels
 from manyhot.training import Comparison, Recipe, compare
 from manyhot.training.choices import ALL_LOSSES
 from manyhot.training.comparing import slug
@@ -34,17 +36,15 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
     Args:
         folder: Where everything goes.
         console: Where it is told.
-        samples: Scenes to train on; three quarters as many are held out.
+        samples: Scenes to train on; a quarter more than that are held out.
         epochs: Passes over the scenes for each loss.
         seed: Of scenes and networks.
     """
     start = time.perf_counter()
     torch.set_num_threads(1)  # The matrices are small: threads would mostly wait for each other.
-    console.print(
-        f"Drawing {samples:,} scenes to train on, {samples // 4:,} to calibrate on, {samples // 2:,} to judge."
-    )
+    console.print(f"Drawing {samples:,} scenes to train on, {samples // 4:,} to calibrate on, {samples:,} to judge.")
     table = write_scenes(folder / "scenes", samples=samples, seed=seed)
-    data = read_data(table)
+    data = read_data(table, labels=Labels(LABEL_NAMES))
     for note in data.notes:
         console.print(f"  {note}", style="dim", markup=False, soft_wrap=True)
     console.print(f"Training a small network with each of {len(LOSSES)} losses.")
