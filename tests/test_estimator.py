@@ -92,7 +92,8 @@ def test_answers_come_in_the_form_of_y():
 
 
 def test_columns_of_a_data_frame_are_the_classes():
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     features, targets = make_data()
     model = ManyHotClassifier(**QUICK).fit(features, pandas.DataFrame(targets, columns=NAMES))
     assert list(model.classes_) == list(NAMES)
@@ -164,6 +165,15 @@ def test_losses_and_rules_by_object_and_by_text(loss, rule):
     assert f1_score(targets, model.predict(features), average="micro") > 0.5
     if "Label" not in str(rule):
         assert model.predict(features).sum(1).mean() == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("options", [{}, {"calibrator": None}, {"strength": 1.0, "calibrator": None}], ids=str)
+def test_the_constant_of_the_quasibinary_loss_is_found(options):
+    features, targets = make_data()
+    model = ManyHotClassifier("QuasibinaryLoss()", **options).fit(features, targets)
+    probs = model.predict_proba(features)
+    assert probs.shape == targets.shape
+    assert 0.7 < probs.sum() / np.sum(targets) < 1.3
 
 
 def test_the_objects_that_were_given_stay_as_they_were():

@@ -90,3 +90,17 @@ def test_a_link_that_only_ranks_is_none():
     without, ranking = (mh.Affine(link=link).fit(scores, targets) for link in (None, mh.TwoWayLoss().link))
     assert ranking.link is None
     assert torch.equal(without(scores), ranking(scores))
+
+
+@pytest.mark.parametrize("make", [mh.QuasibinaryConstant, mh.SoftmaxTemperature])
+@pytest.mark.parametrize("link", [mh.SoftmaxLink(), mh.SigmoidLink()], ids=["softmax", "sigmoid"])
+def test_a_calibrator_in_the_place_of_a_link_takes_scores_as_they_are(make, link, tmp_path):
+    """What is not saved with it must not matter."""
+    draw = torch.Generator().manual_seed(0)
+    scores, targets = 3 * torch.randn(50, 3, generator=draw), torch.eye(3)[torch.randint(0, 3, (50,), generator=draw)]
+    calibrator = make()
+    calibrator.link = link
+    calibrator.fit(scores, targets)
+    assert torch.equal(calibrator(scores), make().fit(scores, targets)(scores))
+    mh.save(calibrator, tmp_path / "calibrator.json")
+    assert torch.equal(mh.load(tmp_path / "calibrator.json")(scores), calibrator(scores))

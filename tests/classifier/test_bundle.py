@@ -44,6 +44,16 @@ def test_heads_come_back(head, reading, tmp_path):
     assert back.network.head.extra_repr() == network.head.extra_repr()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_precision_of_a_network_comes_back(dtype, tmp_path):
+    classifier, features = full(), torch.randn(64, 8)
+    classifier.network.to(dtype)
+    classifier.save(tmp_path)
+    back = Classifier.load(tmp_path)
+    assert back.network.head.weight.dtype == dtype
+    identical(back.predict(features), classifier.predict(features))
+
+
 def test_calibrator_rule_and_names_come_back_exactly(tmp_path):
     classifier, features = full(), torch.randn(64, 8)
     classifier.save(tmp_path / "new" / "folder")

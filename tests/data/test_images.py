@@ -133,6 +133,12 @@ def test_sixteen_bits_are_scaled_and_not_clipped(form):
     np.testing.assert_array_equal(pixels(deep)[..., 0], expected)
 
 
+def test_a_transparent_grey_of_sixteen_bits_becomes_white():
+    deep = Image.fromarray(np.array([[700, 701, 60000]], dtype=np.uint16))
+    data = encoded(deep, "PNG", transparency=700)
+    assert pixels(data)[0, :, 0].tolist() == [255, 3, 233]
+
+
 def test_sixteen_bits_in_other_byte_orders():
     deep = ramp(65535).astype(np.uint16)
     expected = np.rint(deep / 257).astype(np.uint8)

@@ -75,6 +75,18 @@ def test_identities_follow_the_file(tmp_path, make):
 
 
 @SOURCES
+def test_identities_follow_a_file_that_was_replaced_with_its_times(tmp_path, make):
+    """As unpacking an archive and copying do, also where the size stays the same."""
+    source = make(tmp_path)
+    before = [source.identity(row) for row in range(5)]
+    for path in tmp_path.iterdir():
+        times = path.stat()
+        path.write_bytes(bytes(times.st_size))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert all(old != new for old, new in zip(before, (source.identity(row) for row in range(5)), strict=True))
+
+
+@SOURCES
 def test_what_is_gone_cannot_be_read(tmp_path, make):
     source = make(tmp_path)
     for path in tmp_path.iterdir():

@@ -122,3 +122,26 @@ def test_twelve_classifiers_train(name):
         optimiser.step()
     assert loss(head(features), targets).item() < first
     assert len(mh.UNIFORM_LOSSES) == 12
+
+
+def test_a_hidden_layer_tells_apart_what_no_plane_does():
+    """Exclusive or: no linear head gets all four corners right, one with a hidden layer does."""
+    torch.manual_seed(0)
+    corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    targets = torch.tensor([[0], [1], [1], [0]])
+    head = mh.HiddenHead(2, 1, hidden=16)
+    optimiser, loss = torch.optim.Adam(head.parameters(), lr=0.05), mh.BinaryCrossEntropyLoss()
+    for _ in range(300):
+        optimiser.zero_grad()
+        loss(head(corners), targets).backward()
+        optimiser.step()
+    assert torch.equal(head(corners) > 0, targets.bool())
+
+
+def test_a_hidden_layer_drops_out_in_training_alone():
+    head = mh.HiddenHead(4, 3, hidden=64, dropout=0.5).init_bias(torch.full((3,), 0.2))
+    features = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    assert not torch.equal(head(features), head(features))
+    head.eval()
+    assert torch.equal(head(features), head(features))
+    torch.testing.assert_close(head.last.bias.detach().sigmoid(), torch.full((3,), 0.2))

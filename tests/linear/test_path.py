@@ -191,6 +191,15 @@ def test_constant_and_repeated_features_share_what_is_known():
     assert (path.weights[0, :, 16].abs() < 1e-8).all()
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e-15, 1e20])
+def test_the_unit_of_standardised_features_does_not_matter(unit):
+    features, targets = make_data()
+    options = {"strengths": [1.0], "tolerance": 1e-12}
+    usual = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), **options)
+    other = fit_path(features * unit, targets, mh.BinaryCrossEntropyLoss(), **options)
+    torch.testing.assert_close(other.weights * unit, usual.weights, rtol=1e-6, atol=1e-9)
+
+
 def test_large_means_do_not_spoil_float32():
     features, targets = make_data()
     near = fit_path(features.float(), targets, mh.BinaryCrossEntropyLoss(), strengths=[1.0], tolerance=1e-8)

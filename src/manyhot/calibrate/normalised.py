@@ -48,6 +48,10 @@ class QuasibinaryConstant(Calibrator):
         super().__init__()
         self.register_buffer("log_normaliser", torch.zeros((), dtype=torch.float64))
 
+    def evidence(self, scores: Tensor) -> Tensor:
+        """The scores themselves: the constant has the place of a link, and none is read through."""
+        return scores
+
     def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Sums over all cells."""
         log_sum = torch.logsumexp((evidence + weights.log()).flatten(), dim=0)
@@ -94,6 +98,10 @@ class SoftmaxTemperature(Calibrator):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("temperature", torch.ones((), dtype=torch.float64))
+
+    def evidence(self, scores: Tensor) -> Tensor:
+        """The scores themselves: the temperature has the place of a link, and none is read through."""
+        return scores
 
     def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Finds the temperature by Newton's method."""

@@ -204,5 +204,9 @@ def _load_state(network: Network, state: dict[str, Tensor], path: Path) -> None:
         got = f"{sides[1]} for {name!r} in {str(path)!r}"
         remedy = "Pass the network that was saved, or save the classifier again."
         raise refusal("folder", OWNER, f"hold weights of the network's shapes, {sides[0]}", got, remedy)
-    # Taken over as they are, also in their type: a network in half precision comes back as one.
-    network.load_state_dict(state, assign=False)
+    # A network in half or double precision comes back as one.
+    for name, part in network.named_children():
+        own = [tensor for key, tensor in state.items() if key.startswith(f"{name}.") and tensor.is_floating_point()]
+        if len({tensor.dtype for tensor in own}) == 1:
+            part.to(own[0].dtype)
+    network.load_state_dict(state)

@@ -75,7 +75,8 @@ def _score(
     for group, (inputs, places) in zip(groups, batches, strict=True):
         with evaluating(network), torch.no_grad():  # only while computing: who asks for a batch may train between
             if len(places):
-                scores = network.scores(inputs.to(parameter.device)).float().cpu()
+                kind = parameter.dtype if inputs.is_floating_point() else inputs.dtype
+                scores = network.scores(inputs.to(parameter.device, kind)).float().cpu()
             else:
                 scores = torch.empty(0, len(classifier.labels))
         new = {name: reason for name, reason in bad.items() if name not in told}

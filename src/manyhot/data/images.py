@@ -252,7 +252,11 @@ def _bytes_of_deep(image: Any, name: str) -> Array:
     """Pixels of 8 bits of a grey picture that has more of them."""
     tags = getattr(image, "tag_v2", {})
     white = 4095 if tags.get(258) == (12,) else 65535
-    pixels = _bytes_of(np.asarray(image), name, white=white)
+    deep = np.asarray(image)
+    pixels = _bytes_of(deep, name, white=white)
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        pixels = np.where(deep == clear, np.uint8(255), pixels)
     # Tag 262 says whether 0 is white; Pillow heeds it for 8 bits and no more.
     return 255 - pixels if tags.get(262) == 0 else pixels
 

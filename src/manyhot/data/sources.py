@@ -68,7 +68,7 @@ class Files(ImageSource):
         return self.path(row).read_bytes()
 
     def identity(self, row: int) -> str:
-        """Absolute path, size and time of the last change; the path alone where there is no such file."""
+        """Absolute path, size and times of the last change; the path alone where there is no such file."""
         return _state(self.path(row))
 
     def take(self, rows: Any) -> Files:
@@ -253,10 +253,13 @@ class Pixels(ImageSource):
 
 
 def _state(path: Path) -> str:
-    """Absolute path, size and time of the last change of a file; the path alone where there is none."""
+    """Absolute path, size and times of the last change of a file; the path alone where there is none.
+
+    Unpacking and copying may set the one time to that of the original. The other is the file system's own.
+    """
     path = path.absolute()
     try:
         stat = path.stat()
     except OSError:
         return str(path)
-    return f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
+    return f"{path}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}"

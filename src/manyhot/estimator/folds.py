@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyhot.linear.result import LinearPath
-from manyhot.links.link import NoLink
+from manyhot.links import NoLink, QuasibinaryLink
 from manyhot.losses.loss import Loss
 from manyhot.metrics.precision import average_precision
 from manyhot.metrics.probability import LogLoss
@@ -62,8 +62,11 @@ def cross_validate(features: Tensor, targets: Tensor, loss: Loss, fit: Fit, *, f
 
 
 def judge_of(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
-    """Log-likelihood where the scores mean probabilities, and mean average precision where they only rank."""
-    if isinstance(loss.link, NoLink):
+    """Log-likelihood where the scores mean probabilities, and mean average precision where they only rank.
+
+    Those of the quasibinary loss mean probabilities but for a constant, which is another one for each head.
+    """
+    if isinstance(loss.link, NoLink | QuasibinaryLink):
         return lambda scores, targets: average_precision(scores, targets).nanmean()
 
     def log_likelihood(scores: Tensor, targets: Tensor) -> Tensor:

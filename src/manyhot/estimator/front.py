@@ -16,7 +16,7 @@ from manyhot.decide import Rule, Threshold
 from manyhot.estimator.answers import OWNER, Answers, form_of
 from manyhot.estimator.folds import cross_validate
 from manyhot.linear import LinearPath, fit_path
-from manyhot.links.link import NoLink
+from manyhot.links import NoLink, QuasibinaryLink
 from manyhot.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
 from manyhot.losses.loss import Loss
 from manyhot.refusal import refusal
@@ -152,9 +152,12 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folds = min(check_count("folds", OWNER, self.folds, low=2), len(features))
         index = 0
         to_fit = [part for part in (self.calibrator_, self.rule_) if part is not None and not bool(part.fitted)]
-        if len(strengths) > 1 or to_fit:
+        link = self.loss_.link
+        if len(strengths) > 1 or to_fit or isinstance(link, QuasibinaryLink):
             unseen = cross_validate(features, targets, self.loss_, fit, folds=folds, seed=self.seed)
             index = unseen.best
+            if isinstance(link, QuasibinaryLink):
+                link.fit([(unseen.scores, targets)])
             if self.calibrator_ is not None:
                 self.calibrator_.fit(unseen.scores, targets)
             if self.rule_ is not None:

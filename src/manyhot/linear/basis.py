@@ -66,8 +66,8 @@ def find_basis(features: Tensor, *, bias: bool, standardise: bool, dtype: torch.
         # Without a bias there is no centring, and features are brought to a mean square of 1.
         squares = ((some.to(device).to(exact) - mean).square().sum(0) for some in _blocks(features))
         spread = (sum(squares, start=torch.zeros_like(mean)) / len(features)).sqrt()
-        # A column that never changes has nothing to be divided by.
-        scale = torch.where(spread > 1e-12 * (1 + mean.abs()), spread, scale)
+        # A column that never changes has nothing to be divided by. Rounding is a share of its mean, in whatever unit.
+        scale = torch.where(spread > 1e-12 * mean.abs(), spread, scale)
     unturned = Basis(mean, scale, torch.eye(width, dtype=exact, device=device), mean.new_zeros(width + 1), bias)
     gram = torch.zeros(width, width, dtype=exact, device=device)
     for some in _blocks(features):
