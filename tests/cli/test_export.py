@@ -1,6 +1,7 @@
 """`manyhot export`: one file, or one sentence."""
 
 import json
+import sys
 
 import onnxruntime
 import pytest
@@ -39,3 +40,9 @@ def test_bad_arguments_are_refused(folder, run):
     assert "`--out` of `manyhot export` must end with .onnx" in run("export", folder, "-o", "model.pt", code=2).err
     refused = run("export", folder / "none", code=2).err
     assert "`RUN` of `manyhot export` must be a folder with a classifier.json" in refused
+
+
+def test_without_onnxruntime_the_option_is_named(folder, run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    told = run("export", folder, "-o", tmp_path / "tagger.onnx", code=2).err
+    assert told.endswith("pip install 'manyhot[onnx]', or pass --no-check.\n")

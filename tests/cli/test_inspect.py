@@ -86,3 +86,35 @@ def test_what_cannot_be_read_ends_in_one_sentence(tmp_path, run):
 
 def test_help_has_examples(run):
     assert "manyhot inspect photos.csv" in run("inspect", "--help").out
+
+
+def test_small_data_are_told_in_units_and_words_that_fit(tmp_path, run):
+    picture(tmp_path / "a.png", 0)
+    (tmp_path / "one.csv").write_text("path,labels\na.png,sky\n")
+    shown = run("inspect", tmp_path / "one.csv").out
+    assert "1 row x 1 label:" in shown
+    assert " kB" in shown
+    assert " GB" not in shown
+
+
+def test_long_warnings_stay_beside_their_number(table, run):
+    lines = run("inspect", table).out.split("Look into these before you train")[1].splitlines()
+    assert all(line.startswith("     ") or line[:4].strip().rstrip(".").isdigit() for line in lines if line)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "told"),
+    [
+        ("path,a,b\n0.png,,\n", [], "`DATA` must have a column of label names or one column a label"),
+        ("path,a,b\n0.png,,\n", [], "Name it with `--labels-column`."),
+        ("path,labels\n0.png,sky\n", ["--labels-column", "tags"], "`--labels-column` must name a column of the table"),
+        ("path,labels\n1.png,sky\n", [], "`--root` must be the folder of the images"),
+        ("path,labels\n0.png,sky\n", ["--layout", "coc"], "`--layout` must be one of 'table', 'folders'"),
+    ],
+)
+def test_advice_names_what_can_be_typed(content, options, told, tmp_path, run):
+    picture(tmp_path / "0.png", 0)
+    (tmp_path / "photos.csv").write_text(content)
+    said = run("inspect", tmp_path / "photos.csv", *options, code=2).err
+    assert told in said
+    assert "manyhot import" not in said

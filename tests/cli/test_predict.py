@@ -157,3 +157,28 @@ def test_help_needs_no_torch(verb):
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip().endswith("False False"), shown
     assert f"manyhot {verb} runs/photos" in " ".join(shown.split())
+
+
+def test_long_paths_are_shown_whole(trained, run, tmp_path):
+    folder, images = trained
+    path = tmp_path / f"{'long-name' * 20}.png"
+    path.write_bytes((images / "0.png").read_bytes())
+    printed = run("predict", folder, path)
+    cells = [line.split("│")[1].strip() for line in printed.out.splitlines() if line.startswith("│")]
+    assert path.name in "".join(cells)
+
+
+def test_a_path_that_is_named_twice_is_said_to_be_read_once(trained, run):
+    folder, images = trained
+    told = run("predict", folder, images / "0.png", images / "1.png", images / "0.png").err
+    assert "1 of the 3 paths were named before, and are read once." in told
+    assert "2 images to predict." in told
+
+
+def test_a_rule_cannot_learn_from_a_run_without_rows_of_val(trained, run, tmp_path):
+    folder, images = trained
+    Classifier.load(folder).save(tmp_path / "run")
+    held_out = mh.Predictions(scores=torch.zeros(2, 3), targets=torch.zeros(2, 3), labels=LABELS)
+    held_out.save(tmp_path / "run" / "predictions.parquet")
+    told = run("predict", tmp_path / "run", images / "0.png", "--rule", "AverageK(2)", code=2).err
+    assert "`--rule` of `manyhot predict` must be fitted for a run without predictions of 'val'" in told

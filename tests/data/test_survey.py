@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from manyhot.data import Dataset, Files, Pixels, SparseTargets
+from manyhot.data import Dataset, Files, Pixels, SparseTargets, from_arrays
 from manyhot.data.split import stratified_split
 from manyhot.data.survey import LabelFacts, LabelPair, survey
 from manyhot.data.survey.likeness import alike_sets, likeness
@@ -251,3 +251,21 @@ def test_alike_sets_hold_all_who_differ_in_few_bits():
         flipped[draw.choice(256, 5, replace=False)] ^= 1
         marks[row] = np.packbits(flipped).tobytes()
     assert alike_sets(marks) == [[3, 50, 199]]
+
+
+def test_broken_files_are_no_copies_of_one_another(tmp_path):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(b"")
+    for name in ("c.jpg", "d.jpg"):
+        (tmp_path / name).write_bytes(b"no picture")
+    names = ["a.png", "b.png", "c.jpg", "d.jpg"]
+    dataset = from_arrays([tmp_path / name for name in names], [["x"], [], ["x"], []], splits=["train", "test"] * 2)
+    found = survey(dataset)
+    assert found.images.duplicates == []
+    assert found.duplicate_of.tolist() == [0, 1, 2, 3]
+    assert not any("same" in warning or "several times" in warning for warning in found.warnings)
+
+
+def test_data_without_labels_are_warned_of():
+    found = survey(from_arrays(np.eye(3), [[], [], []]))
+    assert found.warnings[0] == "No row has a label, so there is nothing to learn; check how the labels were read."

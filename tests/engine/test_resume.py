@@ -66,6 +66,15 @@ def test_a_run_that_is_over_is_read_back(tmp_path):
     assert again.history == first.history
 
 
+def test_half_a_checkpoint_is_cleared_away(tmp_path):
+    """A kill in the middle of writing leaves a file as large as a checkpoint, which nobody would find."""
+    half = tmp_path / "checkpoint" / ".last.safetensors.x1.part"
+    half.parent.mkdir()
+    half.write_bytes(b"half")
+    start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
+    assert not half.exists()
+
+
 def test_without_a_checkpoint_it_starts_from_the_beginning(tmp_path):
     assert_same(start(CASES["bce"], plan_of()), start(CASES["bce"], plan_of(), folder=tmp_path, resume=True))
 

@@ -115,6 +115,24 @@ def test_a_loss_that_is_no_number_ends_the_run(bad, tmp_path):
         fit_it()
 
 
+def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(tmp_path):
+    """The loss of a step may be finite and its slope not; the loss after the last step is never seen."""
+    data, network, left = data_of(targets_of()), network_of(), [10]
+
+    def spoil(slope):
+        left[0] -= 1
+        return slope if left[0] else slope * float("inf")
+
+    network.head.weight.register_hook(spoil)
+    plan = Plan(epochs=2, batch_size=8, accelerator="cpu", checkpoint_minutes=1e-9)
+    words = r"The weights were not finite after epoch 2, step 5 of 5\. The last checkpoint is from before\."
+    with pytest.raises(NotFinite, match=words):
+        fit(network, mh.BinaryCrossEntropyLoss(), data, plan=plan, folder=tmp_path, progress=Silent())
+    checkpoint = Checkpoint.read(tmp_path / "checkpoint" / "last.safetensors")
+    assert (checkpoint.facts["position"]["epoch"], checkpoint.facts["position"]["step"]) == (1, 4)
+    assert all(value.isfinite().all() for value in checkpoint.tensors.values())
+
+
 def test_patience_and_best_weights():
     dense, values = targets_of(), iter([0.1, 0.5, 0.4, 0.3, 0.9])
     data, states = data_of(dense), []

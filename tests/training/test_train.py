@@ -72,6 +72,21 @@ def test_the_classifier_gives_the_predictions_of_the_run(data, tmp_path):
         assert float((predicted.decisions == table.decisions).float().mean()) > 0.999
 
 
+def test_features_that_never_vary_tell_nothing(tmp_path):
+    features, targets = population(300)
+    constant = np.concatenate([features, np.full((300, 1), 1e6, dtype=np.float32)], axis=1)
+    data = from_arrays(constant, targets.numpy())
+    run = train(data, recipe(hidden=8), folder=tmp_path, progress=Silent())
+    changed = constant.copy()
+    changed[:, -1] = -5.0
+    classifier = run.classifier()
+    torch.testing.assert_close(classifier.predict(changed).scores, classifier.predict(constant).scores)
+    all_constant = from_arrays(np.ones((300, 3), dtype=np.float32), targets.numpy())
+    run = train(all_constant, recipe(), folder=tmp_path / "flat", progress=Silent())
+    probs = run.predictions().read().probs
+    torch.testing.assert_close(probs.mean(0), targets.float().mean(0), rtol=0, atol=0.08)
+
+
 def test_calibration_and_rule_are_learnt_from_val_alone(data, tmp_path):
     run = train(data, recipe(rule="AverageK(1.5)"), folder=tmp_path / "run", progress=Silent())
     val = run.predictions().of_split("val").read()

@@ -33,17 +33,38 @@ def sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file system'}: {error.strerror}."
     text = " ".join(str(error).split())
-    for python, typed in TYPED.items():
+    readers = any(f"of `{name}`" in text for name in ("read_data", "read_images"))
+    for python, typed in (READING if readers else TYPED).items():
         text = text.replace(python, typed)
     return text
 
 
-# What errors advise in Python, as it is typed here.
+# What errors of the readers advise in Python, as it is typed here; they have no option for single labels.
+READING = {
+    "`path` of `read_data`": "`DATA`",
+    "`path` of `read_images`": "`IMAGES`",
+    ", or the columns of labels with `labels`": "",
+    ", or the columns of labels as `labels`": "",
+    "Name the columns of labels with `labels`.": "Repair or remove that column.",
+    "`split_column=''`": "`--split-column ''`",
+    "`path_column`": "`--path-column`",
+    "`labels_column`": "`--labels-column`",
+    "`split_column`": "`--split-column`",
+    "`separator`": "`--separator`",
+    "`layout`": "`--layout`",
+    "`root`": "`--root`",
+    "`unlisted`": "`--unlisted`",
+    "Use `read_images` for images without labels": "Use `manyhot predict` for images without labels",
+    " of `read_data`": "",
+    " of `read_images`": "",
+}
+# The same for all others.
 TYPED = {
     "`import_predictions`": "`manyhot`",
     "`kind` of": "`--kind` of",
     "`targets` of": "`--targets` of",
     "got None. Say 'scores'": "got nothing. Say 'scores'",
+    "or pass check=False": "or pass --no-check",
     "kind='scores'": "--kind scores",
     "kind='probs'": "--kind probs",
     "other_labels='leave out'": "--leave-out-others to `manyhot import`",

@@ -31,7 +31,11 @@ DataArgument = Annotated[
     ),
 ]
 LayoutOption = Annotated[
-    str | None, typer.Option("--layout", help="How the data are laid out, if it is not detected right.")
+    str | None,
+    typer.Option(
+        "--layout",
+        help="If it is not detected right: table, folders, imagefolder, coco, voc, open_images, webdataset or npz.",
+    ),
 ]
 PathColumnOption = Annotated[str | None, typer.Option("--path-column", help="The column of image paths.")]
 LabelsColumnOption = Annotated[str | None, typer.Option("--labels-column", help="The column of label names.")]
@@ -44,7 +48,10 @@ RootOption = Annotated[
 ]
 UnlistedOption = Annotated[
     Unlisted | None,
-    typer.Option("--unlisted", help="What it means that a label is not named for an image (default: absent)."),
+    typer.Option(
+        "--unlisted",
+        help="What it means that a label is not named for an image (default: absent; unknown for blank cells).",
+    ),
 ]
 
 

@@ -79,7 +79,8 @@ def open_table(path: str, kind: Kind | None, targets: Path | None, tell: Console
 def tell_notes(notes: list[str], tell: Console) -> None:
     """What was detected, a line each."""
     for note in notes:
-        tell.print(note.replace("kind='probs'", "--kind probs"), style="dim")
+        typed = note.replace("kind='probs'", "--kind probs").replace("separator=", "--separator ")
+        tell.print(typed, style="dim")
 
 
 def free_path(path: Path, *, overwrite: bool, option: str) -> Path:

@@ -129,11 +129,12 @@ def another_rule(text: str, classifier: Classifier, run: Path, tell: Console) ->
     rule: Rule = build_or_load(text, Rule, argument="--rule", owner=OWNER)
     if bool(rule.fitted):
         return rule
-    table = run / "predictions.parquet"
-    if not table.is_file():
+    path = run / "predictions.parquet"
+    table = open_predictions(path) if path.is_file() else None
+    if table is None or "val" not in table.split_sizes():
         remedy = "Fit it on held-out predictions: manyhot decide ... --fit-on val --save rule.json."
-        raise refusal("--rule", OWNER, "be fitted for a run without predictions", repr(rule), remedy)
-    held_out = open_predictions(table).read(split="val", kinds=("scores", "targets"))
+        raise refusal("--rule", OWNER, "be fitted for a run without predictions of 'val'", repr(rule), remedy)
+    held_out = table.read(split="val", kinds=("scores", "targets"))
     assert held_out.scores is not None
     values = classifier.decide(held_out.scores)
     rule.fit(values.scores if values.probs is None else values.probs, held_out.targets)
@@ -217,7 +218,9 @@ def show(table: Predictions, rows: int, *, top: int) -> None:
     from manyhot.classifier.answers import answers_of, percent
     from manyhot.evaluation.label_table import printable
 
-    shown = Table("image", "labels", "not given")
+    shown = Table()
+    for heading in ("image", "labels", "not given"):
+        shown.add_column(heading, overflow="fold")  # a path that is cut off finds no file
     for answer in answers_of(table, top=top):
         texts = {name: f"{printable(name)} {percent(prob)}" for name, prob in answer.probs.items()}
         given = ", ".join(texts[name] for name in answer.labels)

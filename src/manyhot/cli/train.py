@@ -183,7 +183,9 @@ def show_run(run: Run) -> None:
         for name, reason in list(figures["bad images"].items())[:5]:
             console.print(f"  {name}: {reason}", markup=False, soft_wrap=True)
     if figures["judged"] is not None:
-        table = Table(title=f"On the rows of {figures['judged']!r}, which the network has not seen", title_style="bold")
+        # Without rows to judge by, those that the calibrator and the rule were learnt from are all there is.
+        what = "which the network has not seen" if figures["judged"] == "test" else "which it was tuned on: too rosy"
+        table = Table(title=f"On the rows of {figures['judged']!r}, {what}", title_style="bold")
         table.add_column("")
         table.add_column("own link", justify="right")
         table.add_column("calibrated", justify="right")

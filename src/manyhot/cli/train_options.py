@@ -103,9 +103,13 @@ def build_recipe(
 
 
 def describe_source(data: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """How data are read, for the settings of a run: what was typed, and nothing that was left out."""
-    paths = [str(Path(path).absolute()) if Path(path).exists() else path for path in data]
-    return {"paths": paths} | {name: str(given[name]) for name in READING if given[name] is not None}
+    """How data are read, for the settings of a run: what was typed, and nothing that was left out.
+
+    Paths and patterns are made absolute, because a run may be resumed from another folder.
+    """
+    paths = [str(Path(path).absolute()) if Path(path).exists() or set(path) & set("*?[{") else path for path in data]
+    found = {"paths": paths} | {name: str(given[name]) for name in READING if given[name] is not None}
+    return found if given["root"] is None else found | {"root": str(Path(given["root"]).absolute())}
 
 
 def read_source(source: dict[str, Any], verb: str, tell: Console) -> Dataset:

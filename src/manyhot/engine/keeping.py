@@ -51,6 +51,9 @@ class Keeper:
 
     def find(self, *, resume: bool) -> Checkpoint | None:
         """The checkpoint to go on from; None to start from the beginning."""
+        if resume and self.writes:
+            for part in self.checkpoints.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
+                part.unlink()
         if not self.last_exists():
             return None
         if not resume:

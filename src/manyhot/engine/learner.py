@@ -63,6 +63,10 @@ class Learner:
             self.average.update()
         return value
 
+    def is_finite(self) -> bool:
+        """Whether all that is trained is still a number."""
+        return bool(torch.stack([parameter.detach().isfinite().all() for parameter in self.parameters]).all())
+
     def judged_weights(self) -> AbstractContextManager[None]:
         """Puts the weights that count in place for a while: the running average, where there is one."""
         return nullcontext() if self.average is None else self.average.in_place()

@@ -109,7 +109,7 @@ def open_machine(plan: Plan) -> Machine:
         nodes = int(os.environ["WORLD_SIZE"]) // devices
         strategy = "ddp" if strategy == "auto" and devices * nodes > 1 else strategy
     try:
-        kind = plan.accelerator if plan.accelerator != "auto" else _best_accelerator()
+        kind = device_of(plan)
         if plan.precision == "16" and kind == "cpu":
             raise refusal("precision", "Plan", "be '32' or 'bf16' on a CPU", "'16'", "Take 'bf16'.")
         fabric = fabric_class(
@@ -128,6 +128,11 @@ def open_machine(plan: Plan) -> Machine:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return Machine(device, fabric, plan.precision != "32")
+
+
+def device_of(plan: Plan) -> str:
+    """The kind of device that a plan trains on: "cuda", "mps" or "cpu"."""
+    return plan.accelerator if plan.accelerator != "auto" else _best_accelerator()
 
 
 def _best_accelerator() -> str:

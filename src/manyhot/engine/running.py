@@ -32,7 +32,7 @@ SHOW_EVERY_SECONDS = 0.25
 
 
 class NotFinite(ArithmeticError):
-    """The loss is no longer a number; the message says where and what to do."""
+    """The loss or the weights are no longer numbers; the message says where and what to do."""
 
 
 @dataclass
@@ -171,7 +171,7 @@ class Run:
         step = self.position.step
         if step % READ_EVERY == 0 or step == self.steps or stop:
             self._read_losses()
-            self._check_losses()
+            self._check_numbers()
         now = time.monotonic()
         if now >= self.next_show:
             self.next_show = now + SHOW_EVERY_SECONDS
@@ -197,12 +197,16 @@ class Run:
                 self.bad_step = step
         self.pending.clear()
 
-    def _check_losses(self) -> None:
-        if self.bad_step is None:
+    def _check_numbers(self) -> None:
+        if self.bad_step is not None:
+            what, step = "The loss was not finite in", self.bad_step + 1
+        elif not self.learner.is_finite():  # a finite loss may have an infinite slope
+            what, step = "The weights were not finite after", self.position.step
+        else:
             return
         kept = "The last checkpoint is from before. " if self.keeper.last_exists() else ""
         raise NotFinite(
-            f"The loss was not finite in epoch {self.position.epoch + 1}, step {self.bad_step + 1} of {self.steps}. "
+            f"{what} epoch {self.position.epoch + 1}, step {step} of {self.steps}. "
             f"{kept}Lower `lr`, set `clip`, or take precision 'bf16' or '32'; see that no input is NaN."
         )
 
@@ -269,7 +273,7 @@ class Run:
     def _save(self) -> None:
         """Writes a checkpoint, unless the weights are spoilt."""
         self._read_losses()
-        if self.bad_step is None:
+        if self.bad_step is None and self.learner.is_finite():
             self.keeper.save(self.learner.tensors(), {"position": asdict(self.position), **self.learner.facts()})
         self.next_save = time.monotonic() + 60 * self.plan.checkpoint_minutes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ class Trained:
         classifier: All that is needed for new samples.
         predictions: Of the splits "val" and "test".
         history: What was measured after each epoch.
-        seconds: How long the training took.
+        seconds: How long the epochs took, also those before a break.
         bad: Images that could not be read, and why.
     """
 
@@ -70,7 +69,6 @@ def fit_recipe(
     calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
     check_honesty(loss, calibrator, rule, prepared)
     network = build_network(prepared, recipe, loss)
-    start = time.perf_counter()
     fitted = fit(
         network,
         loss,
@@ -82,7 +80,6 @@ def fit_recipe(
         resume=resume,
         progress=progress,
     )
-    seconds = time.perf_counter() - start
     loss.cpu()  # scores come back to the CPU, and so must what reads them
     if isinstance(loss.link, QuasibinaryLink):
         scores, rows = score(network, train, plan=recipe.plan)
@@ -90,10 +87,12 @@ def fit_recipe(
     table = held_out(network, prepared, recipe, loss.link)
     if calibrator is not None or rule is not None:
         table = settle(table, calibrator, rule)
+    network.cpu()
     network.head = on_raw_features(network.head, prepared)
     if prepared.frozen:
         network = Network(prepared.backbone, network.head, reading=network.reading)
     classifier = Classifier(network, prepared.data.labels, link=loss.link, calibrator=calibrator, rule=rule)
+    seconds = sum(float(epoch["seconds"]) for epoch in fitted.history)
     return Trained(classifier, table, fitted.history, seconds, bad_images(prepared))
 
 

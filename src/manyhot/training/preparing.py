@@ -16,6 +16,7 @@ from manyhot.backbones import Backbone, create_backbone, extract_features
 from manyhot.data.dataset import Dataset
 from manyhot.data.loading import Batches, FeatureBatches
 from manyhot.data.targets import SparseTargets
+from manyhot.engine.machine import device_of
 from manyhot.heads import HiddenHead, LinearHead, TwoHeads
 from manyhot.training.choices import HeadChoice
 from manyhot.training.recipe import Recipe
@@ -34,7 +35,7 @@ class Prepared:
         width: Number D of features.
         parts: Batches of each split.
         mean: (D,) of frozen features in the rows to train on; None when the backbone is trained.
-        scale: (), how much these features vary.
+        scale: (D,) how much these features vary, one number for all of them; infinite for those that never do.
         bad: Images that could not be read, and why.
     """
 
@@ -72,8 +73,15 @@ def prepare(data: Dataset, recipe: Recipe, *, watch: Watch | None = None) -> Pre
         cache = False if recipe.cache in ("none", "None") else recipe.cache
         with watch(len(data)) if watch is not None else nullcontext() as advance:
             features, rows, bad = extract_features(
-                backbone, data, cache=cache, workers=recipe.workers, on_bad_image=recipe.on_bad_image, advance=advance
+                backbone,
+                data,
+                cache=cache,
+                workers=recipe.workers,
+                on_bad_image=recipe.on_bad_image,
+                advance=advance,
+                device=device_of(recipe.plan),
             )
+        backbone.cpu()
         return with_features(data.take(rows), features, backbone, centre=recipe.head != "cosine", bad=bad)
     return with_pictures(data, backbone, recipe)
 
@@ -92,11 +100,12 @@ def with_features(
     would raise the noise of the others to their height.
     """
     values = torch.as_tensor(features, dtype=torch.float32)
-    mean, scale = torch.zeros(values.shape[1]), torch.ones(())
+    mean, scale = torch.zeros(values.shape[1]), torch.ones(values.shape[1])
     if centre:
         train = values[torch.from_numpy(np.flatnonzero(_splits(data) == "train"))]
-        mean = train.mean(0)
-        scale = train.var(0, correction=0).mean().sqrt().clamp(min=1e-12)
+        mean, variance = train.mean(0), train.var(0, correction=0)
+        # What is the same in all rows to train on tells nothing, now or later.
+        scale = torch.where(variance > 1e-12 * mean.square(), variance.mean().sqrt(), torch.inf)
     parts: dict[str, Batches] = {}
     for name in data.split_sizes():
         rows = np.flatnonzero(_splits(data) == name)

@@ -35,7 +35,10 @@ COCO_START = re.compile(rb'"(images|annotations|categories|info|licenses)"\s*:\s
 
 
 def expand(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], said: Said) -> list[Path]:
-    """The paths that are meant, in order: patterns such as `*.tar` and `shard-{000..012}.tar` are filled in."""
+    """The paths that are meant, in order: patterns such as `*.tar` and `shard-{000..012}.tar` are filled in.
+
+    A path that is named twice is there twice.
+    """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: list[Path] = []
     for text in given:
@@ -49,7 +52,7 @@ def expand(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], sai
             found += [Path(match) for match in matches]
     if not found:
         raise refusal("path", said.owner, "lead to data", "an empty list", "Pass a path.")
-    return list(dict.fromkeys(found))
+    return found
 
 
 def _braces(text: str) -> list[str]:

@@ -89,7 +89,7 @@ def read_data(
     )
     if layout is not None:
         check_choice("layout", owner, layout, LAYOUTS)
-    paths = expand(path, said)
+    paths = list(dict.fromkeys(expand(path, said)))
     layout = detect_layout(paths, said) if layout is None else layout
     files = files_of(layout, paths, said)
     if layout == "npz":
@@ -138,7 +138,8 @@ def read_images(path: Paths) -> Dataset:
         ['a.jpg', 'b.png']
     """
     said = Said("read_images")
-    paths = expand(path, said)
+    named = expand(path, said)
+    paths = list(dict.fromkeys(named))
     tars, tables = ([one for one in paths if one.name.lower().endswith(ends)] for ends in ((".tar",), TABLES))
     if (tars or tables) and len(paths) not in (len(tars), len(tables)):
         got, remedy = f"{len(paths)} paths of several kinds", "Read them one after the other."
@@ -149,7 +150,7 @@ def read_images(path: Paths) -> Dataset:
     if len(tables) == len(paths):
         found = read_tables(tables, said, with_labels=False)
         return _unlabelled(found.ids, found.images, found.notes)
-    return _read_loose(paths, said)
+    return _read_loose(named, said)
 
 
 def _read_loose(paths: Sequence[Path], said: Said) -> Dataset:
@@ -167,10 +168,12 @@ def _read_loose(paths: Sequence[Path], said: Said) -> Dataset:
     if not ids:
         got = f"{str(paths[0])!r} without any"
         raise refusal("path", said.owner, "lead to images", got, "Check the path.")
-    ids = list(dict.fromkeys(ids))
-    return _unlabelled(ids, Files(ids, root=root), [])
+    distinct = list(dict.fromkeys(ids))
+    again = len(ids) - len(distinct)
+    notes = [f"{again:,} of the {len(ids):,} paths were named before, and are read once."] if again else []
+    return _unlabelled(distinct, Files(distinct, root=root), notes)
 
 
 def _unlabelled(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:
-    count = f"{len(ids):,} image{'' if len(ids) == 1 else 's'} without labels."
+    count = f"{len(ids):,} image{'' if len(ids) == 1 else 's'} to predict."
     return Dataset(Labels([]), None, ids, images=images, notes=[*notes, count])

@@ -50,6 +50,11 @@ def _repeats(survey: Survey) -> Iterator[str]:
         yield f"{_count(sets, 'image')} there more than once: {_some(sets[0].names)}{_and_so_on(sets)}."
 
 
+def _no_labels(survey: Survey) -> Iterator[str]:
+    if survey.samples and not survey.labels:
+        yield "No row has a label, so there is nothing to learn; check how the labels were read."
+
+
 def _useless_labels(survey: Survey) -> Iterator[str]:
     never = [label.name for label in survey.labels if label.known and not label.count]
     always = [label.name for label in survey.labels if label.known and label.count == label.known]
@@ -109,6 +114,7 @@ LOOKS: Sequence[Callable[[Survey], Iterator[str]]] = (
     _missing,
     _leaks,
     _conflicts,
+    _no_labels,
     _useless_labels,
     _absent_from_splits,
     _empty,

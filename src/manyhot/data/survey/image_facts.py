@@ -108,7 +108,7 @@ def image_facts(dataset: Dataset, looks: Sequence[Look], *, pixels: bool, near: 
         widths=_spread([look.size[0] for look in good]),
         heights=_spread([look.size[1] for look in good]),
         gigabytes=sum(look.length for look in looks) / 1e9,
-        duplicates=_described(dataset, names, _sets([look.digest for look in looks])),
+        duplicates=_described(dataset, names, _copies(looks)),
         near_duplicates=_described(dataset, names, near_sets) if near else None,
     )
 
@@ -116,17 +116,17 @@ def image_facts(dataset: Dataset, looks: Sequence[Look], *, pixels: bool, near: 
 def first_alike(looks: Sequence[Look]) -> Array:
     """(N,) the first row with the same content; a row that could not be read is like itself alone."""
     found = np.arange(len(looks))
-    for rows in _sets([look.digest for look in looks]):
+    for rows in _copies(looks):
         found[rows] = rows[0]
     return found
 
 
-def _sets(marks: Sequence[bytes | None]) -> Iterator[list[int]]:
-    """The rows of each mark that occurs more than once."""
+def _copies(looks: Sequence[Look]) -> Iterator[list[int]]:
+    """The rows of each content that occurs more than once; empty and broken files are no images, so no copies."""
     rows: dict[bytes, list[int]] = {}
-    for row, mark in enumerate(marks):
-        if mark is not None:
-            rows.setdefault(mark, []).append(row)
+    for row, look in enumerate(looks):
+        if look.digest is not None and look.reason is None:
+            rows.setdefault(look.digest, []).append(row)
     return (some for some in rows.values() if len(some) > 1)
 
 

@@ -38,20 +38,33 @@ def as_rich(survey: Survey, *, all_labels: bool = False) -> Group:
     parts.append(Text(""))
     if survey.warnings:
         parts.append(Text("Look into these before you train", style="bold"))
-        parts += [Text(f"  {number}. {printable(text)}") for number, text in enumerate(survey.warnings, 1)]
+        parts.append(_numbered(survey.warnings))
     else:
         parts.append(Text("Nothing seems to be wrong.", style="bold"))
     return Group(*parts)
 
 
+def _numbered(texts: Sequence[str]) -> RenderableType:
+    """Sentences with their numbers before them, also where a sentence is longer than a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", min_width=4)
+    table.add_column(overflow="fold")
+    for number, text in enumerate(texts, 1):
+        table.add_row(f"{number}.", Text(printable(text)))
+    return table
+
+
 def _headline(survey: Survey) -> str:
-    head = f"{survey.samples:,} rows x {len(survey.labels):,} labels"
+    head = f"{_many(survey.samples, 'row')} x {_many(len(survey.labels), 'label')}"
     if not survey.labels:
         return head
     share = survey.empty / max(survey.samples, 1)
     return (
         f"{head}: {survey.mean_labels:.2f} labels a row, {survey.max_labels} at the most; "
-        f"{survey.empty:,} rows ({share:.1%}) without any"
+        f"{_many(survey.empty, 'row')} ({share:.1%}) without any"
     )
 
 
@@ -128,7 +141,7 @@ def _images(facts: ImageFacts) -> list[RenderableType]:
         if spread is not None:
             low, middle, high = spread
             rows.append((name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"))
-    rows.append(("size", f"{facts.gigabytes:.3g} GB"))
+    rows.append(("size", _bytes(1e9 * facts.gigabytes)))
     rows.append(("images with copies", f"{len(facts.duplicates):,}"))
     if facts.near_duplicates is not None:
         rows.append(("images with near copies", f"{len(facts.near_duplicates):,}"))
@@ -137,6 +150,15 @@ def _images(facts: ImageFacts) -> list[RenderableType]:
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _bytes(count: float) -> str:
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
+    return f"{count / unit:.1f} {name}"
 
 
 def _percent(share: float | None) -> str:
