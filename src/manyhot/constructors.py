@@ -9,13 +9,15 @@ import ast
 import difflib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyhot.refusal import Refusal, refusal
 
 
-def construct(text: str, kinds: Mapping[str, type], *, argument: str, owner: str) -> Any:
+def construct(
+    text: str, kinds: Mapping[str, type], *, argument: str, owner: str, advice: Sequence[str] | None = None
+) -> Any:
     """The object that a string describes.
 
     Args:
@@ -23,26 +25,28 @@ def construct(text: str, kinds: Mapping[str, type], *, argument: str, owner: str
         kinds: The classes that may be named.
         argument: What the string was given for, for the error.
         owner: Who asked for it, for the error.
+        advice: The names to choose from in an error; all of `kinds` by default, some of which may be for arguments.
 
     Example:
         >>> construct("average-k(3)", {"AverageK": mh.AverageK}, argument="rule", owner="decide")
         AverageK(3)
     """
-    example = f"Write it as for example {next(iter(kinds))}()."
+    advice = list(kinds) if advice is None else advice
+    example = f"Write it as for example {advice[0]}."
     # Dashes are for people; they are no part of a name in Python, in which the text is read.
     plain = re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", text.strip())
     try:
         tree = ast.parse(plain, mode="eval").body
     except SyntaxError:
         raise refusal(argument, owner, "be a name with arguments in brackets", repr(text), example) from None
-    return _Builder(text, kinds, argument, owner).build(tree)
+    return _Builder(text, kinds, argument, owner, advice).build(tree)
 
 
 class _Builder:
     """Builds the nodes of one string."""
 
-    def __init__(self, text: str, kinds: Mapping[str, type], argument: str, owner: str) -> None:
-        self.text, self.kinds, self.argument, self.owner = text, kinds, argument, owner
+    def __init__(self, text: str, kinds: Mapping[str, type], argument: str, owner: str, advice: Sequence[str]) -> None:
+        self.text, self.kinds, self.argument, self.owner, self.advice = text, kinds, argument, owner, advice
 
     def build(self, node: ast.expr) -> Any:
         """The object of a name or a call."""
@@ -58,8 +62,9 @@ class _Builder:
         plain = {_plain(known): kind for known, kind in self.kinds.items()}
         if _plain(name) in plain:
             return plain[_plain(name)]
-        near = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.5)
-        remedy = f"Did you mean {plain[near[0]].__name__}?" if near else f"Pick {self.some_kinds()}."
+        known = {_plain(one): one for one in self.advice}
+        near = difflib.get_close_matches(_plain(name), known, n=1, cutoff=0.5)
+        remedy = f"Did you mean {known[near[0]]}?" if near else f"Pick {self.some_kinds()}."
         raise self.refuse("name something known", repr(name), remedy)
 
     def call(self, kind: type, values: list[Any], named: dict[str, Any]) -> Any:
@@ -90,7 +95,7 @@ class _Builder:
 
     def some_kinds(self) -> str:
         """The names to choose from."""
-        return "one of " + ", ".join(self.kinds)
+        return "one of " + ", ".join(self.advice)
 
     def refuse(self, rule: str, got: str, remedy: str) -> Refusal:
         """The sentence for a string that cannot be built."""

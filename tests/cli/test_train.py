@@ -127,6 +127,30 @@ def test_bad_images_are_named_or_refused(scenes, home, run):
     assert "broken.png" in printed.err
 
 
+@pytest.mark.parametrize("tune", ["head", "all"])
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_splits_that_cannot_be_read(scenes, home, run, split, tune):
+    with scenes.open() as file:
+        rows = list(csv.DictReader(file))[::5]
+    (home / "broken.png").write_bytes(b"no picture")
+    with (home / "some.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "labels", "split"])
+        for row in rows:
+            path = home / "broken.png" if row["split"] == split else scenes.parent / row["path"]
+            if path.name != "broken.png" or row is next(one for one in rows if one["split"] == split):
+                writer.writerow([str(path), row["labels"], row["split"]])
+    if split == "train":
+        printed = run("train", "some.csv", *QUICK, "--epochs", "1", "--tune", tune, code=2)
+        assert "train on" in printed.err
+        return
+    printed = run("train", "some.csv", *QUICK, "--epochs", "1", "--tune", tune)
+    assert "1 images could not be read" in printed.out
+    shown = " ".join(printed.out.split())
+    assert ("too rosy" in shown) == (split == "test")
+    assert ("as trained" in shown) == (split == "val")
+
+
 def test_two_processes_give_what_one_gives(scenes, home):
     typed = [str(scenes), *QUICK, "--epochs", "2", "--set", "hidden=8", "--set", "dropout=0"]
     code = "import sys; from manyhot.cli import main; main()"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from manyhot.data import from_arrays
+from manyhot.data import Dataset, Files, SparseTargets, from_arrays
+from manyhot.labels import Labels
 from manyhot.training import Recipe
 from manyhot.training.splitting import with_all_splits, with_learnable_labels
 
@@ -49,6 +50,21 @@ def test_the_same_seed_draws_the_same_rows(targets):
     assert (first == second).all()
 
 
+def test_copies_of_a_picture_stay_together(tmp_path):
+    generator = np.random.default_rng(0)
+    paths = []
+    for number in range(60):
+        content = generator.bytes(200)
+        for name in (f"{number}.jpg", f"copy-of-{number}.jpg"):
+            (tmp_path / name).write_bytes(content)
+            paths.append(name)
+    targets = SparseTargets.from_rows([[number % 3] for number in range(120)], num_labels=3)
+    images = Files(paths, root=tmp_path)
+    found = with_all_splits(Dataset(Labels(list("abc")), targets, paths, images=images), Recipe())
+    assert (found.splits[::2] == found.splits[1::2]).all()
+    assert set(found.split_sizes()) == {"train", "val", "test"}
+
+
 def test_data_without_rows_to_train_on(targets):
     with pytest.raises(ValueError, match="must have rows called 'train'; got 'test'"):
         with_all_splits(data(targets, np.array(["test"] * 200, dtype=object)), Recipe())
@@ -59,5 +75,8 @@ def test_rare_labels_are_left_out_and_named(targets):
     assert found.labels.names == ["0", "1", "2"]
     assert len(found) == 200
     assert found.notes[-1] == "Left out 1 labels with fewer than 1 rows to train on: 3."
+    nothing = torch.zeros(200, 2, dtype=torch.int8)
+    with pytest.raises(ValueError, match="must have a label with 1 rows to train on; got 0 at the most"):
+        with_learnable_labels(with_all_splits(data(nothing), Recipe()), min_count=1)
     with pytest.raises(ValueError, match="must have a label with 1000 rows to train on"):
         with_learnable_labels(with_all_splits(data(targets), Recipe()), min_count=1000)

@@ -125,6 +125,30 @@ def test_probabilities_that_cannot_be_had_are_refused_before_training(data, tmp_
         train(data, recipe(loss="TwoWaysLoss()"), folder=tmp_path, progress=Silent())
 
 
+def test_mistakes_leave_no_folder(data, tmp_path):
+    for mistake in ({"loss": "BCEE"}, {"rule": "Averag(3)"}, {"calibrator": "Gamma()"}):
+        with pytest.raises(ValueError, match="must name something known"):
+            train(data, recipe(**mistake), folder=tmp_path / "run", progress=Silent())
+    with pytest.raises(ValueError, match="`data` of `train` must be a Dataset; got str"):
+        train("photos.csv", folder=tmp_path / "run")
+    with pytest.raises(ValueError, match="`recipe` of `train` must be a Recipe; got dict"):
+        train(data, {"loss": "BCE"}, folder=tmp_path / "run")
+    for losses in (["BCE"], {}):
+        with pytest.raises(ValueError, match="`losses` of `compare` must be texts by name"):
+            compare(data, losses, recipe(), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_advice_names_what_is_wanted(data, tmp_path):
+    with pytest.raises(ValueError, match=r"Pick one of BCE, focal, ASL, SPA,"):
+        build_loss("qqqqqqqqqqqq")
+    with pytest.raises(ValueError, match=r"Did you mean BCE\?"):
+        build_loss("BCEE")
+    losses, _ = losses_for(["all", "AsymmetricLoss(gamma_neg=2)"], data.targets)
+    assert "BCE" in losses
+    assert list(losses)[-1] == "AsymmetricLoss(gamma_neg=2)"
+
+
 def test_scores_alone(data, tmp_path):
     settings = {"loss": "two-way", "calibrator": "none", "rule": "none"}
     run = train(data, recipe(**settings), folder=tmp_path / "run", progress=Silent())

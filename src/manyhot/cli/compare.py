@@ -96,7 +96,7 @@ def compare(
     given = dict(locals())
     from manyhot.distributed import rank
     from manyhot.training import compare as compare_losses
-    from manyhot.training.choices import build_loss, losses_for
+    from manyhot.training.choices import losses_for
     from manyhot.training.comparing import slug
     from manyhot.training.run import new_folder
 
@@ -107,20 +107,25 @@ def compare(
     if dataset.targets is None:
         raise refusal("DATA", "manyhot compare", "have labels", "none", "Pass a table with labels.")
     chosen, notes = losses_for(losses or ["all"], dataset.targets)
-    for text in chosen.values():  # a typing mistake is told before the first loss has trained for an hour
-        build_loss(text, dataset.targets.take([]), owner="manyhot compare")
     if len({slug(name) for name in chosen}) < len(chosen):
         raise refusal("--losses", "manyhot compare", "be different", ", ".join(chosen), "Name each loss once.")
     options.tell_notes(notes, tell)
     folder = out or comparison_folder(new_folder(source["paths"][0]))
     watch = lambda total: extraction_bar(total, tell)  # noqa: E731
-    told, shown = len(dataset.notes), Announced(tell, len(chosen))
+    shown = Announced(tell, len(chosen))
     comparison = compare_losses(
-        dataset, chosen, recipe, folder=folder, source=source, progress=shown.of, watch=watch, overwrite=overwrite
+        dataset,
+        chosen,
+        recipe,
+        folder=folder,
+        source=source,
+        progress=shown.of,
+        watch=watch,
+        overwrite=overwrite,
+        notes=lambda note: options.tell_notes([note], tell),
     )
     if rank() > 0:
         return
-    options.tell_notes(dataset.notes[told:], tell)
     show(comparison, as_json=as_json)
 
 

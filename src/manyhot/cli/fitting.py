@@ -32,7 +32,7 @@ def build_or_load(text: str, base: type, *, argument: str, owner: str) -> Any:
         public = {name: value for name in manyhot.__all__ if isinstance(value := getattr(manyhot, name), type)}
         wanted = {name: kind for name, kind in public.items() if issubclass(kind, base) and kind is not base}
         others = {name: kind for name, kind in public.items() if issubclass(kind, ExactState) and name not in wanted}
-        module = construct(text, wanted | others, argument=argument, owner=owner)
+        module = construct(text, wanted | others, argument=argument, owner=owner, advice=list(wanted))
     if not isinstance(module, base):
         remedy = f"Pass for example a {base.__name__.lower()} that manyhot.save wrote."
         raise refusal(argument, owner, f"be a {base.__name__.lower()}", type(module).__name__, remedy)

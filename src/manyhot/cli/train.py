@@ -122,12 +122,16 @@ def train(
     source = describe_source(data, given) if data else source
     dataset = read_source(source, "train", tell)
     folder = run_folder(out, source["paths"][0], resume=resume is not None)
-    told = len(dataset.notes)
+    say = lambda note: options.tell_notes([note], tell)  # noqa: E731
     watch = lambda total: extraction_bar(total, tell)  # noqa: E731
-    run = train_classifier(dataset, recipe, folder=folder, source=source, resume=resume is not None, watch=watch)
+    goes_on = resume is not None
+    try:
+        run = train_classifier(dataset, recipe, folder=folder, source=source, resume=goes_on, watch=watch, notes=say)
+    except KeyboardInterrupt:
+        tell.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}")
+        raise typer.Exit(130) from None
     if rank() > 0:
         return
-    options.tell_notes(dataset.notes[told:], tell)
     point_to_last(folder)
     if as_json:
         typer.echo(json.dumps({"run": str(folder), **run.figures}))
@@ -187,18 +191,17 @@ def show_run(run: Run) -> None:
         what = "which the network has not seen" if figures["judged"] == "test" else "which it was tuned on: too rosy"
         table = Table(title=f"On the rows of {figures['judged']!r}, {what}", title_style="bold")
         table.add_column("")
-        table.add_column("own link", justify="right")
-        table.add_column("calibrated", justify="right")
-        for title, before, after in summary(figures):
-            table.add_row(title, before, after)
+        ways = ("own link", "calibrated") if figures["calibrated"] else ("as trained",)
+        for way in ways:
+            table.add_column(way, justify="right")
+        for title, *values in summary(figures):
+            table.add_row(title, *values[-len(ways) :])
         console.print(table)
     folder = quote(str(run.folder))
     console.print(f"Wrote {run.folder}. Next:", markup=False, soft_wrap=True)
-    for command in (
-        f"manyhot predict {folder} IMAGES...",
-        f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged'] or 'val'} --by-label",
-        f"manyhot export {folder}",
-    ):
+    judge = f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged']} --by-label"
+    commands = [f"manyhot predict {folder} IMAGES...", judge, f"manyhot export {folder}"]
+    for command in commands if figures["judged"] else commands[::2]:
         console.print(f"  {command}", markup=False, soft_wrap=True)
 
 

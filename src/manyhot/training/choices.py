@@ -66,7 +66,8 @@ def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = 
         generator = torch.Generator().manual_seed(seed)
         return manyhot.ROLELoss(targets.dense(), max(mean_labels, 1e-3), generator=generator)
     kinds = {name: kind for name, kind in public_classes(Loss).items() if name not in ("Loss", "AdditiveLoss")}
-    loss = construct(text, kinds | public_classes(Link), argument="loss", owner=owner)
+    advice = [*ALL_LOSSES, *kinds]
+    loss = construct(text, kinds | public_classes(Link), argument="loss", owner=owner, advice=advice)
     if not isinstance(loss, Loss):
         remedy = f"Name a loss, such as {next(iter(kinds))}."
         raise refusal("loss", owner, "be a loss", type(loss).__name__, remedy)
@@ -91,7 +92,8 @@ def _build(text: str | None, base: type, argument: str, owner: str) -> Any:
     if text is None or text.strip() in NONE:
         return None
     wanted = {name: kind for name, kind in public_classes(base).items() if kind is not base}
-    built: Any = construct(text, wanted | public_classes(ExactState), argument=argument, owner=owner)
+    kinds = wanted | public_classes(ExactState)
+    built: Any = construct(text, kinds, argument=argument, owner=owner, advice=list(wanted))
     if not isinstance(built, base):
         remedy = f"Name one, such as {next(iter(wanted))}."
         raise refusal(argument, owner, f"be a {base.__name__.lower()}", type(built).__name__, remedy)
@@ -139,13 +141,14 @@ def reading_of(loss: Loss) -> str:
 
 def losses_for(names: Sequence[str], targets: SparseTargets) -> tuple[dict[str, str], list[str]]:
     """The losses to compare by name, "all" for one of each family, and notes on those that do not fit the data."""
-    if list(names) != ["all"]:
-        return {name: name for name in names}, []
+    own = {name: name for name in names if name != "all"}
+    if len(own) == len(names):
+        return own, []
     single = bool((targets.sizes() <= 1).all())
     chosen = {name: text for name, text in ALL_LOSSES.items() if single or not _class_of(text).single_label}
     left_out = [name for name in ALL_LOSSES if name not in chosen]
     notes = [f"Left out {', '.join(left_out)}: for data with one label a row."] if left_out else []
-    return chosen, notes
+    return chosen | {name: text for name, text in own.items() if name not in chosen}, notes
 
 
 def _class_of(text: str) -> type[Loss]:

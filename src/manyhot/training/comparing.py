@@ -19,8 +19,7 @@ from manyhot.training.fitting import fit_recipe
 from manyhot.training.preparing import Prepared, Watch, prepare
 from manyhot.training.recipe import Recipe, write_settings
 from manyhot.training.run import CONFIG, LABELS, Run, clear_run, write_text
-from manyhot.training.running import write_run
-from manyhot.training.splitting import with_all_splits, with_learnable_labels
+from manyhot.training.running import ready, write_run
 
 # What is compared: name in the evaluation, whether more is better.
 FIGURES = {
@@ -72,6 +71,7 @@ def compare(
     progress: Callable[[str], Progress] | None = None,
     watch: Watch | None = None,
     overwrite: bool = False,
+    notes: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Trains with each loss on the same rows, from the same start, for the same number of steps.
 
@@ -87,9 +87,15 @@ def compare(
         progress: Gives, for the name of a loss, where it is told how far its training is.
         watch: Shows how many images a frozen backbone has looked at.
         overwrite: Whether runs in the folder that come from other settings are replaced, not refused.
+        notes: Called with what people should know about the data before training begins.
     """
     folder, recipe = Path(folder), recipe or Recipe()
-    data = with_learnable_labels(with_all_splits(data, recipe), recipe.min_count)
+    given: object = losses
+    if not isinstance(given, Mapping) or not given:
+        remedy = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
+        raise refusal("losses", "compare", "be texts by name", repr(given), remedy)
+    for text in losses.values():  # a typing mistake is told before the first loss has trained for an hour
+        data = ready(data, replace(recipe, loss=text), "compare", notes)
     if "test" not in data.split_sizes() and "val" not in data.split_sizes():
         raise refusal("data", "compare", "have rows to judge by", "none", "Leave `test` above 0.")
     prepared = prepare(data, recipe, watch=watch)

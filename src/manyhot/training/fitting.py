@@ -13,6 +13,7 @@ from torch import Tensor
 
 from manyhot.calibrate import Calibrator
 from manyhot.classifier import Classifier
+from manyhot.data.dataset import Dataset
 from manyhot.data.loading import Batches
 from manyhot.decide import Rule
 from manyhot.distributed import world_size
@@ -67,7 +68,6 @@ def fit_recipe(
     train = prepared.parts["train"]
     loss = build_loss(recipe.loss, train.targets, seed=recipe.plan.seed)
     calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
-    check_honesty(loss, calibrator, rule, prepared)
     network = build_network(prepared, recipe, loss)
     fitted = fit(
         network,
@@ -85,8 +85,7 @@ def fit_recipe(
         scores, rows = score(network, train, plan=recipe.plan)
         loss.link.fit([(scores, train.targets.dense(rows))])
     table = held_out(network, prepared, recipe, loss.link)
-    if calibrator is not None or rule is not None:
-        table = settle(table, calibrator, rule)
+    table, calibrator, rule = settle(table, calibrator, rule)
     network.cpu()
     network.head = on_raw_features(network.head, prepared)
     if prepared.frozen:
@@ -108,8 +107,11 @@ def bad_images(prepared: Prepared) -> dict[str, str]:
     return bad
 
 
-def check_honesty(loss: Loss, calibrator: Calibrator | None, rule: Rule | None, prepared: Prepared) -> None:
-    """Refuses, before hours of training, what cannot be made of the scores after it."""
+def check_recipe(recipe: Recipe, data: Dataset) -> None:
+    """Refuses, before anything is written or trained, what cannot be built or made of the scores."""
+    assert data.targets is not None
+    loss = build_loss(recipe.loss, data.targets.take([]), seed=recipe.plan.seed)
+    calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
     if rule is not None and calibrator is None and isinstance(loss.link, NoLink):
         got = f"{type(loss).__name__} without a calibrator"
         remedy = "Choose a calibrator, such as Beta(), or no rule."
@@ -117,7 +119,7 @@ def check_honesty(loss: Loss, calibrator: Calibrator | None, rule: Rule | None, 
     learns = [
         name for name, part in (("calibrator", calibrator), ("rule", rule)) if part is not None and not part.fitted
     ]
-    if learns and "val" not in prepared.parts:
+    if learns and "val" not in data.split_sizes():
         remedy = "Leave `val` above 0, or choose 'none'."
         raise refusal(learns[0], "train", "have rows of a split 'val' to learn from", "none", remedy)
 
@@ -179,17 +181,25 @@ def held_out(network: Network, prepared: Prepared, recipe: Recipe, link: Link) -
     )
 
 
-def settle(table: Predictions, calibrator: Calibrator | None, rule: Rule | None) -> Predictions:
-    """The table with probabilities and decisions by what was learnt from its split "val"."""
+def settle(
+    table: Predictions, calibrator: Calibrator | None, rule: Rule | None
+) -> tuple[Predictions, Calibrator | None, Rule | None]:
+    """The table with probabilities and decisions by what its split "val" teaches, and what taught them.
+
+    Where no image of that split could be read, there is nothing to learn from, and the loss's own link has to do.
+    """
     assert table.scores is not None
     val = table.of_split("val") if "val" in table.split_sizes() else None
     if calibrator is not None and val is not None:
         calibrator.fit(val.scores, val.targets)
         table = table.replace(probs=calibrator(table.scores), calibrator=calibrator)
-    if rule is not None:
-        probs = table.probabilities()
-        if val is not None and not bool(rule.fitted):
-            rows = torch.tensor([split == "val" for split in table.splits or ()])
-            rule.fit(probs[rows], val.targets)
-        table = table.replace(probs=probs, decisions=rule(probs), calibrator=calibrator, rule=rule)
-    return table
+    else:
+        calibrator = None
+    honest = calibrator is not None or not isinstance(table.link, NoLink)
+    if rule is None or not honest or (val is None and not bool(rule.fitted)):
+        return table, calibrator, None
+    probs = table.probabilities()
+    if val is not None and not bool(rule.fitted):
+        rows = torch.tensor([split == "val" for split in table.splits or ()])
+        rule.fit(probs[rows], val.targets)
+    return table.replace(probs=probs, decisions=rule(probs), calibrator=calibrator, rule=rule), calibrator, rule

@@ -18,8 +18,10 @@ from manyhot.data.loading import Batches, FeatureBatches
 from manyhot.data.targets import SparseTargets
 from manyhot.engine.machine import device_of
 from manyhot.heads import HiddenHead, LinearHead, TwoHeads
+from manyhot.refusal import refusal
 from manyhot.training.choices import HeadChoice
 from manyhot.training.recipe import Recipe
+from manyhot.training.splitting import ROLES, with_learnable_labels
 
 # Given the number of images, opens what is called with how many more of them are done.
 Watch = Callable[[int], AbstractContextManager[Callable[[int], None]]]
@@ -57,18 +59,27 @@ class Prepared:
         return self.parts["train"].targets.rates()
 
 
-def prepare(data: Dataset, recipe: Recipe, *, watch: Watch | None = None) -> Prepared:
+def open_backbone(data: Dataset, recipe: Recipe) -> Backbone | None:
+    """The backbone that a recipe names; None where the data are features already."""
+    if data.features is not None:
+        return None
+    weights = None if recipe.weights is None else Path(recipe.weights)
+    return create_backbone(recipe.backbone, pretrained=recipe.pretrained, size=recipe.size, weights=weights)
+
+
+def prepare(data: Dataset, recipe: Recipe, backbone: Backbone | None = None, *, watch: Watch | None = None) -> Prepared:
     """Reads, and for a frozen backbone describes, every row of the data.
 
     Args:
         data: With the splits "train", "val" and "test".
         recipe: Backbone, size, augmentation, and what to do about bad images.
+        backbone: That of the recipe, if it has been opened already.
         watch: Shows how many images are done.
     """
     if data.features is not None:
         return with_features(data, data.features, None, centre=recipe.head != "cosine")
-    weights = None if recipe.weights is None else Path(recipe.weights)
-    backbone = create_backbone(recipe.backbone, pretrained=recipe.pretrained, size=recipe.size, weights=weights)
+    backbone = backbone or open_backbone(data, recipe)
+    assert backbone is not None
     if recipe.tune == "head":
         cache = False if recipe.cache in ("none", "None") else recipe.cache
         with watch(len(data)) if watch is not None else nullcontext() as advance:
@@ -82,7 +93,14 @@ def prepare(data: Dataset, recipe: Recipe, *, watch: Watch | None = None) -> Pre
                 device=device_of(recipe.plan),
             )
         backbone.cpu()
-        return with_features(data.take(rows), features, backbone, centre=recipe.head != "cosine", bad=bad)
+        readable = data.take(rows)
+        if "train" not in readable.split_sizes():
+            remedy = "Run `manyhot inspect` on the data."
+            raise refusal(
+                "data", "train", "have images to train on that can be read", f"{len(bad)} that cannot", remedy
+            )
+        readable = with_learnable_labels(readable, recipe.min_count)
+        return with_features(readable, features, backbone, centre=recipe.head != "cosine", bad=bad)
     return with_pictures(data, backbone, recipe)
 
 
@@ -107,7 +125,7 @@ def with_features(
         # What is the same in all rows to train on tells nothing, now or later.
         scale = torch.where(variance > 1e-12 * mean.square(), variance.mean().sqrt(), torch.inf)
     parts: dict[str, Batches] = {}
-    for name in data.split_sizes():
+    for name in roles_of(data):
         rows = np.flatnonzero(_splits(data) == name)
         parts[name] = FeatureBatches((values[rows] - mean) / scale, _targets(data).take(rows))
     return Prepared(data, backbone, values.shape[1], parts, mean, scale, bad or {})
@@ -119,7 +137,7 @@ def with_pictures(data: Dataset, backbone: Backbone, recipe: Recipe) -> Prepared
     from manyhot.data.loading_images import ImageBatches
 
     parts: dict[str, Batches] = {}
-    for name in data.split_sizes():
+    for name in roles_of(data):
         changes = augmentation(recipe.augmentation if name == "train" else "none", flip=None if recipe.flip else False)
         parts[name] = ImageBatches(
             data.of_split(name),
@@ -155,6 +173,11 @@ def on_raw_features(head: nn.Module, prepared: Prepared) -> nn.Module:
 def _targets(data: Dataset) -> SparseTargets:
     assert data.targets is not None
     return data.targets
+
+
+def roles_of(data: Dataset) -> list[str]:
+    """The splits that have rows, in the order in which they are used."""
+    return [name for name in ROLES if name in data.split_sizes()]
 
 
 def _splits(data: Dataset) -> np.ndarray[Any, Any]:

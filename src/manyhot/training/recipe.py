@@ -163,10 +163,18 @@ def _as(kind: type, value: Any) -> Any:
     return value if kind is str and text else None
 
 
+def import_yaml() -> Any:
+    """PyYAML, or the sentence that says how to get it."""
+    try:
+        import yaml
+    except ImportError:
+        raise ImportError("Settings need pyyaml. Install it with: pip install 'manyhot[vision]'") from None
+    return yaml
+
+
 def read_settings(path: str | Path) -> dict[str, Any]:
     """The settings of a YAML file."""
-    import yaml
-
+    yaml = import_yaml()
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -182,8 +190,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 
 def write_settings(settings: Mapping[str, Any], path: str | Path) -> None:
     """Settings as a YAML file that `read_settings` reads."""
-    import yaml
-
+    yaml = import_yaml()
     with whole_file(path) as part:
         part.write_text(yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
 

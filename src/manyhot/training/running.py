@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from manyhot.engine import Progress
 from manyhot.evaluation import Evaluation, evaluate
 from manyhot.links import NoLink
 from manyhot.predictions import Predictions
-from manyhot.training.fitting import Trained, fit_recipe
-from manyhot.training.preparing import Prepared, Watch, prepare
+from manyhot.refusal import refusal
+from manyhot.training.fitting import Trained, check_recipe, fit_recipe
+from manyhot.training.preparing import Prepared, Watch, open_backbone, prepare
 from manyhot.training.recipe import Recipe, write_settings
 from manyhot.training.run import CONFIG, FIGURES, LABELS, PREDICTIONS, Run, write_text
 from manyhot.training.splitting import with_all_splits, with_learnable_labels
@@ -30,6 +31,7 @@ def train(
     resume: bool = False,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    notes: Callable[[str], None] | None = None,
 ) -> Run:
     """Trains a classifier and writes the run folder.
 
@@ -41,18 +43,40 @@ def train(
         resume: Whether to go on with the run that is in the folder.
         progress: Where it is told how far the training is; a bar in a terminal and lines elsewhere by default.
         watch: Shows how many images a frozen backbone has looked at.
+        notes: Called with what people should know about the data before training begins.
     """
     folder, recipe = Path(folder), recipe or Recipe()
-    data = with_learnable_labels(with_all_splits(data, recipe), recipe.min_count)
+    data = ready(data, recipe, "train", notes)
+    backbone = open_backbone(data, recipe)
     if rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         write_settings({"data": dict(source or {}), **recipe.settings()}, folder / CONFIG)
-        write_text(folder / LABELS, "".join(f"{name}\n" for name in data.labels.names))
-    prepared = prepare(data, recipe, watch=watch)
+    prepared = prepare(data, recipe, backbone, watch=watch)
+    if rank() == 0:
+        write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
     trained = fit_recipe(prepared, recipe, folder=folder, resume=resume, progress=progress)
     if rank() == 0:
         write_run(folder, trained, prepared)
     return Run(folder)
+
+
+def ready(data: Dataset, recipe: Recipe, owner: str, notes: Callable[[str], None] | None) -> Dataset:
+    """The data with all splits and with labels that can be learnt, after a look at what was asked for."""
+    given: object = data
+    if not isinstance(given, Dataset):
+        remedy = "Pass what `read_data` or `from_arrays` gives."
+        raise refusal("data", owner, "be a Dataset", type(given).__name__, remedy)
+    wanted: object = recipe
+    if not isinstance(wanted, Recipe):
+        remedy = "Pass `Recipe.build({...})`."
+        raise refusal("recipe", owner, "be a Recipe", type(wanted).__name__, remedy)
+    told = len(data.notes)
+    found = with_learnable_labels(with_all_splits(data, recipe), recipe.min_count)
+    check_recipe(recipe, found)
+    if notes is not None:
+        for note in found.notes[told:]:
+            notes(note)
+    return found
 
 
 def write_run(folder: Path, trained: Trained, prepared: Prepared) -> None:
@@ -67,8 +91,14 @@ def figures_of(trained: Trained, prepared: Prepared) -> dict[str, Any]:
     """What is worth knowing about a trained network, as values that JSON can hold."""
     table = trained.predictions
     sizes = {name: len(part) for name, part in prepared.parts.items()}
-    judged = "test" if "test" in sizes else "val" if "val" in sizes else None
-    figures: dict[str, Any] = {"rows": sizes, "seconds": trained.seconds, "bad images": trained.bad, "judged": judged}
+    judged = next((name for name in ("test", "val") if name in table.split_sizes()), None)
+    figures: dict[str, Any] = {
+        "rows": sizes,
+        "seconds": trained.seconds,
+        "bad images": trained.bad,
+        "judged": judged,
+        "calibrated": table.calibrator is not None,
+    }
     if judged is None:
         return figures
     rows = table.of_split(judged)

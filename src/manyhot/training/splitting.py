@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from manyhot.data.dataset import Dataset
+from manyhot.data.sources import Files, ImageSource
 from manyhot.data.split import stratified_split
 from manyhot.refusal import refusal
 from manyhot.training.recipe import Recipe
 
 ROLES = ("train", "val", "test")
+# Bytes at either end of a file that are looked at for copies.
+ENDS = 4096
 
 
 def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
@@ -31,7 +38,10 @@ def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
     if missing:
         rows = np.flatnonzero(splits == "train")
         shares = {"train": 1 - sum(missing.values()), **missing}
-        splits[rows] = stratified_split(data.targets.take(rows), shares, seed=recipe.plan.seed)
+        groups = None if data.images is None else copies(data.images)
+        splits[rows] = stratified_split(
+            data.targets.take(rows), shares, seed=recipe.plan.seed, groups=None if groups is None else groups[rows]
+        )
         taken = " and ".join(f"{share:.0%} for {name!r}" for name, share in missing.items())
         notes = [f"Took {taken} out of the rows to train on, so that every label keeps its rate."]
     others = [name for name in dict.fromkeys(splits.tolist()) if name not in ROLES]
@@ -42,17 +52,47 @@ def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
     return found.take(np.isin(splits, ROLES)) if others else found
 
 
+def copies(images: ImageSource) -> np.ndarray[Any, Any] | None:
+    """(N,) one number for each picture, the same for files that are alike; None where pictures are in no files.
+
+    Files of the same size whose first and last bytes agree are taken for copies. A copy of a picture to train on must
+    not judge what was learnt from it.
+    """
+    if not isinstance(images, Files):
+        return None
+    known: dict[object, int] = {}
+    groups = np.empty(len(images), dtype=np.int64)
+    sizes = [_size(images.path(row)) for row in range(len(images))]
+    shared = {size for size, count in Counter(sizes).items() if count > 1 and size}
+    for row, size in enumerate(sizes):
+        mark: object = row if size not in shared else (size, _ends(images.path(row), size))
+        groups[row] = known.setdefault(mark, row)
+    return groups
+
+
+def _size(path: Path) -> int:
+    """The size of a file; 0 where there is none, which the decoder will tell."""
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _ends(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        first = file.read(ENDS)
+        file.seek(max(0, size - ENDS))
+        return first + file.read(ENDS)
+
+
 def with_learnable_labels(data: Dataset, min_count: int) -> Dataset:
     """The data without labels that too few rows of the training split have; rows that lose all labels stay."""
     assert data.targets is not None
     counts = data.of_split("train").targets.counts()  # type: ignore[union-attr]
     kept = np.flatnonzero(counts >= min_count)
-    if len(kept) == len(counts):
-        return data
     if not len(kept):
         got = f"{int(counts.max(initial=0))} at the most"
         rule = f"have a label with {min_count} rows to train on"
         raise refusal("data", "train", rule, got, "Lower --set min_count, or bring more data.")
+    if len(kept) == len(counts):
+        return data
     dropped = [data.labels.names[column] for column in np.flatnonzero(counts < min_count)]
     some = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
     found = data.select_labels([data.labels.names[column] for column in kept])
