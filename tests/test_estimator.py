@@ -91,6 +91,16 @@ def test_answers_come_in_the_form_of_y():
         assert list(model.classes_) == list(NAMES)
 
 
+def test_losses_have_short_names():
+    features, targets = make_data()
+    short, long = (ManyHotClassifier(**{**QUICK, "loss": loss}) for loss in ("SPA", "StrictlyProperAsymmetricLoss()"))
+    np.testing.assert_array_equal(
+        short.fit(features, targets).predict_proba(features), long.fit(features, targets).predict_proba(features)
+    )
+    with pytest.raises(ValueError, match=r"Did you mean BCE\?"):
+        ManyHotClassifier(**{**QUICK, "loss": "BCEE"}).fit(features, targets)
+
+
 def test_columns_of_a_data_frame_are_the_classes():
     import pandas
 

@@ -162,6 +162,8 @@ class Classifier:
     ) -> list[Answer]:
         """What is said about each sample, for people; without a rule, labels of at least 50 % are given.
 
+        Images that cannot be read are left out, so match answers to images by `path`, not by their place.
+
         Args:
             samples: As for `predict`, as are the others.
             top: How many labels to name with their probability besides those that are given.

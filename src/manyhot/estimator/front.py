@@ -11,7 +11,6 @@ from torch import Tensor
 
 from manyhot.calibrate import Beta, Calibrator, SoftmaxTemperature
 from manyhot.checks import check_count, check_number
-from manyhot.constructors import construct
 from manyhot.decide import Rule, Threshold
 from manyhot.estimator.answers import OWNER, Answers, form_of
 from manyhot.estimator.folds import cross_validate
@@ -214,12 +213,10 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _made(self, value: Any, base: type, argument: str) -> Any:
         """A part of this classifier alone: built from a text, or copied from the object that was given."""
-        import manyhot
+        from manyhot.training.choices import build_loss, build_part
 
         if isinstance(value, str):
-            public = {name: kind for name in manyhot.__all__ if isinstance(kind := getattr(manyhot, name), type)}
-            kinds = {name: kind for name, kind in public.items() if issubclass(kind, torch.nn.Module)}
-            value = construct(value, kinds, argument=argument, owner=OWNER)
+            value = build_loss(value, owner=OWNER) if base is Loss else build_part(value, base, argument, OWNER)
         if not isinstance(value, base):
             remedy = "Pass an object of manyhot, or a text that makes one."
             raise refusal(argument, OWNER, f"be a {base.__name__.lower()}", type(value).__name__, remedy)

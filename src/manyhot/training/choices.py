@@ -76,7 +76,7 @@ def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = 
 
 def build_calibrator(text: str | None, link: Link, *, owner: str = "train") -> Calibrator | None:
     """The calibrator of a text, reading scores through the link of the loss; None for "none"."""
-    calibrator: Calibrator | None = _build(text, Calibrator, "calibrator", owner)
+    calibrator: Calibrator | None = build_part(text, Calibrator, "calibrator", owner)
     if calibrator is not None and calibrator.link is None and not isinstance(link, NoLink):
         calibrator.link = link
     return calibrator
@@ -84,11 +84,12 @@ def build_calibrator(text: str | None, link: Link, *, owner: str = "train") -> C
 
 def build_rule(text: str | None, *, owner: str = "train") -> Rule | None:
     """The rule of a text; None for "none"."""
-    rule: Rule | None = _build(text, Rule, "rule", owner)
+    rule: Rule | None = build_part(text, Rule, "rule", owner)
     return rule
 
 
-def _build(text: str | None, base: type, argument: str, owner: str) -> Any:
+def build_part(text: str | None, base: type, argument: str, owner: str) -> Any:
+    """What a text describes, of one kind; None for "none"."""
     if text is None or text.strip() in NONE:
         return None
     wanted = {name: kind for name, kind in public_classes(base).items() if kind is not base}
