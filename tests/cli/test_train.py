@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -109,6 +110,20 @@ def test_a_run_is_not_overwritten(scenes, home, run):
     assert {path.name for path in (home / "runs").iterdir()} == {"scenes", "scenes-2", "last"}
     printed = run("train", scenes, "--resume", "a", code=2)
     assert "`DATA` of `manyhot train` must be left out with --resume" in printed.err
+
+
+def test_an_interruption_says_how_to_go_on(scenes, home):
+    words = [sys.executable, "-c", "from manyhot.cli import main; main()", "train", str(scenes), *QUICK]
+    command = [*words, "--epochs", "100000", "-o", "long"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    for line in process.stderr:
+        if line.startswith("epoch 1/"):
+            process.send_signal(signal.SIGINT)
+            break
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "Stopped. Go on with: manyhot train --resume long"
 
 
 def test_bad_images_are_named_or_refused(scenes, home, run):

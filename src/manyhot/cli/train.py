@@ -121,14 +121,15 @@ def train(
     recipe, source = build_recipe(config, set_, given)
     source = describe_source(data, given) if data else source
     dataset = read_source(source, "train", tell)
-    folder = run_folder(out, source["paths"][0], resume=resume is not None)
+    goes_on = resume is not None
+    folder = run_folder(out, source["paths"][0], resume=goes_on)
     say = lambda note: options.tell_notes([note], tell)  # noqa: E731
     watch = lambda total: extraction_bar(total, tell)  # noqa: E731
-    goes_on = resume is not None
     try:
         run = train_classifier(dataset, recipe, folder=folder, source=source, resume=goes_on, watch=watch, notes=say)
     except KeyboardInterrupt:
-        tell.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}")
+        begun = (folder / "config.yaml").is_file()
+        tell.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}" if begun else "Stopped.")
         raise typer.Exit(130) from None
     if rank() > 0:
         return
