@@ -67,7 +67,7 @@ def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = 
         return manyhot.ROLELoss(targets.dense(), max(mean_labels, 1e-3), generator=generator)
     kinds = {name: kind for name, kind in public_classes(Loss).items() if name not in ("Loss", "AdditiveLoss")}
     advice = [*ALL_LOSSES, *kinds]
-    loss = construct(text, kinds | public_classes(Link), argument="loss", owner=owner, advice=advice)
+    loss = construct(text, kinds | public_classes(ExactState), argument="loss", owner=owner, advice=advice)
     if not isinstance(loss, Loss):
         remedy = f"Name a loss, such as {next(iter(kinds))}."
         raise refusal("loss", owner, "be a loss", type(loss).__name__, remedy)
