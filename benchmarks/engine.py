@@ -129,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--least", type=float, default=0.0, help="fail below this share of the plain loop")
     parser.add_argument("--cpu-time", action="store_true", help="count processor time, on a machine that others use")
     parser.add_argument("--json", type=Path)
