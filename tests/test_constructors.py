@@ -1,9 +1,12 @@
 """Strings become objects, and nothing but the objects that were allowed."""
 
+import subprocess
+import sys
+
 import pytest
 
 import manyhot as mh
-from manyhot.constructors import construct
+from manyhot.constructors import construct, public_classes
 
 KINDS = {"AverageK": mh.AverageK, "LabelThresholds": mh.LabelThresholds, "AskPerson": mh.AskPerson, "TopK": mh.TopK}
 
@@ -54,3 +57,16 @@ def test_rules_inside_of_rules():
 def test_refused(text, words):
     with pytest.raises(ValueError, match=words):
         build(text)
+
+
+def test_the_classes_of_the_core_need_torch_and_numpy_only():
+    """In a fresh interpreter: to choose a rule, nobody needs what trains or what scikit-learn brings."""
+    code = (
+        "import sys, torch, numpy; before = set(sys.modules); from manyhot.constructors import public_classes; "
+        "from manyhot.decide import Rule; assert 'AverageK' in public_classes(Rule); "
+        "new = {name.split('.')[0] for name in set(sys.modules) - before}; "
+        "print(sorted(new - set(sys.stdlib_module_names) - {'torch', 'numpy'}))"
+    )
+    new = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert new == "['manyhot']", new
+    assert set(public_classes(mh.Link)) >= {"SigmoidLink", "SoftmaxLink"}

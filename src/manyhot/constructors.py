@@ -42,6 +42,14 @@ def construct(
     return _Builder(text, kinds, argument, owner, advice).build(tree)
 
 
+def public_classes(base: type) -> dict[str, type]:
+    """The public classes of the core below `base`, by name; what needs more than torch and numpy is not looked at."""
+    from manyhot import api
+
+    named = {name: getattr(api, name) for name in api.__all__ if name not in api.LATER}
+    return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, base)}
+
+
 class _Builder:
     """Builds the nodes of one string."""
 

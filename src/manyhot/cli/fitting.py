@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhot.cli.options import Kind, bar, open_table
-from manyhot.constructors import construct
+from manyhot.constructors import construct, public_classes
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 def build_or_load(text: str, base: type, *, argument: str, owner: str) -> Any:
     """A calibrator or a rule: read from a JSON file if the text names one, otherwise built from the text."""
-    import manyhot
     from manyhot.state import ExactState
 
     if text.endswith(".json"):
         module = read_module(text, argument, owner)
     else:
-        public = {name: value for name in manyhot.__all__ if isinstance(value := getattr(manyhot, name), type)}
-        wanted = {name: kind for name, kind in public.items() if issubclass(kind, base) and kind is not base}
-        others = {name: kind for name, kind in public.items() if issubclass(kind, ExactState) and name not in wanted}
+        wanted = {name: kind for name, kind in public_classes(base).items() if kind is not base}
+        others = {name: kind for name, kind in public_classes(ExactState).items() if name not in wanted}
         module = construct(text, wanted | others, argument=argument, owner=owner, advice=list(wanted))
     if not isinstance(module, base):
         remedy = f"Pass for example a {base.__name__.lower()} that manyhot.save wrote."

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import manyhot
 from manyhot.calibrate import Calibrator
-from manyhot.constructors import construct
+from manyhot.constructors import construct, public_classes
 from manyhot.data.targets import SparseTargets
 from manyhot.decide import Rule
 from manyhot.heads import CosineHead, HiddenHead, LinearHead, TwoHeads
@@ -40,12 +40,6 @@ ALL_LOSSES = {
     "average-2": "AverageKLoss(2)",
 }
 NONE = ("none", "None", "")
-
-
-def public_classes(base: type) -> dict[str, type]:
-    """The public classes of manyhot below `base`, by name."""
-    named = {name: getattr(manyhot, name) for name in manyhot.__all__}
-    return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, base)}
 
 
 def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = "train", seed: int = 0) -> Loss:
