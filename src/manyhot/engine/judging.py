@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from manyhot.links.link import Link, NoLink
+from manyhot.links import Link, NoLink, QuasibinaryLink
 from manyhot.metrics.precision import MeanAveragePrecision
 from manyhot.metrics.probability import LogLoss
 
@@ -35,10 +35,15 @@ class StandardJudge:
         """The figures of (N, K) scores and targets."""
         figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
         if not isinstance(self.link, NoLink):
-            buffer = next(self.link.buffers(), scores)  # the link may be on a GPU, with the loss
-            probs = self.link.probs(scores.to(buffer.device)).cpu()
-            figures["log loss"] = LogLoss().update(probs, targets).compute().value
+            figures["log loss"] = self._log_loss(scores, targets)
         return figures
+
+    def _log_loss(self, scores: Tensor, targets: Tensor) -> float:
+        """The log loss; not a number as long as the link has seen no label."""
+        if isinstance(self.link, QuasibinaryLink) and not bool(self.link.fitted):
+            return math.nan
+        buffer = next(self.link.buffers(), scores)  # the link may be on a GPU, with the loss
+        return LogLoss().update(self.link.probs(scores.to(buffer.device)).cpu(), targets).compute().value
 
 
 def is_better(name: str, value: float, than: float | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from manyhot.links import Link, NoLink
 from manyhot.losses import CrossEntropyLoss, Loss, SoftmaxLoss
 from manyhot.refusal import refusal
 from manyhot.state import ExactState
+from manyhot.training.recipe import Recipe
 
 # One of each family, as `manyhot compare --losses all` trains them; the first is what the others are held against.
 ALL_LOSSES = {
@@ -95,35 +95,21 @@ def build_part(text: str | None, base: type, argument: str, owner: str) -> Any:
     return built
 
 
-@dataclass(frozen=True)
-class HeadChoice:
-    """The last layers: their kind, and how their outputs are read.
-
-    Attributes:
-        kind: "linear" or "cosine".
-        hidden: Units of a hidden layer before the scores; 0 for none.
-        dropout: Share of hidden units that are left out at random while training.
-    """
-
-    kind: str = "linear"
-    hidden: int = 0
-    dropout: float = 0.0
-
-    def build(self, width: int, num_labels: int, loss: Loss, rates: Tensor) -> nn.Module:
-        """A head for `width` features whose bias starts at the label rates, as far as the scores mean any."""
-        if loss.heads == 2:
-            return TwoHeads(width, num_labels)
-        head: LinearHead | CosineHead | HiddenHead
-        if self.kind == "cosine":
-            head = CosineHead(width, num_labels, bias="label", scale=16.0)
-        elif self.hidden:
-            head = HiddenHead(width, num_labels, hidden=self.hidden, dropout=self.dropout)
-        else:
-            head = LinearHead(width, num_labels)
-            nn.init.normal_(head.weight, std=1e-3)
-        if not isinstance(loss.link, NoLink):
-            head.init_bias(rates, link=loss.link)
-        return head
+def build_head(recipe: Recipe, width: int, num_labels: int, loss: Loss, rates: Tensor) -> nn.Module:
+    """The head of a recipe for `width` features; its bias starts at the label rates, as far as the scores mean any."""
+    if loss.heads == 2:
+        return TwoHeads(width, num_labels)
+    head: LinearHead | CosineHead | HiddenHead
+    if recipe.head == "cosine":
+        head = CosineHead(width, num_labels, bias="label", scale=16.0)
+    elif recipe.hidden:
+        head = HiddenHead(width, num_labels, hidden=recipe.hidden, dropout=recipe.dropout or 0.0)
+    else:
+        head = LinearHead(width, num_labels)
+        nn.init.normal_(head.weight, std=1e-3)
+    if not isinstance(loss.link, NoLink):
+        head.init_bias(rates, link=loss.link)
+    return head
 
 
 def reading_of(loss: Loss) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from manyhot.calibrate import Calibrator
 from manyhot.classifier import Classifier
@@ -20,12 +18,11 @@ from manyhot.distributed import world_size
 from manyhot.engine import Progress, fit, score
 from manyhot.links import Link, NoLink, QuasibinaryLink
 from manyhot.losses import Loss
-from manyhot.metrics import LogLoss, MeanAveragePrecision
 from manyhot.network import Network
 from manyhot.predictions import Predictions
 from manyhot.refusal import refusal
-from manyhot.training.choices import build_calibrator, build_loss, build_rule, reading_of
-from manyhot.training.preparing import Prepared, head_of, on_raw_features
+from manyhot.training.choices import build_calibrator, build_head, build_loss, build_rule, reading_of
+from manyhot.training.preparing import Prepared, on_raw_features
 from manyhot.training.recipe import Recipe
 
 
@@ -76,7 +73,6 @@ def fit_recipe(
         plan=recipe.plan,
         val=prepared.parts.get("val"),
         folder=folder,
-        judge=Judge(loss.link),
         resume=resume,
         progress=progress,
     )
@@ -128,30 +124,10 @@ def build_network(prepared: Prepared, recipe: Recipe, loss: Loss) -> Network:
     """The network to train: head and backbone, or the head alone where features are frozen."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.plan.seed)
-        head = head_of(recipe).build(prepared.width, len(prepared.data.labels), loss, prepared.rates())
+        head = build_head(recipe, prepared.width, len(prepared.data.labels), loss, prepared.rates())
     # A copy, because several losses may start from the same backbone.
     backbone = None if prepared.frozen else copy.deepcopy(prepared.backbone)
     return Network(backbone, head, reading=reading_of(loss))
-
-
-@dataclass(frozen=True)
-class Judge:
-    """What is measured on the split "val" after each epoch: the ranking, and the log loss where scores mean something.
-
-    Attributes:
-        link: Of the loss.
-    """
-
-    link: Link
-
-    def __call__(self, scores: Tensor, targets: Tensor) -> Mapping[str, float]:
-        """mAP over labels, and log loss."""
-        figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
-        unfitted = isinstance(self.link, QuasibinaryLink) and not bool(self.link.fitted)
-        if not isinstance(self.link, NoLink) and not unfitted:
-            probs = copy.deepcopy(self.link).cpu().probs(scores.cpu().double()).float()
-            figures["log loss"] = LogLoss().update(probs, targets).compute().value
-        return figures
 
 
 def held_out(network: Network, prepared: Prepared, recipe: Recipe, link: Link) -> Predictions:

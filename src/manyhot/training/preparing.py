@@ -19,7 +19,6 @@ from manyhot.data.targets import SparseTargets
 from manyhot.engine.machine import device_of
 from manyhot.heads import HiddenHead, LinearHead, TwoHeads
 from manyhot.refusal import refusal
-from manyhot.training.choices import HeadChoice
 from manyhot.training.recipe import Recipe
 from manyhot.training.splitting import ROLES, with_learnable_labels
 
@@ -183,8 +182,3 @@ def roles_of(data: Dataset) -> list[str]:
 def _splits(data: Dataset) -> np.ndarray[Any, Any]:
     assert data.splits is not None
     return data.splits
-
-
-def head_of(recipe: Recipe) -> HeadChoice:
-    """The head that a recipe asks for."""
-    return HeadChoice(recipe.head, recipe.hidden or 0, recipe.dropout or 0.0)
