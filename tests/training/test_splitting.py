@@ -29,6 +29,14 @@ def test_splits_are_drawn_with_the_rate_of_every_label(targets):
     assert any("15% for 'val' and 15% for 'test'" in note for note in found.notes)
 
 
+def test_the_data_of_the_caller_stay_as_they_were(targets):
+    own = data(targets)
+    before = list(own.notes)
+    with_learnable_labels(with_all_splits(own, Recipe()), min_count=1)
+    assert own.notes == before
+    assert own.splits is None
+
+
 def test_splits_that_are_there_are_kept(targets):
     splits = np.array(["train"] * 150 + ["test"] * 50, dtype=object)
     found = with_all_splits(data(targets, splits), Recipe())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,7 @@ def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
     others = [name for name in dict.fromkeys(splits.tolist()) if name not in ROLES]
     if others:
         notes.append(f"Rows of the splits {', '.join(map(repr, others))} are not used.")
-    found = data.with_splits(splits)
-    found.notes.extend(notes)
+    found = replace(data.with_splits(splits), notes=[*data.notes, *notes])
     return found.take(np.isin(splits, ROLES)) if others else found
 
 
@@ -95,6 +95,5 @@ def with_learnable_labels(data: Dataset, min_count: int) -> Dataset:
         return data
     dropped = [data.labels.names[column] for column in np.flatnonzero(counts < min_count)]
     some = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-    found = data.select_labels([data.labels.names[column] for column in kept])
-    found.notes.append(f"Left out {len(dropped)} labels with fewer than {min_count} rows to train on: {some}.")
-    return found
+    note = f"Left out {len(dropped)} labels with fewer than {min_count} rows to train on: {some}."
+    return replace(data.select_labels([data.labels.names[column] for column in kept]), notes=[*data.notes, note])
