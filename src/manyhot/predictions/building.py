@@ -12,7 +12,7 @@ from manyhot.checks import check_values
 from manyhot.labels import Labels
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
 from manyhot.predictions.cells import fill
-from manyhot.predictions.layout import ABSTAIN, TEXT_COLUMNS, column_names
+from manyhot.predictions.header import ABSTAIN, TEXT_COLUMNS, column_names
 from manyhot.predictions.memory import Predictions
 from manyhot.predictions.parts import Part
 from manyhot.predictions.texts import Texts

@@ -9,9 +9,8 @@ from typing import Any
 from manyhot.links import Link
 from manyhot.predictions.foreign import stream, watched
 from manyhot.predictions.forms import check_form, find_parquet, is_archive, is_text
+from manyhot.predictions.header import KEY, read_footer
 from manyhot.predictions.importers import Incoming, in_memory, incoming_archive, incoming_table, make_wish
-from manyhot.predictions.layout import KEY
-from manyhot.predictions.parts import read_footer
 from manyhot.predictions.roles import Wish
 from manyhot.predictions.sources import open_source
 from manyhot.predictions.stored import StoredPredictions, open_predictions

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 
 from manyhot.predictions.arrow import as_strings, import_arrow, in_our_words
-from manyhot.predictions.forms import is_parquet
-from manyhot.predictions.layout import ABSTAIN, DTYPES, TEXT_COLUMNS, Header, column_names
+from manyhot.predictions.header import ABSTAIN, OWNER, TEXT_COLUMNS, Header, column_names, read_footer
+from manyhot.predictions.layout import DTYPES
 from manyhot.refusal import refusal
 
-OWNER = "open_predictions"
 # What is decoded at once. Arrow holds a few times as many cells beyond the result; with fewer rows than these the time
 # for each piece begins to count.
 DECODED_ROWS, LEAST_DECODED_ROWS, DECODED_CELLS = 8192, 1024, 2**21
@@ -104,18 +103,6 @@ class Part:
         if TEXT_COLUMNS["ids"] not in self._types:
             got = f"{str(self.path)!r} without 'id'"
             raise refusal("path", OWNER, "hold the columns of its metadata", got, "Write the file again.")
-
-
-def read_footer(path: Path, owner: str = OWNER) -> Any:
-    """The Parquet metadata of a file, or the error that says what the file is instead."""
-    pa = import_arrow()
-    if not is_parquet(path):
-        empty = path.stat().st_size == 0
-        got = f"{str(path)!r}, which {'is empty' if empty else 'is not one'}"
-        remedy = "Write it again." if empty else "Import other files with `import_predictions`."
-        raise refusal("path", owner, "be a Parquet file", got, remedy)
-    with in_our_words("path", owner, "be a whole Parquet file", path, "It was cut short; write or copy it again."):
-        return pa.parquet.read_metadata(path)
 
 
 def check_alike(parts: list[Part]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from manyhot.labels import Labels
-from manyhot.predictions.layout import PREFIXES
+from manyhot.predictions.header import PREFIXES
 from manyhot.refusal import refusal
 
 NUMBER, WHOLE, TRUTH, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"

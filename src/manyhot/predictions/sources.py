@@ -13,7 +13,8 @@ import torch
 from manyhot.predictions.arrow import first_line, import_arrow, in_our_words
 from manyhot.predictions.delimited import DelimitedText
 from manyhot.predictions.forms import find_parquet, is_text
-from manyhot.predictions.parts import DECODED_ROWS, read_footer
+from manyhot.predictions.header import read_footer
+from manyhot.predictions.parts import DECODED_ROWS
 from manyhot.predictions.roles import BLANK, INDEX, LIST, NUMBER, TEXT, TRUTH, WHOLE, Roles
 from manyhot.refusal import refusal
 

@@ -15,10 +15,10 @@ from manyhot.links import Link
 from manyhot.predictions.arrow import as_strings
 from manyhot.predictions.building import Builder, Wanted
 from manyhot.predictions.forms import find_parquet
-from manyhot.predictions.layout import TEXT_COLUMNS
+from manyhot.predictions.header import OWNER, TEXT_COLUMNS
 from manyhot.predictions.memory import Predictions, concatenate
 from manyhot.predictions.narrowing import columns_of, narrow_link, needs_all_labels
-from manyhot.predictions.parts import OWNER, Part, check_alike
+from manyhot.predictions.parts import Part, check_alike
 from manyhot.predictions.table import Table, own_labels
 from manyhot.predictions.texts import Texts
 

@@ -21,7 +21,8 @@ from manyhot.links import Link
 from manyhot.predictions.arrow import import_arrow
 from manyhot.predictions.cells import to_columns
 from manyhot.predictions.columns import made_by, numbered_labels
-from manyhot.predictions.layout import KEY, TEXT_COLUMNS, Header, check_names, schema
+from manyhot.predictions.header import KEY, TEXT_COLUMNS, Header
+from manyhot.predictions.layout import check_names, schema
 from manyhot.predictions.memory import Predictions, concatenate
 from manyhot.predictions.texts import Texts
 from manyhot.refusal import refusal
