@@ -1,0 +1,264 @@
+"""The probability of formulas against sums over all sets of labels, and against mpmath where numbers are extreme."""
+
+import itertools
+import json
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyhot.refusal import Refusal
+from manyhot.search.formula import And, Count, Not, Or, Present
+from manyhot.search.probs import log_probs
+from manyhot.search.program import compile_formula
+from manyhot.search.steps import Choice, Product, Tally, Within
+from tests.search.formulas import Worlds, formulas, tangles
+
+LABELS = 5
+VECTORS = Path(__file__).parents[1] / "reference/vectors/retrieval.json"
+
+
+def odds_of_rows():
+    random = np.random.default_rng(3)
+    rows = random.normal(size=(12, LABELS)) * np.linspace(0.5, 14, 12)[:, None]
+    rows[0] = [np.inf, -np.inf, 0, np.inf, 1]
+    rows[1] = np.inf
+    rows[2] = -np.inf
+    return torch.tensor(rows)
+
+
+ODDS = odds_of_rows()
+WORLDS = Worlds(torch.sigmoid(ODDS).numpy(), torch.sigmoid(-ODDS).numpy())
+
+
+def check(formula):
+    program = compile_formula(formula, LABELS)
+    got = log_probs(program, ODDS[:, list(program.columns)]).numpy()
+    np.testing.assert_allclose(got, WORLDS.log_probs(formula), rtol=1e-12, atol=0)
+
+
+@settings(max_examples=800, deadline=None)
+@given(formulas(LABELS))
+def test_any_formula_has_the_sum_over_all_sets_where_it_holds(formula):
+    check(formula)
+
+
+@settings(max_examples=800, deadline=None)
+@given(tangles(LABELS))
+def test_formulas_that_share_labels_have_the_sum_over_all_sets_where_they_hold(formula):
+    check(formula)
+
+
+def exact(formula, odds):
+    """The logarithm at 60 digits, for log-odds of few labels."""
+    with mpmath.workdps(60):
+        here = [1 / (1 + mpmath.exp(-mpmath.mpf(value))) for value in odds]
+        gone = [1 / (1 + mpmath.exp(mpmath.mpf(value))) for value in odds]
+        there = Worlds(np.zeros((1, len(odds))), np.zeros((1, len(odds))))
+        held = failed = mpmath.mpf(0)
+        for labels, true in zip(there.sets, there.true(formula), strict=True):
+            weight = mpmath.fprod(here[k] if k in labels else gone[k] for k in range(len(odds)))
+            held, failed = (held + weight, failed) if true else (held, failed + weight)
+        return float(mpmath.log(held) if held < failed else mpmath.log1p(-failed))
+
+
+A, B, C, D = map(Present, range(4))
+TANGLED = [
+    Or((And((A, B)), And((B, C)), And((C, A)))),
+    Not(Or((And((A, B)), And((Not(B), C)), And((C, D))))),
+    Count(2, 3, (A, B, Or((A, C)), D)),
+    And((Or((A, B)), Count(1, 2))),
+    Count(3, None),
+    Or((A, B, C, D)),
+    And((A, Not(B), C)),
+]
+
+
+@pytest.mark.parametrize("formula", TANGLED)
+@pytest.mark.parametrize("scale", [1.0, 30.0, 400.0, 1e4])
+def test_logarithms_are_relatively_right_however_small_or_near_to_one_a_probability_is(formula, scale):
+    rows = torch.tensor(list(itertools.product((-1.1, 0.9), (-1.3, 1.05), (-0.7, 0.8), (-1.2, 1.7)))).double() * scale
+    program = compile_formula(formula, 4)
+    got = log_probs(program, rows[:, list(program.columns)])
+    want = np.array([exact(formula, row.tolist()) for row in rows])
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-305)
+
+
+def test_eighty_rare_labels_do_not_underflow():
+    everything = And(tuple(map(Present, range(80))))
+    odds = torch.full((1, 80), float(mpmath.log(mpmath.mpf("1e-9") / (1 - mpmath.mpf("1e-9")))), dtype=torch.float64)
+    assert log_probs(compile_formula(everything, 80), odds).item() == pytest.approx(-80 * 9 * np.log(10), rel=1e-12)
+    forty = compile_formula(Count(40, None), 80)
+    with mpmath.workdps(50):
+        chance = mpmath.mpf("1e-9")
+        tail = mpmath.fsum(mpmath.binomial(80, k) * chance**k * (1 - chance) ** (80 - k) for k in range(40, 81))
+        assert log_probs(forty, odds).item() == pytest.approx(float(mpmath.log(tail)), rel=1e-12)
+
+
+def test_rows_that_all_but_surely_match_keep_their_order():
+    either = compile_formula(Or((And((A, B)), And((B, C)), And((C, A)))), 3)
+    rows = torch.arange(55.0, 75.0).double()[:, None] + torch.zeros(3)
+    scores = log_probs(either, rows)
+    assert (scores.exp() == 1).all()
+    assert (scores[1:] > scores[:-1]).all()
+    assert (scores < 0).all()
+
+
+def test_rows_are_scored_the_same_alone_and_among_many():
+    program = compile_formula(Or((And((A, B)), Count(3, None))), 40)
+    odds = torch.randn(70_000, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+    some = torch.tensor([0, 1, 51_000, 52_429, 69_999])
+    torch.testing.assert_close(log_probs(program, odds)[some], log_probs(program, odds[some]), rtol=1e-13, atol=0)
+
+
+def test_the_vectors_of_retrieval_come_out():
+    for case in json.loads(VECTORS.read_text())["cases"]:
+        logits = torch.tensor([[float(cell) for cell in row] for row in case["inputs"]["logits"]], dtype=torch.float64)
+        for query, want in zip(case["inputs"]["queries"], case["expected"]["per_query"], strict=True):
+            parts = [*map(Present, query["P"]), *(Not(Present(column)) for column in query["N"])]
+            program = compile_formula(And(tuple(parts)), logits.shape[1])
+            got = log_probs(program, logits[:, list(program.columns)]).numpy()
+            wanted = [float(score) for score in want["log_scores"]]
+            np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize(
+    ("formula", "literals"),
+    [
+        (And((A, B, Count(2, 2))), [(0, True), (1, True), (2, False), (3, False), (4, False)]),
+        (Count(0, 0), [(k, False) for k in range(5)]),
+        (Count(5, None), [(k, True) for k in range(5)]),
+        (Not(Or((A, Not(C)))), [(0, False), (2, True)]),
+        (And((A, Or((A, B)), Or((Not(A), C)))), [(0, True), (2, True)]),
+        (Count(2, None, (A, Not(B))), [(0, True), (1, False)]),
+        (A, [(0, True)]),
+        (And(()), []),
+    ],
+)
+def test_what_says_of_each_label_what_it_is_becomes_a_plain_list(formula, literals):
+    program = compile_formula(formula, 5)
+    assert program.is_conjunction
+    assert list(program.literals) == literals
+    assert program.columns == tuple(column for column, _ in literals)
+
+
+@pytest.mark.parametrize("formula", [Or(()), And((A, Not(A))), Count(3, 2), Count(6, None), Count(1, 1, (A, A))])
+def test_what_cannot_be_reads_no_column(formula):
+    program = compile_formula(formula, 5)
+    assert program.columns == ()
+    assert not program.is_conjunction
+    assert log_probs(program, torch.zeros(2, 0)).tolist() == [-np.inf, -np.inf]
+
+
+def kinds(program, kind):
+    return [step for step in program.steps if isinstance(step, kind)]
+
+
+def test_independent_parts_are_multiplied_and_counted_without_a_choice():
+    program = compile_formula(
+        And(
+            (Or((A, B)), Count(1, 2, (C, D, And((Present(4), Present(5)))))),
+        ),
+        6,
+    )
+    assert not kinds(program, Choice)
+    assert len(kinds(program, Tally)) == 1
+
+
+def test_labels_without_a_name_are_counted_once_for_all_branches():
+    program = compile_formula(And((Or((A, B)), Or((B, C)), Count(2, 4))), 50)
+    large = [tally for tally in kinds(program, Tally) if len(tally.parts) > 3]
+    assert [len(tally.parts) for tally in large] == [47]
+    assert large[0].most == 4
+    assert len(kinds(program, Within)) > 1
+
+
+def test_counts_of_fewer_labels_are_parts_of_counts_of_more():
+    names = tuple(Present(column) for column in (7, 3, 20, 11, 5, 2, 16, 0))
+    program = compile_formula(And((Or(names), Count(3, None))), 30)
+    small = [len(tally.parts) for tally in kinds(program, Tally) if tally.more is not None]
+    assert small == [1] * 7
+
+
+def test_chains_of_labels_stay_small_in_counts_and_in_conjunctions():
+    pairs = tuple((Present(column), Present(column + 1)) for column in range(60))
+    assert len(compile_formula(And(tuple(map(Or, pairs))), 61).steps) < 400
+    assert len(compile_formula(Count(5, 9, tuple(map(And, pairs))), 61).steps) < 3000
+
+
+def test_a_count_reaches_no_further_than_its_limit_from_either_end():
+    assert [tally.most for tally in kinds(compile_formula(Count(3, None), 90), Tally)] == [3]
+    assert [tally.most for tally in kinds(compile_formula(Count(88, None), 90), Tally)] == [3]
+    assert [tally.most for tally in kinds(compile_formula(Count(2, 4), 90), Tally)] == [5]
+
+
+def test_products_are_flat():
+    program = compile_formula(And((A, And((B, And((C, Count(3, 3))))))), 9)
+    assert len(kinds(program, Product)) == 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(formulas(4), st.lists(st.floats(0, 1, width=32), min_size=4, max_size=4), st.floats(0, 1))
+def test_bounds_exclude_no_row_that_is_probable_enough(formula, row, share):
+    program = compile_formula(formula, 4)
+    odds = torch.special.logit(torch.tensor([row], dtype=torch.float64))
+    prob = log_probs(program, odds[:, list(program.columns)]).exp().item()
+    for least in (prob, share * prob):
+        for column, low, high in program.bounds(least):
+            assert low is None or row[column] >= low
+            assert high is None or row[column] <= high
+
+
+def test_bounds_are_as_near_as_they_may_be():
+    program = compile_formula(And((A, Not(B), Or((C, D)))), 4)
+    ((first, low, _), (second, _, high)) = sorted(program.bounds(0.25))
+    assert (first, second) == (0, 1)
+    assert low == pytest.approx(0.25, abs=1e-5)
+    assert high == pytest.approx(0.75, abs=1e-5)
+    assert low < 0.25
+    assert high > 0.75
+    assert program.bounds(0) == []
+    assert compile_formula(Or((A, B)), 4).bounds(0.5) == []
+
+
+def test_deep_formulas_are_taken_or_refused_in_a_sentence():
+    nots, deep = A, A
+    for level in range(5000):
+        nots = Not(nots)
+        deep = And((Present(level % 7), Or((Not(Present(level % 5)), deep))))
+    assert compile_formula(nots, 3).literals == ((0, True),)
+    fresh = Present(0)
+    for level in range(1, 56):
+        fresh = (And if level % 2 else Or)((Present(level % 11), Not(Present(level % 13)), fresh))
+    compile_formula(fresh, 60)
+    for level in range(56, 5000):
+        fresh = (And if level % 2 else Or)((Present(level), fresh))
+    with pytest.raises(Refusal, match="must have at most 60 levels of conditions within conditions; got more"):
+        compile_formula(fresh, 6000)
+
+
+def test_formulas_that_tie_too_much_together_are_refused():
+    random = np.random.default_rng(0)
+    clauses = [
+        Or(tuple(Present(int(k)) if random.random() < 0.5 else Not(Present(int(k))) for k in random.choice(120, 4)))
+        for _ in range(300)
+    ]
+    words = "must have a decision diagram of at most 20,000 steps; got one that ties too many labels together"
+    with pytest.raises(Refusal, match=words):
+        compile_formula(And(tuple(clauses)), 120)
+
+
+def test_input_that_does_not_fit_is_refused():
+    with pytest.raises(Refusal, match="must name columns of its 3 labels; got column 3"):
+        compile_formula(Present(3), 3)
+    program = compile_formula(And((A, B)), 3)
+    with pytest.raises(Refusal, match=r"`log_odds` of `log_probs` must be \(N, L\) with L = 2; got \(4, 3\)"):
+        log_probs(program, torch.zeros(4, 3))
+    with pytest.raises(Refusal, match="must be a tensor of floating-point numbers; got a tensor of"):
+        log_probs(program, torch.zeros(4, 2, dtype=torch.int64))
+    with pytest.raises(Refusal, match="must be numbers; got NaN"):
+        log_probs(program, torch.tensor([[0.0, torch.nan]]))
