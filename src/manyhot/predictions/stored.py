@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from manyhot.calibrate.calibrator import Calibrator
@@ -33,7 +34,14 @@ def open_predictions(
             their names and must agree in labels and kinds.
         classes: Links, calibrators and rules of your own that the file may name besides those of this package.
     """
-    parts = [Part(file) for file in find_parquet(path, OWNER)]
+    return open_parts(find_parquet(path, OWNER), classes=classes)
+
+
+def open_parts(
+    files: Sequence[Path], *, classes: Iterable[type[Link] | type[Calibrator] | type[Rule]] = ()
+) -> StoredPredictions:
+    """Opens files as one table, in their order; see `open_predictions`."""
+    parts = [Part(file) for file in files]
     check_alike(parts)
     return StoredPredictions(parts, parts[0].header.modules(classes))
 

@@ -1,0 +1,89 @@
+"""How many of many samples match, if each matches with a probability of its own and none depends on another.
+
+That number has a Poisson-binomial distribution. It is told from a few sums over the samples, so that the samples
+themselves never leave the database.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Probabilities are counted in bins of this width, from 0 to 1; those of 1 have a bin of their own.
+BINS = 512
+# Above this variance the distribution is normal but for its skewness, which the interval takes into account.
+LARGE_VARIANCE = 10_000.0
+# So many standard deviations around the mean are looked at; what lies beyond has a probability below 1e-30.
+REACH = 12.0
+
+Array = np.ndarray[Any, Any]
+
+
+class Bin(NamedTuple):
+    """The samples whose probabilities lie in one bin.
+
+    Attributes:
+        place: Which bin, from 0 for the least probable.
+        rows: How many samples.
+        first: The sum of their probabilities; `second` and `third` those of the squares and of the cubes.
+    """
+
+    place: int
+    rows: int
+    first: float
+    second: float
+    third: float
+
+
+def count_interval(bins: Sequence[Bin], level: float) -> tuple[int, int]:
+    """The shortest numbers, cut off evenly on both sides, between which the count lies with probability `level`.
+
+    Example:
+        >>> from manyhot.search.counting import Bin, count_interval
+        >>> count_interval([Bin(256, 100, 50.0, 25.0, 12.5)], 0.95)  # a hundred tosses of a coin
+        (40, 60)
+    """
+    rows = sum(group.rows for group in bins)
+    mean = math.fsum(group.first for group in bins)
+    variance = max(0.0, math.fsum(group.first - group.second for group in bins))
+    tail = (1 - level) / 2
+    if variance > LARGE_VARIANCE:
+        skewness = math.fsum(group.first - 3 * group.second + 2 * group.third for group in bins)
+        low, high = (_skewed_normal(mean, variance, skewness, share) for share in (tail, 1 - tail))
+        return max(0, math.ceil(low - 0.5)), min(rows, math.floor(high + 0.5))
+    start, shares = _distribution(bins, mean, variance)
+    below = np.cumsum(shares)
+    low, high = (start + int(np.searchsorted(below, share)) for share in (tail, 1 - tail))
+    return max(0, low), min(rows, high)
+
+
+def _skewed_normal(mean: float, variance: float, skewness: float, share: float) -> float:
+    """The quantile of a distribution of these cumulants, by the first terms of Cornish and Fisher."""
+    normal = NormalDist().inv_cdf(share)
+    return mean + math.sqrt(variance) * normal + skewness / (6 * variance) * (normal**2 - 1)
+
+
+def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[int, Array]:
+    """The number at which a window around the mean starts, and the probability of each count in it.
+
+    By the discrete Fourier transform of the characteristic function, the product over samples of 1 - p + p exp(i t).
+    """
+    reach = math.ceil(REACH * math.sqrt(variance)) + 16
+    start = math.floor(mean) - reach
+    size = 2 * reach + 2
+    angles = 2 * np.pi * np.arange(size // 2 + 1) / size
+    step = np.expm1(1j * angles)
+    logs = np.zeros_like(step)
+    for group in bins:
+        if group.place == 0:
+            # The logarithm of 1 + p step for tiny p, summed over the samples.
+            logs += group.first * step - group.second * step**2 / 2 + group.third * step**3 / 3
+        else:
+            with np.errstate(divide="ignore"):
+                logs += group.rows * np.log1p(group.first / group.rows * step)
+    shares = np.fft.irfft(np.conj(np.exp(logs - 1j * angles * start)), size)
+    return start, np.clip(shares, 0, None)

@@ -1,0 +1,151 @@
+"""Predictions in Parquet files, as a table that DuckDB reads column by column."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from manyhot.predictions.forms import find_parquet
+from manyhot.predictions.header import TEXT_COLUMNS, Header, column_names, read_footer
+from manyhot.refusal import refusal
+from manyhot.search.duck import Database, literal_path
+from manyhot.search.kept import Column
+from manyhot.search.relation import SAMPLE_ROWS, Relation
+from manyhot.search.sql import quote_name, quote_text
+
+OWNER = "Collection.open"
+RUN_TABLE = "predictions.parquet"
+
+
+class ParquetFiles:
+    """The parts of a table of predictions.
+
+    Args:
+        path: One file, a folder with parts in it or in its folders, a pattern, the folder of a run, or several of
+            these.
+        database: What reads them.
+        split: The split to look at; all rows by default.
+
+    Attributes:
+        files: The parts, in the order of their names.
+        labels: The names of the labels.
+        rows: How many rows there are, of all splits together.
+        texts: Which of "id", "path" and "split" there are as columns.
+    """
+
+    def __init__(self, path: Any, database: Database, *, split: str | None = None) -> None:
+        self.path, self.split, self._database = path, split, database
+        self.files = [file for place in _places(path) for file in find_parts(place)]
+        footers = [read_footer(file, OWNER) for file in self.files]
+        headers = [Header.parse(footer.metadata, file) for footer, file in zip(footers, self.files, strict=True)]
+        self.header = headers[0]
+        self.labels = self.header.labels
+        for file, header in zip(self.files, headers, strict=True):
+            self._check(file, header)
+        self.rows = sum(footer.num_rows for footer in footers)
+        types = {field.name: str(field.type) for field in footers[0].schema.to_arrow_schema()}
+        self._narrow = all(types.get(name) == "float" for name in column_names("probs", self.labels))
+        self._columns = self._names_in_duckdb(list(types))
+        in_path = all(any(part.startswith("split=") for part in file.parts) for file in self.files)
+        self._split_in_path = "split" not in self._columns and in_path
+        self.texts = [name for name in TEXT_COLUMNS.values() if name in self._columns]
+        if self._split_in_path:
+            self.texts.append(TEXT_COLUMNS["splits"])
+        if split is not None and TEXT_COLUMNS["splits"] not in self.texts:
+            raise refusal("split", OWNER, "name a split of the table", f"{split!r} for one without", "Leave it out.")
+
+    @property
+    def has_probs(self) -> bool:
+        """Whether the probabilities are there, not only scores from which they would have to be made."""
+        return "probs" in self.header.kinds
+
+    def scan(self) -> str:
+        """All rows, of all splits, as SQL that can stand after FROM."""
+        names = ", ".join(quote_text(literal_path(file)) for file in self.files)
+        # Folders such as `split=test` must not replace a column of the files.
+        hive = "true" if self._split_in_path else "false"
+        return f"read_parquet([{names}], hive_partitioning = {hive})"
+
+    def expression(self) -> str:
+        """The rows of the split as SQL that can stand after FROM."""
+        if self.split is None:
+            return self.scan()
+        return f"(SELECT * FROM {self.scan()} WHERE {quote_name('split')} = {quote_text(self.split)})"
+
+    def relation(self, labels: Sequence[int]) -> Relation:
+        """The files themselves as the table to search."""
+        order = "file_index", "file_row_number"
+        where = "" if self.split is None else f" WHERE {quote_name('split')} = {quote_text(self.split)}"
+        rows = f"(SELECT *, {', '.join(order)} FROM {self.scan()}{where})"
+        return Relation(
+            rows=rows,
+            sample=f"(SELECT * FROM {rows} LIMIT {SAMPLE_ROWS})",
+            share=SAMPLE_ROWS / max(self.size, 1),
+            labels={label: self.column(label) for label in labels},
+            row=tuple(quote_name(name) for name in self.texts if name != "split"),
+            order=order,
+            narrow=self._narrow,
+        )
+
+    def column(self, label: int) -> str:
+        """The SQL name of the column that holds the probabilities of a label."""
+        (name,) = column_names("probs", [self.labels[label]])
+        return quote_name(self._columns[name])
+
+    @cached_property
+    def size(self) -> int:
+        """How many rows the split has."""
+        if self.split is None:
+            return int(self.rows)
+        ((rows,),) = self._database.rows(f"SELECT count(*) FROM {self.expression()}")
+        return int(rows)
+
+    def load(self, columns: Sequence[Column]) -> list[Any]:
+        """Whole columns of Arrow, read at once."""
+        names = [self.column(column) if isinstance(column, int) else quote_name(column) for column in columns]
+        chosen = ", ".join(f"{name} AS column_{place}" for place, name in enumerate(names))
+        return list(self._database.table(f"SELECT {chosen} FROM {self.expression()}").columns)
+
+    def _names_in_duckdb(self, columns: list[str]) -> dict[str, str]:
+        """How DuckDB calls the columns: it does not tell `Cat` from `cat`, and numbers what comes again."""
+        if len({name.lower() for name in columns}) == len(columns):
+            return {name: name for name in columns}
+        first = quote_text(literal_path(self.files[0]))
+        statement = f"DESCRIBE SELECT * FROM read_parquet({first}, hive_partitioning = false)"
+        described = self._database.rows(statement)
+        return dict(zip(columns, (row[0] for row in described), strict=True))
+
+    def _check(self, file: Path, header: Header) -> None:
+        """Refuses a part that does not belong to the others."""
+        for name in ("labels", "kinds"):
+            if getattr(header, name) != getattr(self.header, name):
+                rule = f"lead to parts with the same {name} as {self.files[0].name!r}"
+                remedy = "Open the parts that belong together, by a pattern or a folder of their own."
+                raise refusal("path", OWNER, rule, f"{file.name!r} with others", remedy)
+
+
+def find_parts(path: Path) -> list[Path]:
+    """The Parquet files of a path: of a run its table, of a folder also those in folders below it."""
+    if (path / RUN_TABLE).is_file() and (path / "classifier.json").is_file():
+        return [path / RUN_TABLE]
+    if path.is_dir():
+        below = sorted(file for file in path.rglob("*.parquet") if file.is_file() and not _hidden(file, path))
+        if below:
+            return below
+    return find_parquet(path, OWNER)
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    """Whether a file is being written, or lies in a folder that is not meant to be read."""
+    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+
+
+def _places(path: Any) -> list[Path]:
+    given = [path] if isinstance(path, str | os.PathLike) else path
+    if not isinstance(given, Sequence) or not given or not all(isinstance(one, str | os.PathLike) for one in given):
+        got = "nothing" if isinstance(given, Sequence) and not given else type(path).__name__
+        raise refusal("path", OWNER, "be a path or several", got, "Pass the path of a table of predictions.")
+    return [Path(one) for one in given]

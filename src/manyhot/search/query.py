@@ -1,0 +1,102 @@
+"""A query on its own, for who has probabilities and no collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from manyhot.refusal import refusal
+from manyhot.search.parsing import parse
+from manyhot.search.program import compile_formula
+from manyhot.search.writing import write
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from manyhot.labels import Labels
+
+OWNER = "Query"
+
+
+class Query:
+    """What somebody looks for, as a probability of each sample.
+
+    The labels of a sample count as independent given the sample. Then the probability that it matches is exact: a
+    product where every label is named once, by cases otherwise, and by the Poisson-binomial distribution of how many
+    labels there are.
+
+    Args:
+        text: Such as "dog & !(beach | park)", "only(cat, sofa)", "none", "count >= 3" or "atleast(2, cat, dog, bird)".
+        labels: The names of the labels, in the order of the columns.
+
+    Attributes:
+        text: The query in its plain form.
+        names: The labels that it is about; all of them if it counts.
+
+    Example:
+        >>> query = mh.Query("dog and not (beach or park)", ["dog", "beach", "park"])
+        >>> query
+        Query('dog & !(beach | park)')
+        >>> query.probs([[0.9, 0.1, 0.2], [0.5, 0.5, 0.5]])
+        tensor([0.6480, 0.1250], dtype=torch.float64)
+        >>> query.matches(torch.tensor([[1, 0, 0], [1, 0, -1], [0, -1, -1]]))
+        tensor([ 1, -1,  0], dtype=torch.int8)
+    """
+
+    def __init__(self, text: str, labels: Sequence[str] | Labels) -> None:
+        names = list(labels if isinstance(labels, Sequence) else labels.names)
+        formula = parse(text, names)
+        self.formula = formula
+        self.text = write(formula, names)
+        self._program = compile_formula(formula, len(names))
+        self._num_labels = len(names)
+        self.names = [names[column] for column in self._program.columns]
+
+    def log_probs(self, log_odds: Any) -> Tensor:
+        """(N,) in float64, the logarithm of the probability; it tells apart what is rounded to 0 or 1.
+
+        Args:
+            log_odds: (N, K), as `link.log_odds(scores)` gives them; infinite for what is certain.
+        """
+        from manyhot.cells import as_scores
+        from manyhot.search.probs import log_probs
+
+        cells = self._named(as_scores(OWNER, log_odds, name="log_odds"), "log_odds")
+        return log_probs(self._program, cells)
+
+    def probs(self, probs: Any) -> Tensor:
+        """(N,) in float64, the probability that each sample matches.
+
+        Args:
+            probs: (N, K), as a link or a calibrator gives them.
+        """
+        import torch
+
+        from manyhot.cells import as_probs
+        from manyhot.search.probs import log_probs
+
+        cells = self._named(as_probs(OWNER, probs), "probs")
+        return log_probs(self._program, torch.logit(cells.double())).exp()
+
+    def matches(self, targets: Any) -> Tensor:
+        """(N,) as int8: 1 where a sample matches, 0 where not, -1 where that hangs on labels which are unknown.
+
+        Args:
+            targets: (N, K): 1 present, 0 absent, -1 unknown.
+        """
+        from manyhot.cells import as_targets, as_tensor
+        from manyhot.search.truth import matches
+
+        cells = as_tensor(OWNER, targets, "targets")
+        checked = as_targets(OWNER, cells, cells)
+        return matches(self._program, self._named(checked, "targets"))
+
+    def __repr__(self) -> str:
+        return f"Query({self.text!r})"
+
+    def _named(self, cells: Tensor, argument: str) -> Tensor:
+        """The columns that the query is about."""
+        if cells.ndim != 2 or cells.shape[1] != self._num_labels:
+            rule = f"be (N, {self._num_labels}) like the labels of the query"
+            raise refusal(argument, OWNER, rule, str(tuple(cells.shape)), "Pass the columns of all labels.")
+        return cells[:, list(self._program.columns)]

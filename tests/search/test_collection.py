@@ -1,0 +1,339 @@
+"""Collections answer as somebody would who looks at every sample, wherever their columns are."""
+
+import math
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+
+import duckdb
+import numpy as np
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.refusal import Refusal
+from manyhot.search import collection as engine
+from manyhot.search.collection import Collection
+from manyhot.search.formula import holds
+from manyhot.search.parsing import parse
+
+LABELS = ["cat", "dog", "traffic light", "sofa", "bird"]
+QUERIES = [
+    "cat",
+    "!dog",
+    "cat & dog & !bird",
+    "cat & !(traffic light | sofa)",
+    "(cat | dog) & (cat | bird)",
+    "only(cat, sofa)",
+    "none",
+    "count >= 3",
+    "atleast(2, cat, dog, bird) & count < 4",
+    "dog & !dog",
+    "cat | !cat",
+]
+
+
+def random_table(rows=400, *, seed=0, labels=LABELS, dtype=torch.float32, **columns):
+    draw = torch.Generator().manual_seed(seed)
+    probs = torch.sigmoid(3 * torch.randn(rows, len(labels), generator=draw) - 1).to(dtype)
+    given = {"ids": [f"image {row}" for row in range(rows)], "paths": [f"photos/{row}.jpg" for row in range(rows)]}
+    return mh.Predictions(**{"probs": probs, "labels": list(labels)} | given | columns)
+
+
+def probabilities(table, query):
+    """The probability of a query for each row, by adding up all sets of labels for which it holds."""
+    formula = parse(query, table.labels.names)
+    cells = table.probabilities().double().numpy()
+    total = np.zeros(len(cells))
+    for present in product((False, True), repeat=cells.shape[1]):
+        if holds(formula, {column for column, there in enumerate(present) if there}):
+            total += np.where(np.array(present), cells, 1 - cells).prod(1)
+    return total
+
+
+def ways(table, folder):
+    """The same table as a collection in memory, in columns that are kept, and in files that are read each time."""
+    table.save(folder / "table.parquet")
+    yield Collection.of(table)
+    yield Collection.open(folder / "table.parquet")
+    yield Collection.open(folder / "table.parquet", keep=0)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_best_are_the_best_of_all(tmp_path, query):
+    table = random_table()
+    want = probabilities(table, query)
+    order = np.argsort(-want, kind="stable")[:25]
+    for collection in ways(table, tmp_path):
+        found = collection.search(query, k=25)
+        got = [hit.prob for hit in found.hits]
+        np.testing.assert_allclose(got, want[order], rtol=1e-12)
+        assert [hit.log_prob for hit in found.hits] == sorted((hit.log_prob for hit in found.hits), reverse=True)
+        with np.errstate(divide="ignore"):
+            logs = np.log(want[order])
+        np.testing.assert_allclose([hit.log_prob for hit in found.hits], logs, rtol=1e-9, atol=1e-12)
+        for hit in found.hits:
+            row = int(hit.id.removeprefix("image "))
+            assert hit.path == f"photos/{row}.jpg"
+            assert hit.prob == pytest.approx(want[row], rel=1e-12)
+        assert found.expected.mean == pytest.approx(want.sum(), rel=1e-12)
+        assert found.expected.rows == len(table)
+        assert found.precision == pytest.approx(want[order].mean())
+        recall = want[order].sum() / want.sum() if want.sum() else math.nan
+        assert found.recall == pytest.approx(recall, nan_ok=True)
+
+
+def test_a_sample_that_rules_rows_out_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "WORTH_SAMPLING", 1)
+    monkeypatch.setattr("manyhot.search.relation.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("manyhot.search.files.SAMPLE_ROWS", 60)
+    for seed, dtype in ((1, torch.float32), (2, torch.float64)):
+        table = random_table(700, seed=seed, dtype=dtype)
+        for collection in ways(table, tmp_path):
+            for query in QUERIES:
+                want = np.sort(probabilities(table, query))[::-1]
+                for k in (1, 7, 60, 700):
+                    got = [hit.prob for hit in collection.search(query, k=k, expect=False).hits]
+                    np.testing.assert_allclose(got, want[:k], rtol=1e-12)
+
+
+def test_a_guess_that_was_too_high_is_taken_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(Collection, "_guess", lambda *_: 0.999)
+    table = random_table(300)
+    for collection in ways(table, tmp_path):
+        for query in QUERIES:
+            got = [hit.prob for hit in collection.search(query, k=50, expect=False).hits]
+            np.testing.assert_allclose(got, np.sort(probabilities(table, query))[::-1][:50], rtol=1e-12)
+
+
+def test_rows_that_are_equally_probable_come_in_the_order_of_the_table(tmp_path):
+    table = random_table(6, probs=torch.tensor([[0.5], [0.9], [0.5], [0.9], [0.5], [1.0]]), labels=["cat"])
+    for collection in ways(table, tmp_path):
+        assert [hit.id[-1] for hit in collection.search("cat").hits] == list("513024")
+
+
+def test_probabilities_that_would_be_rounded_to_nothing_keep_their_order(tmp_path):
+    labels = [str(number) for number in range(60)]
+    tiny = torch.full((3, 60), 1e-30)
+    tiny[1, 0], tiny[2, 0] = 3e-30, 2e-30
+    for collection in ways(random_table(3, probs=tiny, labels=labels), tmp_path):
+        found = collection.search(" & ".join(labels))
+        assert [hit.id[-1] for hit in found.hits] == list("120")
+        assert [hit.prob for hit in found.hits] == [0, 0, 0]
+        assert found.hits[0].log_prob == pytest.approx(60 * math.log(1e-30) + math.log(3), rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.8, 0.99, 1.0])
+@pytest.mark.parametrize("query", ["cat", "cat & dog", "count >= 2"])
+def test_lists_end_where_they_become_too_imprecise_or_complete_enough(tmp_path, query, share):
+    table = random_table(500, seed=3)
+    probs = np.sort(probabilities(table, query))[::-1]
+    means = np.cumsum(probs) / np.arange(1, 501)
+    precise = int((means >= share * (1 - 1e-12)).sum())
+    complete = int(np.flatnonzero(np.cumsum(probs) >= share * probs.sum() * (1 - 1e-12))[0]) + 1
+    for collection in ways(table, tmp_path):
+        assert len(collection.search(query, k=None, precision=share).hits) == precise
+        assert len(collection.search(query, k=None, recall=share).hits) == complete
+        both = collection.search(query, k=None, precision=share, recall=share)
+        assert len(both.hits) == min(precise, complete)
+        assert len(collection.search(query, k=3, recall=share).hits) == min(3, complete)
+
+
+def test_without_a_limit_all_rows_are_given(tmp_path):
+    for collection in ways(random_table(30), tmp_path):
+        assert len(collection.search("cat", k=None).hits) == len(collection) == 30
+
+
+@pytest.mark.parametrize("limits", [{}, {"precision": 0.6, "k": None}, {"recall": 0.4, "k": None}, {"k": 3}])
+def test_the_statement_gives_the_same_in_plain_duckdb(tmp_path, limits):
+    table = random_table(200, seed=4)
+    table.save(tmp_path / "it's.parquet")
+    collection = Collection.open(tmp_path / "it's.parquet")
+    for query in QUERIES[:-2]:  # the last ones tie all rows
+        want = collection.search(query, **limits)
+        rows = duckdb.connect().execute(collection.sql(query, **limits)).fetchall()
+        assert sorted(row[0] for row in rows) == sorted(hit.id for hit in want.hits)
+        np.testing.assert_allclose([row[2] for row in rows], [hit.prob for hit in want.hits], rtol=1e-12)
+
+
+def test_the_statement_names_the_columns_of_the_query_alone(tmp_path):
+    random_table().save(tmp_path / "table.parquet")
+    statement = Collection.open(tmp_path / "table.parquet").sql("cat & !traffic light")
+    assert '"prob:cat"' in statement
+    assert '"prob:traffic light"' in statement
+    assert "dog" not in statement
+
+
+def test_columns_that_a_query_does_not_name_are_not_read(tmp_path):
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "table.parquet"
+    random_table(2000).save(path)
+    group = pq.read_metadata(path).row_group(0)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    dog = next(chunk for chunk in chunks if chunk.path_in_schema == "prob:dog")
+    content = bytearray(path.read_bytes())
+    content[dog.data_page_offset : dog.data_page_offset + dog.total_compressed_size] = bytes(dog.total_compressed_size)
+    path.write_bytes(content)
+    for keep in (0, 2**20):
+        collection = Collection.open(path, keep=keep)
+        assert len(collection.search("cat & !sofa").hits) == 20
+        with pytest.raises(Refusal, match="lead to whole Parquet files"):
+            collection.search("dog")
+
+
+def test_parts_in_folders_patterns_and_runs_are_one_collection(tmp_path):
+    table = random_table(90)
+    for part in range(3):
+        table.slice(30 * part, 30 * part + 30).save(tmp_path / "parts" / f"day={part}" / f"part-{part}.parquet")
+    (tmp_path / "parts" / "_unfinished").mkdir()
+    (tmp_path / "parts" / "_unfinished" / "x.parquet").write_bytes(b"half")
+    (tmp_path / "parts" / ".x.parquet.part").write_bytes(b"half")
+    run = tmp_path / "run"
+    table.save(run / "predictions.parquet")
+    (run / "classifier.json").write_text("{}")
+    want = Collection.of(table).search("cat & dog")
+    parts = tmp_path / "parts"
+    for path in (parts, f"{parts}/day=*/*.parquet", [parts / f"day={part}" for part in range(3)], run):
+        assert Collection.open(path).search("cat & dog") == want
+        assert Collection.open(path, keep=0).search("cat & dog") == want
+
+
+def test_one_split_is_searched_as_a_table_of_its_own(tmp_path):
+    table = random_table(80, splits=["val", "test"] * 40)
+    test = table.of_split("test")
+    table.save(tmp_path / "table.parquet")
+    for name in ("val", "test"):
+        part = table.of_split(name).replace(splits=None)
+        part.save(tmp_path / "parts" / f"split={name}" / "part.parquet")
+    want = Collection.of(test).search("cat & !dog")
+    for path in (tmp_path / "table.parquet", tmp_path / "parts"):
+        for keep in (0, 2**20):
+            collection = Collection.open(path, split="test", keep=keep)
+            assert len(collection) == 40
+            assert collection.search("cat & !dog") == want
+
+
+def test_scores_are_searched_through_their_link(tmp_path):
+    scores = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    table = mh.Predictions(scores=scores, labels=["a", "b", "c"], link=mh.StrictlyProperAsymmetricLoss().link)
+    table.save(tmp_path / "scores.parquet")
+    want = table.link.probs(scores)[:, 1].double().numpy()
+    for collection in (Collection.of(table), Collection.open(tmp_path / "scores.parquet")):
+        found = collection.search("b", k=1).hits[0]
+        assert (found.id, found.path) == (str(want.argmax()), None)
+        assert found.prob == pytest.approx(want.max(), rel=1e-6)
+
+
+def test_scores_that_only_rank_are_refused(tmp_path):
+    mh.Predictions(scores=torch.randn(5, 2)).save(tmp_path / "scores.parquet")
+    with pytest.raises(Refusal, match="Fit a calibrator on held-out scores"):
+        Collection.open(tmp_path / "scores.parquet")
+
+
+ODD = [
+    'say "hi"',
+    "it's",
+    "'; DROP TABLE kept; --",
+    "two\nlines",
+    "\x1b[31mred",
+    "Cat",
+    "cat",
+    "CAT",
+    "",
+    "and",
+    "é😀",
+    "probability",
+    "p0",
+    "row",
+    "*",
+]
+
+
+def test_any_text_can_be_the_name_of_a_label(tmp_path):
+    table = random_table(40, labels=ODD, seed=6)
+    for collection in ways(table, tmp_path):
+        for column, name in enumerate(ODD):
+            escaped = "".join(f"\\u{ord(sign):04x}" if ord(sign) < 0xFFFF else sign for sign in name)
+            if not name:
+                continue
+            best = collection.search(f'"{escaped}"', k=1, expect=False).hits[0]
+            assert best.id == f"image {int(table.probs[:, column].argmax())}", name
+        assert len(collection.search("count >= 3").hits) == 20
+
+
+def test_a_zero_byte_in_the_name_of_a_label_is_refused(tmp_path):
+    random_table(5, labels=["a\0b", "cat"]).save(tmp_path / "table.parquet")
+    collection = Collection.open(tmp_path / "table.parquet")
+    assert len(collection.search("cat").hits) == 5
+    with pytest.raises(Refusal, match="no zero byte"):
+        collection.search(r'"a\x00b"')
+
+
+def test_files_whose_names_look_like_patterns_are_found(tmp_path):
+    folder = tmp_path / "a[1]*b?'c"
+    table = random_table(30)
+    table.save(folder / "x[0-9].parquet")
+    assert Collection.open(folder).search("cat") == Collection.of(table).search("cat")
+
+
+def test_many_threads_may_ask_at_once(tmp_path):
+    collection = list(ways(random_table(300), tmp_path))[1]
+    want = {query: collection.search(query) for query in QUERIES}
+    with ThreadPoolExecutor(8) as pool:
+        for query, found in pool.map(lambda query: (query, collection.search(query)), QUERIES * 10):
+            assert found == want[query]
+
+
+def test_few_columns_are_kept_where_memory_is_scarce(tmp_path):
+    table = random_table(1000)
+    table.save(tmp_path / "table.parquet")
+    collection = Collection.open(tmp_path / "table.parquet", keep=3 * 1000 * 4)
+    for query in QUERIES * 2:
+        assert collection.search(query) == Collection.of(table).search(query)
+    kept = collection._kept._kept
+    assert sum(values.nbytes for column, values in kept.items() if isinstance(column, int)) <= 3 * 1000 * 4
+
+
+def test_a_table_without_rows_has_no_matches(tmp_path):
+    table = random_table(3).take([])
+    for collection in ways(table, tmp_path):
+        found = collection.search("cat")
+        assert found.hits == []
+        assert math.isnan(found.precision)
+        assert (found.expected.mean, found.expected.low, found.expected.high) == (0, 0, 0)
+        assert math.isnan(found.recall)
+
+
+def test_what_cannot_be_asked_is_refused_in_a_sentence(tmp_path):
+    collection = Collection.of(random_table(5))
+    with pytest.raises(Refusal, match=r"`k` of `Collection.search` must be a whole number from 1 on; got 0\."):
+        collection.search("cat", k=0)
+    with pytest.raises(Refusal, match=r"`precision` of `Collection.search` must lie above 0 and not above 1; got 90\."):
+        collection.search("cat", precision=90)
+    with pytest.raises(Refusal, match="Did you mean 'cat'"):
+        collection.search("catt")
+    with pytest.raises(Refusal, match="`query`"):
+        collection.search(["cat"])
+    with pytest.raises(Refusal, match="where there is nothing"):
+        Collection.open(tmp_path / "none.parquet")
+    with pytest.raises(Refusal, match=r"`path` of `Collection.open` must be a path or several; got int"):
+        Collection.open(3)
+
+
+def test_parts_of_different_models_are_refused(tmp_path):
+    random_table(3).save(tmp_path / "a.parquet")
+    random_table(3, labels=[*LABELS[:-1], "horse"]).save(tmp_path / "b.parquet")
+    with pytest.raises(Refusal, match=r"parts with the same labels as 'a.parquet'; got 'b.parquet' with others"):
+        Collection.open(tmp_path)
+
+
+def test_searching_files_does_not_load_torch(tmp_path):
+    random_table(20).save(tmp_path / "table.parquet")
+    code = (
+        "import sys; from manyhot.search.collection import Collection;"
+        f"found = Collection.open({str(tmp_path / 'table.parquet')!r}).search('cat & !dog');"
+        "assert len(found.hits) == 20; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
