@@ -86,17 +86,20 @@ if TYPE_CHECKING:
     from manyhot.estimator import ManyHotClassifier
     from manyhot.linear import LinearPath, fit_path
     from manyhot.network import Network
+    from manyhot.search import Collection, Query
     from manyhot.training import Comparison, Recipe, Run, compare, train
 
-# What trains, imported when it is first used: most of it needs more than torch and numpy.
+# What trains and searches, imported when it is first used: most of it needs more than torch and numpy.
 LATER = {
     "Classifier": "classifier",
+    "Collection": "search",
     "Comparison": "training",
     "Dataset": "data",
     "LinearPath": "linear",
     "ManyHotClassifier": "estimator",
     "Network": "network",
     "Plan": "engine",
+    "Query": "search",
     "Recipe": "training",
     "Run": "training",
     "compare": "training",
@@ -132,6 +135,7 @@ __all__ = [
     "ClassThresholds",
     "ClassWiseLoss",
     "Classifier",
+    "Collection",
     "Comparison",
     "CosineHead",
     "CostThresholds",
@@ -162,6 +166,7 @@ __all__ = [
     "QuasibinaryConstant",
     "QuasibinaryLink",
     "QuasibinaryLoss",
+    "Query",
     "RMLLoss",
     "ROLELoss",
     "Recipe",

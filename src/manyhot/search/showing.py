@@ -1,0 +1,92 @@
+"""What a search found, in words and numbers for people."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from manyhot.search.found import Expectation, Found
+
+
+def percent(log_prob: float) -> str:
+    """The probability of a logarithm in percent; the nearer it is to 0 or 1, the more digits it has.
+
+    Example:
+        >>> import math
+        >>> [percent(math.log(prob)) for prob in (0.5, 0.934, 0.9997, 0.000031)]
+        ['50 %', '93.4 %', '99.970 %', '0.0031 %']
+        >>> percent(-2000.0), percent(-1e-30)
+        ('2.6e-867 %', '> 99.9999 %')
+    """
+    if log_prob == -math.inf:
+        return "0 %"
+    share, rest = 100 * math.exp(log_prob), -100 * math.expm1(log_prob)
+    if rest <= 0:
+        return "100 %"
+    if rest < 1e-4:
+        return "> 99.9999 %"
+    if share < 1e-4:
+        power = log_prob / math.log(10) + 2
+        digits, exponent = f"{10 ** (power - math.floor(power)):.1f}", math.floor(power)
+        return f"1.0e{exponent + 1} %" if digits == "10.0" else f"{digits}e{exponent} %"
+    places = max(0, 1 - math.floor(math.log10(min(share, rest))))
+    return f"{share:.{places}f} %"
+
+
+def expected_words(expected: Expectation) -> str:
+    """How many samples match, in a sentence.
+
+    Example:
+        >>> from manyhot.search.found import Expectation
+        >>> expected_words(Expectation(mean=123.4, low=104, high=143, level=0.95, rows=35185))
+        'Expected matches: 123 (95 %: 104 to 143) among 35,185 images.'
+    """
+    between = f"{expected.low:,}" if expected.low == expected.high else f"{expected.low:,} to {expected.high:,}"
+    images = "1 image" if expected.rows == 1 else f"{expected.rows:,} images"
+    return f"Expected matches: {_number(expected.mean)} ({100 * expected.level:g} %: {between}) among {images}."
+
+
+def hits_words(found: Found) -> str:
+    """How many of the samples that were found match, and how much of all matches that is, in a sentence."""
+    count = len(found.hits)
+    if count == 0:
+        return "Nothing was found."
+    right = _number(found.precision * count)
+    text = (
+        f"Of these {count:,}, {right} {'is' if right == '1' else 'are'} expected to match ({_share(found.precision)})"
+    )
+    if count == 1:
+        text = f"This one matches with a probability of {_share(found.precision)}"
+    if found.recall is None or math.isnan(found.recall):
+        return f"{text}."
+    return f"{text}; {'it holds' if count == 1 else 'they hold'} {_share(found.recall)} of all expected matches."
+
+
+def _number(mean: float) -> str:
+    """An expected number: whole if it is large, with one digit after the point or the first two if it is small."""
+    if mean >= 99.95:
+        return f"{mean:,.0f}"
+    if mean >= 0.995 or mean == 0:
+        return f"{mean:.1f}".removesuffix(".0")
+    return f"{mean:.2g}"
+
+
+def _share(share: float) -> str:
+    """A share in percent, without digits that say nothing about a sum of many."""
+    if 0.01 <= share <= 0.99:
+        return f"{100 * share:.0f} %"
+    return percent(math.log(share) if share > 0 else -math.inf)
+
+
+def file_stem(query: str) -> str:
+    """A name for the files of a query, without signs that a shell or a file system minds.
+
+    Example:
+        >>> file_stem('fork & "Granny Smith" & !knife')
+        'search-fork-granny-smith-not-knife'
+    """
+    for sign, word in (("!", " not "), ("~", " not "), ("|", " or "), (">=", " from "), ("<=", " to ")):
+        query = query.replace(sign, word)
+    plain = "".join(sign if sign.isalnum() else " " for sign in unicodedata.normalize("NFKC", query).lower())
+    # Sixty signs of four bytes each still are a name that every file system takes.
+    return "-".join(["search", *plain.split()])[:60].rstrip("-")
