@@ -1,8 +1,11 @@
 """The metrics that compare as one writes them down: loops over cells, for comparison."""
 
+import itertools
 import math
 
 import numpy as np
+
+from manyhot.metrics import TagQuery
 
 
 def mean(values):
@@ -73,6 +76,24 @@ def retrieval(log_odds, targets, query):
             scores.append(sum(log_sigmoid(row[j]) for j in present) + sum(log_sigmoid(-row[j]) for j in absent))
             relevant.append(int(all(marks[j] == 1 for j in present) and all(marks[j] == 0 for j in absent)))
     return average_precision(scores, relevant)
+
+
+def ranked_precision(scores, relevant):
+    """Average precision of scores without ties."""
+    hits = relevant[np.argsort(-scores, kind="stable")]
+    return (hits * np.cumsum(hits) / np.arange(1, len(hits) + 1)).sum() / hits.sum() if hits.any() else math.nan
+
+
+def all_queries(num_labels, most):
+    """All tag queries that name a present label and `most` labels at the most."""
+    queries = []
+    for size in range(1, most + 1):
+        for labels in itertools.combinations(range(num_labels), size):
+            for signs in itertools.product((1, 0), repeat=size):
+                sides = [tuple(label for label, sign in zip(labels, signs, strict=True) if sign == s) for s in (1, 0)]
+                if sides[0]:
+                    queries.append(TagQuery(*sides))
+    return queries
 
 
 def uniform(scores, labels):

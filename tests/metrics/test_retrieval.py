@@ -1,6 +1,5 @@
-"""Search by tags: against loops, and the draw of queries."""
+"""Search by tags, against loops."""
 
-import itertools
 import math
 
 import numpy as np
@@ -8,23 +7,14 @@ import pytest
 import torch
 
 from manyhot import metrics
-from manyhot.metrics import retrieval
+from manyhot.metrics import matching
 from tests.metrics import naive
-
-
-def all_queries(num_labels, most):
-    for size in range(1, most + 1):
-        for labels in itertools.combinations(range(num_labels), size):
-            for signs in itertools.product((1, 0), repeat=size):
-                sides = [tuple(label for label, sign in zip(labels, signs, strict=True) if sign == s) for s in (1, 0)]
-                if sides[0]:
-                    yield metrics.TagQuery(*sides)
 
 
 @pytest.mark.parametrize("options", [{"seed": 0}, {"seed": 1, "unknown": 0.2}, {"seed": 2, "rate": 0.6}], ids=str)
 def test_against_loops(options):
     scores, targets = naive.table(30, 5, **options)
-    queries = list(all_queries(5, 3))
+    queries = naive.all_queries(5, 3)
     outcome = metrics.RetrievalPrecision(queries).update(scores, targets).compute()
     want = [naive.retrieval(scores, targets, query) for query in queries]
     np.testing.assert_allclose(outcome.details["by_query"], want, rtol=1e-12)
@@ -35,7 +25,7 @@ def test_against_loops(options):
 
 def test_equal_samples_stand_together():
     scores, targets = naive.table(10, 5, seed=4)
-    queries = list(all_queries(5, 3))
+    queries = naive.all_queries(5, 3)
     once = metrics.RetrievalPrecision(queries).update(scores, targets).compute()
     twice = metrics.RetrievalPrecision(queries).update(np.tile(scores, (2, 1)), np.tile(targets, (2, 1))).compute()
     np.testing.assert_allclose(twice.details["by_query"], once.details["by_query"], rtol=1e-12)
@@ -43,11 +33,54 @@ def test_equal_samples_stand_together():
 
 def test_blocks_of_queries_do_not_matter(monkeypatch):
     scores, targets = naive.table(30, 5, seed=3)
-    queries = list(all_queries(5, 2))
+    queries = naive.all_queries(5, 2)
     want = metrics.RetrievalPrecision(queries).update(scores, targets).compute().details["by_query"]
-    monkeypatch.setattr(retrieval, "CELLS_AT_ONCE", 100)
+    monkeypatch.setattr(matching, "CELLS_AT_ONCE", 100)
     got = metrics.RetrievalPrecision(queries).update(scores, targets).compute().details["by_query"]
-    assert torch.equal(got.nan_to_num(-1), want.nan_to_num(-1))
+    np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_ties_infinities_and_unknown_cells_together(copies):
+    scores, targets = naive.table(40 // copies, 5, seed=5, unknown=0.1)
+    scores[:4, 1], scores[4:6, 2] = -np.inf, np.inf
+    # Rows that are equal but for the targets.
+    scores, targets = np.tile(scores, (copies, 1)), np.concatenate(np.roll([targets] * copies, 1, axis=1))
+    queries = naive.all_queries(5, 4)
+    got = metrics.RetrievalPrecision(queries).update(scores, targets).compute().details["by_query"]
+    np.testing.assert_allclose(got, [naive.retrieval(scores, targets, query) for query in queries], rtol=1e-12)
+
+
+def test_float32_log_odds_are_added_up_in_float64():
+    """In float32 the first two sums would be equal, and the match would share its place."""
+    log_odds = torch.tensor([[-100.0, 14.0], [-100.0, 15.0], [-100.0, -9.0]])
+    sums = torch.nn.functional.logsigmoid(log_odds).sum(1)
+    assert sums[0] == sums[1]
+    targets = torch.tensor([[0, 0], [1, 1], [0, 0]])
+    assert metrics.RetrievalPrecision([([0, 1], [])]).update(log_odds, targets).compute()["map"] == 1.0
+
+
+def test_agrees_with_float64_loops_on_many_float32_samples():
+    draw = np.random.default_rng(0)
+    log_odds = draw.normal(-2, 3, size=(1500, 6)).astype(np.float32)
+    targets = (draw.random((1500, 6)) < 1 / (1 + np.exp(-log_odds.astype(float)))).astype(np.int8)
+    queries = metrics.stratified_queries(6, 1, most=5)
+    got = metrics.RetrievalPrecision(queries).update(log_odds, targets).compute().details["by_query"]
+    want = []
+    for present, absent in queries:
+        logs = [[naive.log_sigmoid(float(x)) for x in log_odds[:, j]] for j in present]
+        logs += [[naive.log_sigmoid(-float(x)) for x in log_odds[:, j]] for j in absent]
+        relevant = targets[:, present].all(1) & ~targets[:, absent].any(1)
+        want.append(naive.ranked_precision(np.sum(logs, 0), relevant))
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_queries_may_come_in_one_tensor():
+    scores, targets = naive.table(30, 5, seed=3)
+    pairs = naive.all_queries(5, 2)
+    want = metrics.RetrievalPrecision(pairs).update(scores, targets).compute().details["by_query"]
+    got = metrics.RetrievalPrecision(metrics.TagQueries.of(pairs)).update(scores, targets).compute().details["by_query"]
+    np.testing.assert_array_equal(got, want)
 
 
 def test_order_survives_where_products_are_rounded_to_zero():
@@ -68,37 +101,13 @@ def test_a_query_may_ask_for_absence_alone():
     assert metrics.RetrievalPrecision([([], [0])]).update(log_odds, targets).compute()["map"] == 1.0
 
 
-class TestSampling:
-    def test_the_same_seed_gives_the_same_queries(self):
-        assert metrics.sample_queries(20, 50, seed=3) == metrics.sample_queries(20, 50, seed=3)
-        assert metrics.sample_queries(20, 50, seed=3) != metrics.sample_queries(20, 50, seed=4)
-
-    def test_all_there_are(self):
-        assert set(metrics.sample_queries(4, 10**6, most=3)) == set(all_queries(4, 3))
-
-    def test_every_query_is_as_likely_as_any_other(self):
-        queries = list(all_queries(3, 2))
-        drawn = [metrics.sample_queries(3, 1, most=2, seed=seed)[0] for seed in range(3000)]
-        shares = [drawn.count(query) / 3000 for query in queries]
-        assert max(abs(share - 1 / len(queries)) for share in shares) < 0.03
-
-    def test_bounds(self):
-        for query in metrics.sample_queries(30, 200, most=4):
-            assert query.present
-            assert len(query.present) + len(query.absent) <= 4
-            assert not set(query.present) & set(query.absent)
-
-    def test_more_labels_wanted_than_there_are(self):
-        assert metrics.sample_queries(1, 5) == [metrics.TagQuery((0,), ())]
-
-
 @pytest.mark.parametrize(
     ("queries", "words"),
     [
         (
             [],
             "`queries` of `RetrievalPrecision` must hold at least one query; got none. "
-            "Draw some with `sample_queries`.",
+            "Draw some with `stratified_queries`.",
         ),
         (
             [3],

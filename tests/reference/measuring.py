@@ -3,8 +3,8 @@
 import torch
 
 from manyhot import metrics
+from manyhot.metrics.matching import Samples
 from manyhot.metrics.metric import mean_of_defined
-from manyhot.metrics.retrieval import log_probs, query_scores, query_targets
 
 
 def average_precision_by_index(scores, targets):
@@ -32,11 +32,13 @@ def mean_average_precision(case):
 
 def retrieval(case):
     log_odds, targets = case.tensor("logits"), case.targets
-    queries = [metrics.TagQuery(tuple(query["P"]), tuple(query["N"])) for query in case.inputs["queries"]]
+    queries = metrics.TagQueries.of([(query["P"], query["N"]) for query in case.inputs["queries"]])
+    samples = Samples.of(log_odds, targets)
+    clauses = samples.clauses(queries)
     outcome = metrics.RetrievalPrecision(queries).update(log_odds, targets).compute()
     rows = zip(
-        query_scores(log_probs(log_odds), queries),
-        query_targets(targets, queries),
+        samples.scores(clauses),
+        samples.matches(clauses).int(),
         outcome.details["by_query"],
         strict=True,
     )
