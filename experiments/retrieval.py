@@ -1,0 +1,252 @@
+"""What honest probabilities are worth for search: tag queries over the test rows of runs, each read in several ways.
+
+Runs with the losses below, on the same rows, are made by `manyhot compare` or by
+
+    python experiments/photos.py features.npz --name features --runs RUNS_FOLDER
+        --set val=0.0731 batch_size=256 epochs=10 lr=0.002
+
+Each leaves a folder with `predictions.parquet`. Its scores are read by a plain sigmoid, by the link that the loss has,
+and by the calibrator that was fitted on `val`; then all readings are asked the same queries, drawn with seed 0:
+
+    python experiments/retrieval.py RUNS_FOLDER --out experiments/results
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+import manyhot as mh
+from manyhot.metrics import Interval, MatchCounts, Outcome, RetrievalCurve, stratified_mean
+from manyhot.search.drawing import draw_counts, draw_retrieval
+from manyhot.training.comparing import slug
+
+LOSSES = ("BCE", "ASL", "two-way", "SPA", "SPA + LPR", "quasibinary")
+SIGMOID, LINK, CALIBRATED = "plain sigmoid", "own link", "calibrated"
+# What the pictures show; the tables have all.
+SHOWN = (
+    ("ASL", SIGMOID),
+    ("ASL", LINK),
+    ("BCE", LINK),
+    ("SPA", LINK),
+    ("SPA + LPR", LINK),
+    ("two-way", SIGMOID),
+    ("two-way", CALIBRATED),
+)
+MOST, SEED = 5, 0
+
+
+class Reading(NamedTuple):
+    """The scores of one run, read in one way, and how well that serves search."""
+
+    loss: str
+    way: str
+    curve: Outcome
+    counts: Outcome
+    single_coverage: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.loss}, {self.way}"
+
+
+def readings_of(table: mh.Predictions) -> Iterator[tuple[str, Tensor]]:
+    """The log-odds of all ways to read a table of scores."""
+    plain = isinstance(table.link, mh.SigmoidLink)
+    if not plain:
+        yield SIGMOID, table.scores
+    if table.link is not None and not isinstance(table.link, mh.NoLink):
+        yield LINK, table.link.log_odds(table.scores)
+    if table.calibrator is not None:
+        yield CALIBRATED, table.calibrator.log_odds(table.scores)
+
+
+def judge(runs: Path, each: int) -> list[Reading]:
+    """All readings of all runs that are there, by the same queries."""
+    found: list[Reading] = []
+    targets = None
+    for loss in LOSSES:
+        path = runs / slug(loss) / "predictions.parquet"
+        if not path.is_file():
+            continue
+        table = mh.Predictions.open(path).read(split="test", kinds=["scores", "targets"])
+        if targets is not None and not table.targets.equal(targets):
+            raise SystemExit(f"{path} has other test rows than the runs before; train all on the same data.")
+        targets = table.targets
+        for way, log_odds in readings_of(table):
+            start = time.perf_counter()
+            metric = RetrievalCurve(MOST, each=each, seed=SEED).update(log_odds, targets)
+            queries = metric.queries(targets.shape[1])
+            counts = MatchCounts(queries).update(log_odds, targets).compute()
+            singles = float(counts.details["within"][queries.lengths() == 1].double().mean())
+            found.append(Reading(loss, way, metric.compute(), counts, singles))
+            print(
+                f"{found[-1].name}: {100 * found[-1].curve.value:.2f} %, {time.perf_counter() - start:.0f} s",
+                flush=True,
+            )
+    if not found:
+        raise SystemExit(f"{runs} holds no runs such as {slug(LOSSES[0])}/predictions.parquet; see --help.")
+    return found
+
+
+def difference(one: Reading, other: Reading, each: int, num_labels: int) -> Interval:
+    """By how much the mean over all queries is higher, from the differences of each query."""
+    queries = RetrievalCurve(MOST, each=each, seed=SEED).queries(num_labels)
+    return stratified_mean(one.curve.details["by_query"] - other.curve.details["by_query"], queries, num_labels)
+
+
+def with_margin(value: float, low: float, high: float) -> str:
+    """A share in percent with half the width of its interval."""
+    return f"{100 * value:.2f} ± {50 * (high - low):.2f}" if high > low else f"{100 * value:.2f}"
+
+
+def precision_table(found: list[Reading]) -> list[str]:
+    """Mean average precision over all queries and by length, one row a reading."""
+    lines = [
+        "| loss | read by | all queries | " + " | ".join(f"{n} label{'s' * (n > 1)}" for n in range(1, MOST + 1)) + " |"
+    ]
+    lines.append("|---|---|" + "---|" * (MOST + 1))
+    for reading in found:
+        details = reading.curve.details
+        cells = [with_margin(reading.curve.value, *details["interval"].tolist())]
+        ends = (details[key].tolist() for key in ("by_length", "low", "high"))
+        cells += [with_margin(*numbers) for numbers in zip(*ends, strict=True)]
+        lines.append(f"| {reading.loss} | {reading.way} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def difference_table(found: list[Reading], each: int, num_labels: int) -> list[str]:
+    """What another reading of the same scores adds to that by a plain sigmoid."""
+    lines = ["| loss | read by | more than by a plain sigmoid |", "|---|---|---|"]
+    for loss in LOSSES:
+        ways = {reading.way: reading for reading in found if reading.loss == loss}
+        # The link of BCE is the sigmoid.
+        plain = ways.get(SIGMOID, ways.get(LINK))
+        for reading in ways.values():
+            if reading is not plain:
+                more = difference(reading, plain, each, num_labels)
+                lines.append(f"| {loss} | {reading.way} | {with_margin(more.value, more.low, more.high)} |")
+    return lines
+
+
+def count_table(found: list[Reading]) -> list[str]:
+    """Expected against true numbers of matches, one row a reading."""
+    lines = [
+        "| loss | read by | expected / true | error, a factor | bias, a factor "
+        "| in the 95 % interval | single labels in it |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for reading in found:
+        values = reading.counts.values
+        factors = " | ".join(f"{math.exp(values[name]):.2f}" for name in ("count_error", "count_bias"))
+        lines.append(
+            f"| {reading.loss} | {reading.way} | {values['count_ratio']:.2f} | {factors} | "
+            f"{100 * values['count_coverage']:.1f} % | {100 * reading.single_coverage:.1f} % |"
+        )
+    return lines
+
+
+def about(curve: Outcome, each: int, rows: int, num_labels: int) -> list[str]:
+    """What was asked."""
+    total = sum(mh.metrics.count_queries(num_labels, MOST).values())
+    judged, without = curve.counts.values()
+    return [
+        f"Queries name up to {MOST} of {num_labels} labels as present or absent, at least one as present: {total:,}.",
+        "A kind are those of so many present and so many absent labels. Of each kind",
+        f"up to {each:,} were drawn, {judged + without:,} together, of which",
+        f"{without:,} match none of the {rows:,} test rows and have no average precision; the others",
+        "stand for all of their kind. Margins are half the width of 95 % intervals: they speak of drawing queries, not",
+        "of other rows or of training again. One seed. Calibrators were fitted on `val`. Made by",
+    ]
+
+
+def page(found: list[Reading], each: int, rows: int, num_labels: int) -> str:
+    """The tables as Markdown."""
+    text = [
+        "# Search by tags",
+        "",
+        *about(found[0].curve, each, rows, num_labels),
+        "",
+        "    python experiments/retrieval.py RUNS_FOLDER --out experiments/results",
+        "",
+        "## Mean average precision %",
+        "",
+        *precision_table(found),
+        "",
+        "![Mean average precision by the number of labels in a query](retrieval.png)",
+        "",
+        "## The same scores, read otherwise",
+        "",
+        "Differences of mean average precision in percentage points, query by query.",
+        "",
+        *difference_table(found, each, num_labels),
+        "",
+        "## Expected and true numbers of matches",
+        "",
+        "Over the same queries, each counting once, also those without a match. `expected / true` compares the sums",
+        "over all queries. The error is the mean of |log((expected + 1/2) / (true + 1/2))|, the bias the same without",
+        "the bars; both as factors. The interval, that of the Poisson-binomial distribution, takes the probabilities",
+        "as exact and labels as independent given the photo. Where it misses single labels, the former is wrong: a",
+        "calibrator fitted on fewer rows than are judged here is itself off by more than such counts scatter.",
+        "",
+        *count_table(found),
+        "",
+        "![Expected against true numbers of matches](retrieval-counts.png)",
+    ]
+    missing = [loss for loss in LOSSES if loss not in {reading.loss for reading in found}]
+    if missing:
+        text += ["", f"Not run: {', '.join(missing)}."]
+    return "\n".join(text) + "\n"
+
+
+def as_json(reading: Reading) -> dict:
+    """Everything but the single queries."""
+    curve, counts = reading.curve, reading.counts
+    details = {name: values.tolist() for name, values in curve.details.items() if name != "by_query"}
+    return {
+        "loss": reading.loss,
+        "read by": reading.way,
+        "precision": curve.values | details,
+        "queries": curve.counts,
+        "counts": counts.values | {"count_coverage_of_single_labels": reading.single_coverage},
+    }
+
+
+def write(found: list[Reading], text: str, out: Path) -> None:
+    """Page, numbers and pictures."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "retrieval.md").write_text(text)
+    (out / "retrieval.json").write_text(json.dumps([as_json(reading) for reading in found], indent=1) + "\n")
+    by_name = {(reading.loss, reading.way): reading for reading in found}
+    shown = [by_name[name] for name in SHOWN if name in by_name] or found
+    for name, figure in (
+        ("retrieval.png", draw_retrieval({reading.name: reading.curve for reading in shown})),
+        ("retrieval-counts.png", draw_counts({reading.name: reading.counts for reading in shown})),
+    ):
+        figure.savefig(out / name, dpi=130, metadata={"Software": None})
+
+
+def run(runs: Path, out: Path, each: int) -> None:
+    """The whole experiment."""
+    found = judge(runs, each)
+    table = mh.Predictions.open(runs / slug(found[0].loss) / "predictions.parquet").of_split("test")
+    write(found, page(found, each, len(table), len(table.labels.names)), out)
+    print(f"Wrote {out / 'retrieval.md'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="folder of the runs, one a loss")
+    parser.add_argument("--out", type=Path, default=Path("experiments/results"), help="folder of the results")
+    parser.add_argument("--each", type=int, default=1000, help="queries drawn of each kind")
+    options = parser.parse_args()
+    run(options.runs, options.out, options.each)
+
+
+if __name__ == "__main__":
+    main()
