@@ -182,3 +182,34 @@ def test_a_rule_cannot_learn_from_a_run_without_rows_of_val(trained, run, tmp_pa
     held_out.save(tmp_path / "run" / "predictions.parquet")
     told = run("predict", tmp_path / "run", images / "0.png", "--rule", "AverageK(2)", code=2).err
     assert "`--rule` of `manyhot predict` must be fitted for a run without predictions of 'val'" in told
+
+
+def test_a_folder_of_parts_by_ray(trained, run, tmp_path, monkeypatch):
+    folder, images = trained
+    out = tmp_path / "scores"
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    command = ("predict", folder, images, "-o", out, "--engine", "ray", "--workers", 1, "--batch-size", 2)
+    printed = run(*command)
+    assert printed.out == f"Wrote 4 rows to {out}.\n"
+    assert printed.err == "4 images to predict.\n", "Ray is not to be heard"
+    table, own = mh.Predictions.open(out).load(), Classifier.load(folder).predict(images, batch_size=2)
+    assert (table.ids, table.paths) == (own.ids, own.paths)
+    assert torch.equal(table.probs, own.probs)
+    assert torch.equal(table.decisions, own.decisions)
+    # Nothing is left to do, so that Ray does not even start.
+    assert run(*command).out == f"Wrote 0 rows to {out}, which has 4 now.\n"
+    assert json.loads(run(*command, "--json").out) == {"written": str(out), "rows": 4, "new": 0, "left out": 0}
+    assert "must have been begun with this classifier and rule" in run(*command, "--rule", "TopK(1)", code=2).err
+
+
+def test_options_of_ray_are_checked_first(trained, run, tmp_path):
+    folder, images = trained
+    refused = run("predict", folder, images, "--engine", "ray", code=2).err
+    assert refused == (
+        "manyhot: `--out` of `manyhot predict` must name a folder for --engine ray; got none. "
+        "Pass -o scores, for example.\n"
+    )
+    refused = run("predict", folder, images, "--engine", "ray", "-o", tmp_path / "scores.parquet", code=2).err
+    assert "must name a folder for --engine ray; got" in refused
+    refused = run("predict", folder, images, "--address", "auto", code=2).err
+    assert "`--address` of `manyhot predict` must come with --engine ray; got 'auto'." in refused

@@ -60,6 +60,12 @@ READING = {
 }
 # The same for all others.
 TYPED = {
+    "`folder` of `predict_with_ray`": "`--out`",
+    "`samples` of `predict_with_ray`": "`IMAGES`",
+    "`address` of `predict_with_ray`": "`--address`",
+    "`device` of `predict_with_ray`": "`--device`",
+    "`workers` of `predict_with_ray`": "`--workers`",
+    "pass `overwrite`": "pass --overwrite",
     "`import_predictions`": "`manyhot`",
     "`kind` of": "`--kind` of",
     "`targets` of": "`--targets` of",

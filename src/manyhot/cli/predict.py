@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +11,8 @@ import typer
 
 from manyhot.cli import options
 from manyhot.cli.options import JsonOption, OverwriteOption
+from manyhot.cli.predict_scale import AddressOption, Engine, EngineOption, check_engine, predict_into_folder
+from manyhot.cli.predict_telling import OWNER, advancing, nothing_read, report, tell_notes, tell_rest
 from manyhot.cli.predictions_file import answer_lines, check_file, writing
 from manyhot.cli.run_folder import RunArgument, check_run, open_run
 from manyhot.refusal import refusal
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
     from manyhot.decide import Rule
     from manyhot.predictions import Predictions
 
-OWNER = "manyhot predict"
 SHOWN = 30  # rows of the table on the screen
-NOTES = 10  # images named that could not be read
-EVERY = 60.0  # seconds between two lines where there is no bar
 
 
 class BadImages(StrEnum):
@@ -44,7 +40,11 @@ ImagesArgument = Annotated[
 ]
 FileOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Write all of it: .parquet for manyhot, .csv for people, .json for programs."),
+    typer.Option(
+        "--out",
+        "-o",
+        help="Write all of it: .parquet for manyhot, .csv for people, .json for programs; a folder with --engine ray.",
+    ),
 ]
 RuleOption = Annotated[
     str | None,
@@ -53,7 +53,9 @@ RuleOption = Annotated[
 TopOption = Annotated[int, typer.Option("--top", min=0, help="How many labels to show besides those given.")]
 BadOption = Annotated[BadImages, typer.Option("--on-bad-image", help="What to do about files that are no images.")]
 BatchOption = Annotated[int, typer.Option("--batch-size", min=1, help="How many images the network sees at once.")]
-WorkersOption = Annotated[int | None, typer.Option("--workers", min=0, help="Processes that read images.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=0, help="Processes that read images; with ray, that score.")
+]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="Where to compute: cpu, cuda, mps.")]
 
 
@@ -67,6 +69,8 @@ def predict(
     batch_size: BatchOption = 64,
     workers: WorkersOption = None,
     device: DeviceOption = None,
+    engine: EngineOption = Engine.local,
+    address: AddressOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,43 +85,71 @@ def predict(
     manyhot predict runs/photos "holiday/*.jpg" --rule "AverageK(3)" --json
 
     manyhot predict runs/photos new.csv -o tagged.csv --on-bad-image fail
+
+    manyhot predict runs/photos millions/ -o scores --engine ray
     """
     check_run(run, OWNER)
-    check_file(out, overwrite=overwrite)
+    check_engine(engine, out, address)
+    if engine is Engine.local:
+        check_file(out, overwrite=overwrite)
     classifier = open_run(run, OWNER)
     tell = options.console()
     if rule is not None:
         classifier.rule = another_rule(rule, classifier, run, tell)
+    if out is not None and engine is Engine.ray:
+        predict_into_folder(
+            run,
+            classifier.dataset(images),
+            out,
+            rule=classifier.rule,
+            batch_size=batch_size,
+            workers=workers,
+            device=device,
+            address=address,
+            on_bad_image=on_bad_image.value,
+            overwrite=overwrite,
+            as_json=as_json,
+            tell=tell,
+        )
+        return
     check_probs(classifier, out, run)
     dataset = classifier.dataset(images)
     chosen = check_device(device)
-    kept: list[Predictions] = []
-    rows = left_out = 0
-    with writing(out, classifier, top=top) as write, advancing(len(dataset), tell) as advance:
-        for part in classifier.predict_parts(
+    with advancing(len(dataset), tell) as advance:
+        parts = classifier.predict_parts(
             dataset,
             batch_size=batch_size,
             workers=workers,
             on_bad_image=on_bad_image.value,
             device=chosen,
             advance=advance,
-        ):
-            left_out = tell_notes(part.notes, left_out, tell)
-            write(part)
-            if out is None and (as_json or not kept):
-                kept.append(part)
-            rows += len(part)
-        if rows == 0:
-            got = f"{len(dataset):,} that cannot be read" if len(dataset) else "none"
-            raise refusal("IMAGES", OWNER, "lead to images", got, "Check the files.")
-    if left_out > NOTES:
-        tell.print(f"... and {left_out - NOTES:,} more.")
+        )
+        kept, rows, left_out = take(parts, out, classifier, top=top, keep_all=out is None and as_json, tell=tell)
+    tell_rest(left_out, tell)
     if out is not None:
         report(out, rows, left_out, as_json=as_json)
     elif as_json:
         typer.echo("[\n" + ",\n".join(line for part in kept for line in answer_lines(part, top=top)) + "\n]")
     else:
         show(kept[0].slice(0, SHOWN), rows, top=top)
+
+
+def take(
+    parts: Iterator[Predictions], out: Path | None, classifier: Classifier, *, top: int, keep_all: bool, tell: Console
+) -> tuple[list[Predictions], int, int]:
+    """Writes the parts to the file, if there is one: those to show, how many rows there are, and how many are not."""
+    kept: list[Predictions] = []
+    rows = left_out = 0
+    with writing(out, classifier, top=top) as write:
+        for part in parts:
+            left_out = tell_notes(part.notes, left_out, tell)
+            write(part)
+            if keep_all or not kept:
+                kept.append(part)
+            rows += len(part)
+        if rows == 0:
+            raise nothing_read(left_out)
+    return kept, rows, left_out
 
 
 def another_rule(text: str, classifier: Classifier, run: Path, tell: Console) -> Rule:
@@ -163,51 +195,6 @@ def check_device(device: str | None) -> str | None:
         got = f"{device!r} ({str(error).splitlines()[0].rstrip('.')})"
         raise refusal("--device", OWNER, "be one that this machine has", got, "Pass cpu, or leave it out.") from None
     return device
-
-
-@contextmanager
-def advancing(total: int, tell: Console) -> Iterator[Callable[[int], None]]:
-    """A function that counts images: a bar with the time left in a terminal, a line a minute elsewhere."""
-    if tell.is_terminal:
-        from rich.progress import Progress
-
-        with Progress(console=tell, transient=True) as progress:
-            task = progress.add_task("Predicting", total=total)
-            yield lambda count: progress.advance(task, count)
-        return
-    began = told = time.monotonic()
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done, told
-        done += count
-        now = time.monotonic()
-        if now - told >= EVERY and done < total:
-            told = now
-            left = (now - began) / done * (total - done) / 60
-            tell.print(f"{done:,} of {total:,} images, about {left:.0f} min left.")
-
-    yield advance
-
-
-def tell_notes(notes: list[str], told: int, tell: Console) -> int:
-    """Says what was detected, and names the first images that could not be read; how many there were so far."""
-    from manyhot.evaluation.label_table import printable
-
-    for note in notes:
-        bad = note.startswith("Left out ")
-        told += bad
-        if not bad or told <= NOTES:
-            tell.print(printable(note), style="yellow" if bad else "dim")
-    return told
-
-
-def report(out: Path, rows: int, left_out: int, *, as_json: bool) -> None:
-    """Says what was written."""
-    if as_json:
-        typer.echo(json.dumps({"written": str(out), "rows": rows, "left out": left_out}))
-        return
-    typer.echo(f"Wrote {rows:,} rows to {out}{f', and left out {left_out:,} images' if left_out else ''}.")
 
 
 def show(table: Predictions, rows: int, *, top: int) -> None:
