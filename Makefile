@@ -50,7 +50,7 @@ docs: $(READY) ## build the documentation into site/; a warning is an error
 demo: $(READY) ## run the demonstration
 	$(BIN)/manyhot demo
 
-bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions, engine, linear, features, split
+bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions, engine, linear, features, search, retrieval, split
 	$(BIN)/python benchmarks/$(WHAT).py
 
 clean: ## remove caches and built files

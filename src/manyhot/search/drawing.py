@@ -22,7 +22,7 @@ STYLES = (
     ("#56B4E9", "X", "-."),
     ("#7F7F7F", "<", ":"),
 )
-SHIFT = 0.05
+SHIFT = 0.02
 # Queries are gathered by the expected number of matches, so many groups for each power of ten.
 GROUPS_PER_DECADE = 3
 LEAST_EXPECTED = 0.1
