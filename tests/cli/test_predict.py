@@ -191,7 +191,7 @@ def test_a_folder_of_parts_by_ray(trained, run, tmp_path, monkeypatch):
     command = ("predict", folder, images, "-o", out, "--engine", "ray", "--workers", 1, "--batch-size", 2)
     printed = run(*command)
     assert printed.out == f"Wrote 4 rows to {out}.\n"
-    assert printed.err == "4 images to predict.\n", "Ray is not to be heard"
+    assert printed.err == "4 of 4 images are to be scored.\n", "Ray is not to be heard"
     table, own = mh.Predictions.open(out).load(), Classifier.load(folder).predict(images, batch_size=2)
     assert (table.ids, table.paths) == (own.ids, own.paths)
     assert torch.equal(table.probs, own.probs)

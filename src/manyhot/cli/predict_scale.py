@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manyhot.cli.predict_telling import OWNER, advancing, nothing_read, tell_notes, tell_rest
+from manyhot.cli.predict_telling import OWNER, advancing, left_out_words, nothing_read, tell_notes, tell_rest
 from manyhot.cli.predictions_file import WRITERS
 from manyhot.refusal import refusal
 
@@ -72,7 +73,13 @@ def predict_into_folder(
     """Scores what is not in the folder yet, and says what is there then."""
     from manyhot.scale import predict_with_ray
 
-    tell_notes(dataset.notes, 0, tell)
+    # How many there are is told when it is known how many of them are new.
+    tell_notes([note for note in dataset.notes if not note.endswith("to predict.")], 0, tell)
+
+    def watch(new: int) -> AbstractContextManager[Callable[[int], None]]:
+        tell.print(f"{new:,} of {len(dataset):,} images are to be scored.", style="dim")
+        return advancing(new, tell=tell)
+
     written = predict_with_ray(
         run,
         dataset,
@@ -84,7 +91,7 @@ def predict_into_folder(
         address=address,
         on_bad_image=on_bad_image,
         overwrite=overwrite,
-        watch=partial(advancing, tell=tell),
+        watch=watch,
     )
     left_out = tell_notes([f"Left out {name}: {reason}." for name, reason in written.left_out.items()], 0, tell)
     tell_rest(left_out, tell)
@@ -99,4 +106,4 @@ def summary(written: PartsWritten, out: Path, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({"written": str(out), "rows": written.rows, "new": written.scored, "left out": left_out})
     there = "" if written.scored == written.rows else f", which has {written.rows:,} now"
-    return f"Wrote {written.scored:,} rows to {out}{there}{f', and left out {left_out:,} images' if left_out else ''}."
+    return f"Wrote {written.scored:,} rows to {out}{there}{left_out_words(left_out)}."

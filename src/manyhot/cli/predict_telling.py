@@ -75,4 +75,9 @@ def report(out: Path, rows: int, left_out: int, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"written": str(out), "rows": rows, "left out": left_out}))
         return
-    typer.echo(f"Wrote {rows:,} rows to {out}{f', and left out {left_out:,} images' if left_out else ''}.")
+    typer.echo(f"Wrote {rows:,} rows to {out}{left_out_words(left_out)}.")
+
+
+def left_out_words(count: int) -> str:
+    """How many images could not be read, as the end of a sentence."""
+    return f", and left out {count:,} image{'s' if count > 1 else ''}" if count else ""

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from manyhot.files import whole_file
+from manyhot.files import locked, whole_file
 from manyhot.predictions.arrow import as_strings, import_arrow
 from manyhot.predictions.header import TEXT_COLUMNS
 from manyhot.predictions.parts import Part, check_alike
@@ -78,19 +78,19 @@ class PartsFolder:
         self._make()
         with ExitStack() as session:
             try:
-                session.enter_context(_locked(self.path / LOCK, wait=False))
+                session.enter_context(locked(self.path / LOCK, wait=False))
             except BlockingIOError:
                 got = f"{str(self.path)!r}, which another run writes to"
                 raise refusal("folder", OWNER, "be free", got, "Wait for that run, or end it.") from None
             # Processes outlive a run that is killed by some seconds, and may finish a part meanwhile.
-            with _locked(self.path / WRITING):
+            with locked(self.path / WRITING):
                 for stale in (*self.path.glob(".*.part"), *(self.path / SEEN).glob(".*.part")):
                     stale.unlink()
             yield
 
     def writing(self) -> AbstractContextManager[None]:
         """Lets the next run know that a process still writes; several may at once."""
-        return _locked(self.path / WRITING, shared=True)
+        return locked(self.path / WRITING, shared=True)
 
     def part(self, number: int) -> Path:
         """Where a part lies."""
@@ -180,19 +180,6 @@ class PartsFolder:
 def digest_of(text: str) -> str:
     """A short text that stands for a long one."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-@contextmanager
-def _locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[None]:
-    """Holds a lock that the system takes back from a process that ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where Ray is for trying things out
-        yield
-        return
-    with path.open("w") as file:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-        yield
 
 
 def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -86,12 +86,18 @@ class Scorer:
         """Writes one part; gives how many images have been dealt with since the last time."""
         assert part.images is not None
         folder = PartsFolder(self.job.folder)
-        # Before the images are read: of one that changes meanwhile, the next run then knows.
-        states = states_of(part.images)
+        with folder.writing():
+            if folder.part(number).exists():  # written by a run that was killed, and outlived by its processes
+                raise refusal("folder", OWNER, "be free", f"{str(folder.part(number))!r}", "Start the run again.")
+            # Before the images are read: of one that changes meanwhile, the next run then knows.
+            states = states_of(part.images)
+            yield from self._write(folder, number, part, states)
+
+    def _write(self, folder: PartsFolder, number: int, part: Dataset, states: list[str]) -> Iterator[int]:
         classifier, handled = self._classifier, [0]
         notes: list[str] = []
         scored: set[str] = set()
-        with folder.writing(), PredictionsWriter(folder.part(number), classifier.labels) as writer:
+        with PredictionsWriter(folder.part(number), classifier.labels) as writer:
             for table in classifier.predict_parts(
                 replace(part, notes=[]),
                 rows=1,
