@@ -101,6 +101,9 @@ def test_paths_for_other_programs(photos, run, tmp_path, monkeypatch):
     printed = run("search", f"../{photos}", "dog & !beach", "-k", 1, "--paths").out
     assert os.path.samefile(printed.strip(), tmp_path / "images" / "0.png")
     assert os.listdir() == []
+    lost = run("search", f"../{photos}", "dog", "-k", 2, "--paths", "--root", ".")
+    assert lost.out.count("images/") == 2
+    assert "2 of 2 images are not where the table says. Name the folder that they begin in with --root." in lost.err
 
 
 def test_the_statement_gives_the_same(photos, run):
@@ -117,6 +120,26 @@ def test_splits_and_folders_of_parts(photos, run_json, tmp_path):
     (tmp_path / photos).rename(tmp_path / "parts" / "part-0.parquet")
     for place in ("parts", "parts/*.parquet"):
         assert run_json(place, "dog", "--split", "val")["expected"]["rows"] == 2
+
+
+def test_images_beside_a_folder_of_parts(photos, run, tmp_path, monkeypatch):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / photos).rename(tmp_path / "parts" / "part-0.parquet")
+    (tmp_path / "desk").mkdir()
+    monkeypatch.chdir(tmp_path / "desk")
+    assert "Contact sheet" in run("search", "../parts", "dog").out
+
+
+def test_a_statement_needs_files(photos, run, tmp_path):
+    (tmp_path / "probs.csv").write_text("id,dog\na,0.9\n")
+    refused = run("search", "probs.csv", "dog", "--kind", "probs", "--sql", code=2).err
+    assert "must lie on disk as Parquet with probabilities; got one in memory." in refused
+
+
+def test_scores_are_sent_to_be_calibrated(run, tmp_path):
+    (tmp_path / "scores.csv").write_text("id,dog\na,0.9\n")
+    refused = run("search", tmp_path / "scores.csv", "dog", "--kind", "scores", code=2).err
+    assert "Give it probabilities first: manyhot calibrate." in refused
 
 
 def test_tables_of_other_programs(photos, run_json, run, tmp_path):
@@ -181,7 +204,7 @@ def test_without_pillow_there_is_no_sheet(photos, run, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "PIL" else real(name, *rest))
     printed = run("search", photos, "dog")
     assert "1  " in printed.out
-    assert printed.err == "No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[vision]'\n"
+    assert printed.err == "No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[search]'\n"
     monkeypatch.setitem(sys.modules, "PIL.ImageDraw", None)
     refused = run("search", photos, "dog", "--sheet", "a.png", code=2).err
     assert refused == "manyhot: A contact sheet needs Pillow. Install it with: pip install 'manyhot[vision]'\n"
@@ -201,6 +224,8 @@ def test_images_beside_the_table_and_below_a_root(photos, run, tmp_path, monkeyp
     (tmp_path / "images").rename(tmp_path / "desk" / "moved")
     assert "No contact sheet" in run("search", f"../{photos}", "dog & beach").err
     (tmp_path / "mnt").mkdir()
+    refused = run("search", f"../{photos}", "dog & beach", "--root", tmp_path / "mnt").err
+    assert refused == "No contact sheet: the images are not below that root.\n"
     (tmp_path / "desk" / "moved").rename(tmp_path / "mnt" / "images")
     assert "Contact sheet" in run("search", f"../{photos}", "dog & beach", "--root", tmp_path / "mnt").out
     refused = run("search", f"../{photos}", "dog", "--root", "nowhere", code=2).err

@@ -22,7 +22,7 @@ def test_new_rows_are_found_and_known_ones_are_left_out(tmp_path):
     assert len(collection) == 6
     assert sorted(hit.id for hit in collection.search("cat").hits) == list("abcdef")
     assert Collection.open(tmp_path).search("cat") == collection.search("cat")
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
     assert len(mh.Predictions.open(tmp_path)) == 6
 
 
@@ -39,7 +39,14 @@ def test_two_that_add_at_once_do_not_replace_each_other(tmp_path):
     table_of("abc").save(tmp_path / "part-00000.parquet")
     one, two = Collection.open(tmp_path), Collection.open(tmp_path)
     assert one.add(table_of("de")) == two.add(table_of("fg")) == 2
-    assert len(Collection.open(tmp_path)) == 7
+    assert one.add(table_of("defgh")) == 1
+    assert len(Collection.open(tmp_path)) == 8
+
+
+def test_folders_by_split_are_left_alone(tmp_path):
+    table_of("abc").save(tmp_path / "split=test" / "part.parquet")
+    with pytest.raises(Refusal, match="have no folders by split"):
+        Collection.open(tmp_path).add(table_of("de", splits="test"))
 
 
 def test_kinds_that_the_parts_do_not_have_are_left_out(tmp_path):
@@ -63,7 +70,7 @@ def test_what_does_not_belong_is_refused(tmp_path, table, words):
     table_of("abc").save(tmp_path / "part-00000.parquet")
     with pytest.raises(Refusal, match=words):
         Collection.open(tmp_path).add(table)
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
 
 
 def test_only_folders_of_parts_can_grow(tmp_path):

@@ -15,7 +15,7 @@ from PIL import Image
 from manyhot.data import images
 from manyhot.refusal import Refusal
 from manyhot.search import tiles
-from manyhot.search.found import Hit
+from manyhot.search.found import Found, Hit
 from manyhot.search.lettering import Lettering
 from manyhot.search.places import MISSING, Place, Unreadable, likeliest_first, locate
 from manyhot.search.sheet import BLANK, FILL, TRACK, Grid, balanced, contact_sheet, read_pictures
@@ -289,3 +289,15 @@ def test_letters_stay_within_their_tile(tmp_path):
     gap = Grid(2, 1, 96, 0).gap
     assert (sheet[:, gap + 96 : 2 * gap + 96] == 255).all()
     assert (sheet[:, -gap:] == 255).all()
+
+
+def test_what_was_found_can_be_drawn_as_a_whole():
+    hits = [Hit("1", "dog.jpg", 0.9, -0.1), Hit("2", "cat.jpg", 0.8, -0.2)]
+    found = Found("dog", hits, None, 0.85, None)
+    assert contact_sheet(found).tobytes() == contact_sheet(hits).tobytes()
+
+
+def test_a_picture_too_long_for_any_file_is_refused():
+    hits = [Hit(str(number), f"{number}.jpg", 0.5, -0.7) for number in range(200)]
+    with pytest.raises(Refusal, match="not more than 65,000 pixels a side; got 200 for 200 tiles of 1024 pixels"):
+        contact_sheet(hits, columns=200, tile=1024)

@@ -152,7 +152,7 @@ def test_kept_columns_keep_their_names_and_clash_with_nothing():
 
 
 @settings(max_examples=150, deadline=None)
-@given(name=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1), value=st.text())
+@given(name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), value=st.text())
 def test_names_and_texts_of_any_letters_come_back(database, name, value):
     value = "".join(letter for letter in value if letter != "\0" and not 0xD800 <= ord(letter) < 0xE000)
     answer = database.execute(f"SELECT {sql.quote_text(value)} AS {sql.quote_name(name)}")
@@ -161,9 +161,7 @@ def test_names_and_texts_of_any_letters_come_back(database, name, value):
 
 
 def test_names_that_no_engine_takes_are_refused():
-    with pytest.raises(Refusal, match=r"`name` of `quote_name` must have letters and no zero byte; got 'a.x00b'"):
-        sql.quote_name("a\0b")
-    with pytest.raises(Refusal, match="must have letters and no zero byte; got an empty one"):
+    with pytest.raises(Refusal, match="must have letters; got an empty one"):
         sql.quote_name("")
     with pytest.raises(Refusal, match="`text` of `quote_text` must have no zero byte"):
         sql.quote_text("a\0b")

@@ -60,6 +60,10 @@ READING = {
 }
 # The same for all others.
 TYPED = {
+    "Import other files with `import_predictions`.": "Import tables of other programs with `manyhot import`.",
+    "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`.": (
+        "Give it probabilities first: manyhot calibrate."
+    ),
     "`folder` of `predict_with_ray`": "`--out`",
     "`samples` of `predict_with_ray`": "`IMAGES`",
     "`address` of `predict_with_ray`": "`--address`",
@@ -82,5 +86,4 @@ TYPED = {
     "pass `labels_column`": "pass --labels-column to `manyhot import`",
     "Call `fit(values, targets)` with held-out data.": "Pass the file of true labels as --targets.",
     "Pass `splits` when you make the table.": "Add a column `split` to the file.",
-    "Import other files with `import_predictions`.": "Check the ending of its name.",
 }

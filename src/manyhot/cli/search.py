@@ -112,7 +112,7 @@ def search(
     if sheet is not None or open_sheet:
         written = sheet_file.make_sheet(found, roots, sheet)
     elif not (no_sheet or paths or as_json):
-        written = sheet_file.make_if_possible(found, roots)
+        written = sheet_file.make_if_possible(found, roots, rooted=root is not None)
     if as_json:
         typer.echo(json.dumps(as_object(found, written), ensure_ascii=False, allow_nan=False))
     elif written is not None:
@@ -169,9 +169,11 @@ def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> No
     from manyhot.search.complaint import printable
     from manyhot.search.places import find
 
+    lost = 0
     for hit in hits:
         path = hit.path or hit.id
         place = find(path, roots)
+        lost += place is None and hit.path is not None
         if place is not None:
             path = f"{place[0]}/{place[1]}" if place[1] else str(place[0])
         if sys.stdout.isatty() and not null:
@@ -179,6 +181,9 @@ def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> No
         else:
             # As bytes, since a path may hold what is no text.
             typer.echo(os.fsencode(path) + (b"\0" if null else b"\n"), nl=False)
+    if lost:
+        remedy = "Name the folder that they begin in with --root."
+        typer.echo(f"{lost:,} of {len(hits):,} images are not where the table says. {remedy}", err=True)
 
 
 def show(found: Found) -> None:

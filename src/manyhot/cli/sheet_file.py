@@ -37,18 +37,17 @@ def make_sheet(found: Found, roots: Sequence[Path], path: Path | None) -> Path:
     return path
 
 
-def make_if_possible(found: Found, roots: Sequence[Path]) -> Path | None:
+def make_if_possible(found: Found, roots: Sequence[Path], *, rooted: bool) -> Path | None:
     """The sheet that nobody asked for: only if there are images, in a folder where files may be written."""
     from manyhot.search.places import find
 
     if not any(find(hit.path or hit.id, roots) for hit in found.hits):
         if any(hit.path for hit in found.hits):
-            typer.echo(
-                "No contact sheet: the images are not where the table says. Name their folder with --root.", err=True
-            )
+            where = "below that root" if rooted else "where the table says. Name their folder with --root"
+            typer.echo(f"No contact sheet: the images are not {where}.", err=True)
         return None
     if importlib.util.find_spec("PIL") is None:
-        typer.echo("No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[vision]'", err=True)
+        typer.echo("No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[search]'", err=True)
         return None
     if not os.access(".", os.W_OK | os.X_OK):
         typer.echo("No contact sheet: you may not write here. Name a file with --sheet.", err=True)

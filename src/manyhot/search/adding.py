@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyhot.files import locked
 from manyhot.predictions.arrow import import_arrow
 from manyhot.refusal import refusal
 from manyhot.search.duck import Database
@@ -28,16 +29,26 @@ def add_part(source: object, database: Database, table: Table) -> int:
         database: What reads them.
         table: It must have the labels of the parts, and all kinds of columns that they have.
     """
-    from manyhot.predictions.writer import PredictionsWriter
+    from manyhot.predictions.table import Table
 
+    if not isinstance(table, Table):
+        raise refusal("table", OWNER, "be a table of predictions", type(table).__name__, "Pass `Predictions`.")
     folder = _folder(source)
     assert isinstance(source, ParquetFiles)
+    with locked(folder / ".adding"):
+        # Others may have added since the collection was opened.
+        return _add(source.again(), database, table, folder)
+
+
+def _add(source: ParquetFiles, database: Database, table: Table, folder: Path) -> int:
+    from manyhot.predictions.writer import PredictionsWriter
+
     _check(source, table)
     ids = [name for batch in table.batches(kinds=table.kinds[:1]) for name in batch.ids]
     fresh = _fresh(source, database, ids)
     if len(fresh) == 0:
         return 0
-    # Two programs that add at the same time give their parts different names, unless they add the same.
+    # Where there are no locks, two programs that add at once still give their parts different names.
     digest = hashlib.sha256("\0".join(ids[row] for row in fresh).encode("utf-8", "surrogatepass")).hexdigest()
     path = folder / f"part-{_next_number(source.files):05d}-{digest[:8]}.parquet"
     with PredictionsWriter(path, table.labels, link=table.link, calibrator=table.calibrator, rule=table.rule) as writer:
@@ -73,6 +84,9 @@ def _folder(source: object) -> Path:
 
 
 def _check(source: ParquetFiles, table: Table) -> None:
+    if source.split_in_path:
+        remedy = "Save the part in one of these folders, without `splits`."
+        raise refusal("collection", OWNER, "have no folders by split", "one with folders such as split=test", remedy)
     if table.labels.names != source.labels:
         differ = len(table.labels.names), len(source.labels)
         got = (

@@ -50,7 +50,7 @@ def count_interval(bins: Sequence[Bin], level: float) -> tuple[int, int]:
     rows = sum(group.rows for group in bins)
     mean = math.fsum(group.first for group in bins)
     variance = max(0.0, math.fsum(group.first - group.second for group in bins))
-    tail = (1 - level) / 2
+    tail = max((1 - level) / 2, 1e-15)
     if variance > LARGE_VARIANCE:
         skewness = math.fsum(group.first - 3 * group.second + 2 * group.third for group in bins)
         low, high = (_skewed_normal(mean, variance, skewness, share) for share in (tail, 1 - tail))

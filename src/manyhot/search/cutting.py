@@ -20,8 +20,14 @@ def check_k(k: object, owner: str) -> int | None:
     if k is None:
         return None
     number = 0 if isinstance(k, bool) or not isinstance(k, Integral) else int(k)
-    if not 1 <= number < 2**63:
-        raise refusal("k", owner, "be a whole number from 1 on", repr(k), "Pass how many samples you want.")
+    if not 1 <= number < 10**18:
+        raise refusal(
+            "k",
+            owner,
+            "be a whole number from 1 on, of 18 digits at the most",
+            repr(k),
+            "Pass how many samples you want.",
+        )
     return number
 
 
@@ -32,6 +38,14 @@ def check_share(argument: str, owner: str, share: object) -> float | None:
     number = 0.0 if isinstance(share, bool) or not isinstance(share, Real) else float(share)
     if not 0 < number <= 1:
         raise refusal(argument, owner, "lie above 0 and not above 1", repr(share), "Pass a share such as 0.9.")
+    return number
+
+
+def check_level(argument: str, owner: str, level: object) -> float:
+    """A probability above 0 and below 1."""
+    number = 0.0 if isinstance(level, bool) or not isinstance(level, Real) else float(level)
+    if not 0 < number < 1:
+        raise refusal(argument, owner, "lie above 0 and below 1", repr(level), "Pass 0.95, for example.")
     return number
 
 
@@ -62,6 +76,8 @@ def length_of_cut(probs: Any, total: float, *, precision: float | None, recall: 
     if precision is not None:
         below = np.flatnonzero(sums < precision * np.arange(1, len(sums) + 1) * (1 - ROUNDING))
         length = int(below[0]) if len(below) else length
+    if recall is not None and total <= 0:
+        return 0
     if recall is not None:
         enough = np.flatnonzero(sums >= recall * total * (1 - ROUNDING))
         length = min(length, int(enough[0]) + 1) if len(enough) else length

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from manyhot.refusal import refusal
+from manyhot.search.complaint import printable
 
 
 def import_duckdb() -> ModuleType:
@@ -24,9 +25,14 @@ def import_duckdb() -> ModuleType:
 
 
 class Database:
-    """A database in memory that fetches nothing from elsewhere, and may be asked by several threads at once."""
+    """A database in memory that fetches nothing from elsewhere, and may be asked by several threads at once.
+
+    Attributes:
+        about: What it reads, to be named in errors.
+    """
 
     def __init__(self) -> None:
+        self.about = "a table in memory"
         self._connection = import_duckdb().connect(":memory:", config={"autoinstall_known_extensions": "false"})
         # The footers of files that were read stay in memory.
         self._connection.execute("SET parquet_metadata_cache = true")
@@ -35,13 +41,13 @@ class Database:
 
     def rows(self, statement: str, tables: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """What a statement gives, over files and tables of Arrow by their names."""
-        with _in_our_words():
+        with self._in_our_words():
             found: list[tuple[Any, ...]] = self._cursor(tables or {}).execute(statement).fetchall()
         return found
 
     def table(self, statement: str) -> Any:
         """What a statement gives, as a table of Arrow."""
-        with _in_our_words():
+        with self._in_our_words():
             return self._cursor({}).sql(statement).to_arrow_table()
 
     def _cursor(self, tables: Mapping[str, Any]) -> Any:
@@ -55,23 +61,26 @@ class Database:
                 own["known"][name] = table
         return own["cursor"]
 
-
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    """What DuckDB says about the files that it reads, as a refusal."""
-    duckdb = import_duckdb()
-    try:
-        yield
-    except duckdb.Error as error:
-        # Damage is told by errors of many classes, also by the class of all of them; a mistake in a statement, or too
-        # little memory, is not the fault of the files.
-        damage = duckdb.OperationalError, duckdb.InvalidInputException, duckdb.ConversionException
-        known = type(error) is duckdb.Error or isinstance(error, damage)
-        if not known or isinstance(error, duckdb.OutOfMemoryException):
-            raise
-        said = str(error).splitlines()[0].rstrip(".")
-        rule = "lead to whole Parquet files"
-        raise refusal("path", "Collection", rule, f"some of which DuckDB says: {said}", "Write them again.") from None
+    @contextmanager
+    def _in_our_words(self) -> Iterator[None]:
+        """What DuckDB says about the files that it reads, as a refusal."""
+        duckdb = import_duckdb()
+        try:
+            yield
+        except duckdb.Error as error:
+            # Damage is told by errors of many classes, also by the class of all of them; a mistake in a statement, or
+            # too little memory, is not the fault of the files.
+            damage = duckdb.OperationalError, duckdb.InvalidInputException, duckdb.ConversionException
+            known = type(error) is duckdb.Error or isinstance(error, damage)
+            if not known or isinstance(error, duckdb.OutOfMemoryException):
+                raise
+            said = printable(str(error).splitlines()[0].rstrip("."))
+            got = f"{self.about}, of which DuckDB says: {said}"
+            if isinstance(error, duckdb.IOException) and "No files found" in said:
+                rule, remedy = "lead to the files it led to when it was opened", "Open it again, or call `refresh()`."
+            else:
+                rule, remedy = "lead to whole Parquet files", "Write them again."
+            raise refusal("path", "Collection", rule, got, remedy) from None
 
 
 def literal_path(path: Path) -> str:

@@ -15,7 +15,9 @@ def roots_of(predictions: str) -> list[Path]:
     folder = path if path.is_dir() else path.parent
     while glob.has_magic(str(folder)) and not folder.is_dir():
         folder = folder.parent
-    return [Path(), folder, *data_folders(folder)]
+    # A folder of parts lies beside the images as a file does, and so does one with folders such as `split=test`.
+    beside = [folder, folder.parent] if path.is_dir() and str(folder) != "." else [folder]
+    return [Path(), *beside, *data_folders(folder)]
 
 
 def data_folders(run: Path) -> list[Path]:

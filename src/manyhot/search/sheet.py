@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhot.refusal import refusal
-from manyhot.search.found import Hit
+from manyhot.search.found import Found, Hit
 from manyhot.search.lettering import Lettering
 from manyhot.search.places import Place, Unreadable, likeliest_first, locate
 from manyhot.search.showing import percent
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 TILES = 200  # on one sheet
+LONGEST = 65_000  # pixels of a side; JPEG has no longer ones
 WIDEST = 10  # columns, unless more are asked for
 THREADS = 8
 
@@ -87,7 +88,7 @@ def text_size(tile: int) -> int:
 
 
 def contact_sheet(
-    hits: Sequence[Hit],
+    hits: Sequence[Hit] | Found,
     *,
     title: str | None = None,
     subtitle: str | None = None,
@@ -100,7 +101,7 @@ def contact_sheet(
     An image that cannot be read becomes a grey tile that says why. Of many hits the first 200 are shown.
 
     Args:
-        hits: What was found, `Found.hits`.
+        hits: What was found.
         title: A line above, such as the query.
         subtitle: A smaller line below it.
         columns: How many pictures there are side by side; a sheet a little wider than high by default.
@@ -108,7 +109,7 @@ def contact_sheet(
         root: The folder that relative paths are relative to; of several, the one that has them.
 
     Example:
-        >>> from manyhot.search.found import Hit
+        >>> from manyhot.search.found import Found, Hit
         >>> from manyhot.search.sheet import contact_sheet
         >>> contact_sheet([Hit("1", "dog.jpg", 0.93, -0.0726)], title="dog & !beach").size
         (441, 299)
@@ -119,9 +120,14 @@ def contact_sheet(
     if columns is not None and (not isinstance(columns, int) or columns < 1):
         rule = "be a whole number, at least 1"
         raise refusal("columns", "contact_sheet", rule, repr(columns), "Leave it out for a balanced sheet.")
+    hits = hits.hits if isinstance(hits, Found) else hits
     shown = list(hits[:TILES])
     pictures = read_pictures(shown, root, tile)
     columns = min(columns, max(1, len(shown))) if columns else balanced(len(shown))
+    if max(columns, math.ceil(len(shown) / columns)) * (tile + 128) > LONGEST:
+        got = f"{columns} for {len(shown)} tiles of {tile} pixels"
+        rule = f"give a picture of not more than {LONGEST:,} pixels a side"
+        raise refusal("columns", "contact_sheet", rule, got, "Leave it out, or pass a smaller `tile`.")
     return draw(
         shown, pictures, title=title, subtitle=subtitle, columns=columns, tile=tile, more=len(hits) - len(shown)
     )

@@ -44,11 +44,12 @@ def bins(program: Program, relation: Relation) -> str:
     return f"SELECT {place} AS place, count(*), {sums} FROM ({rated}) AS rated GROUP BY place"
 
 
-def above(program: Program, relation: Relation, place: int) -> str:
-    """All rows from the bin of this place on, the most probable first."""
+def above(program: Program, relation: Relation, place: int, k: int | None = None) -> str:
+    """All rows from the bin of this place on, or the first k of them, the most probable first."""
     least = place / BINS / 2
     scored = sql.scored(program, relation.rows, relation.labels, _row_and_order(relation), least=least)
-    return _ranked(scored, relation, f" WHERE floor(probability * {BINS}) >= {place}" if place else "")
+    ranked = _ranked(scored, relation, f" WHERE floor(probability * {BINS}) >= {place}" if place else "")
+    return ranked if k is None else f"{ranked} LIMIT {k}"
 
 
 def readable(

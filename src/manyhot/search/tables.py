@@ -26,7 +26,7 @@ class TableColumns:
         self.labels = table.labels.names
         self.size = len(table)
         first = next(table.batches(1))
-        first.probabilities()  # refuses at once what has none
+        self.cell_bytes = first.probabilities().element_size()  # refuses at once what has none
         self.texts = ["id"] if first.paths is None else ["id", "path"]
 
     def load(self, columns: Sequence[Column]) -> list[Any]:

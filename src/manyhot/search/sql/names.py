@@ -18,9 +18,8 @@ def quote_name(name: str) -> str:
         >>> print(quote_name('12" pizza'))
         "12"" pizza"
     """
-    if not name or "\0" in name:
-        got = "an empty one" if not name else repr(name)
-        raise refusal("name", "quote_name", "have letters and no zero byte", got, "Rename the column.")
+    if not name:
+        raise refusal("name", "quote_name", "have letters", "an empty one", "Rename the column.")
     return '"' + name.replace('"', '""') + '"'
 
 
