@@ -11,6 +11,8 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import manyhot as mh
 from manyhot.refusal import Refusal
@@ -18,6 +20,8 @@ from manyhot.search import view
 from manyhot.search.collection import Collection
 from manyhot.search.formula import holds
 from manyhot.search.parsing import parse
+from manyhot.search.writing import write
+from tests.search.formulas import Worlds, formulas, tangles
 
 LABELS = ["cat", "dog", "traffic light", "sofa", "bird"]
 QUERIES = [
@@ -83,6 +87,27 @@ def test_the_best_are_the_best_of_all(tmp_path, query):
         assert found.precision == pytest.approx(want[order].mean())
         recall = want[order].sum() / want.sum() if want.sum() else math.nan
         assert found.recall == pytest.approx(recall, nan_ok=True)
+
+
+@pytest.fixture(scope="module")
+def both_ways(tmp_path_factory):
+    """A table as a collection that keeps its columns, and as one that reads files; and all sets of its labels."""
+    path = tmp_path_factory.mktemp("random") / "table.parquet"
+    table = random_table(64, seed=11, dtype=torch.float64)
+    table.save(path)
+    probs = table.probs.numpy()
+    return [Collection.open(path), Collection.open(path, keep=0)], Worlds(probs, 1 - probs)
+
+
+@settings(max_examples=250, deadline=None)
+@given(formula=st.one_of(formulas(len(LABELS)), tangles(len(LABELS))))
+def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(both_ways, formula):
+    collections, worlds = both_ways
+    want = worlds.probs(formula)[0]
+    for collection in collections:
+        found = collection.search(write(formula, LABELS), k=7)
+        np.testing.assert_allclose([hit.prob for hit in found.hits], np.sort(want)[::-1][:7], rtol=1e-12)
+        assert found.expected.mean == pytest.approx(want.sum(), rel=1e-12)
 
 
 def test_a_sample_that_rules_rows_out_changes_nothing(tmp_path, monkeypatch):
