@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from experiments import retrieval
+from experiments import count_intervals, retrieval
 
 
 @pytest.fixture
@@ -57,3 +57,14 @@ def test_other_rows_are_refused(runs):
 def test_no_runs(tmp_path):
     with pytest.raises(SystemExit, match="holds no runs such as bce"):
         retrieval.judge(tmp_path, 5)
+
+
+def test_a_calibrator_that_has_seen_the_rows_holds_its_intervals(runs):
+    found = count_intervals.judge(runs / "spa", 20)
+    assert [(name, rows) for name, rows, *_ in found] == [
+        ("`val`", 200),
+        ("other test rows", 100),
+        ("the rows that are judged", 100),
+    ]
+    assert found[-1][-1] == 1
+    assert count_intervals.page(found, 20).count("\n| ") == 4

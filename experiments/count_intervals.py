@@ -1,0 +1,74 @@
+"""Why true numbers of matches leave their intervals more often than they should: how much the calibrator has seen.
+
+The test rows of a run are cut in two at random. Calibrators are fitted on the rows of `val`, on one half of the test
+rows, and on the very half that is judged, which no real calibrator has seen; then the numbers of matches in that half
+are held against their intervals:
+
+    python experiments/count_intervals.py RUNS_FOLDER/bce --out experiments/results
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+import manyhot as mh
+from manyhot.metrics import MatchCounts, TagQueries, stratified_queries
+
+SEED = 0
+
+
+def coverage(calibrator: mh.Calibrator, table: mh.Predictions, queries: TagQueries) -> tuple[float, float]:
+    """The share of true numbers of matches within their 95 % intervals: for all queries, and for single labels."""
+    counts = MatchCounts(queries).update(calibrator.log_odds(table.scores), table.targets).compute()
+    within = counts.details["within"].double()
+    return float(counts["count_coverage"]), float(within[queries.lengths() == 1].mean())
+
+
+def judge(run: Path, each: int) -> list[tuple[str, int, float, float]]:
+    """What each calibrator was fitted on, of how many rows, and how often its intervals hold."""
+    stored = mh.Predictions.open(run / "predictions.parquet")
+    val, test = (stored.read(split=name, kinds=["scores", "targets"]) for name in ("val", "test"))
+    order = torch.randperm(len(test), generator=torch.Generator().manual_seed(SEED))
+    other, judged = (test.take(rows) for rows in order.tensor_split(2))
+    queries = stratified_queries(len(test.labels), each, seed=SEED)
+    found = []
+    for name, table in (("`val`", val), ("other test rows", other), ("the rows that are judged", judged)):
+        calibrator = mh.Beta(link=table.link).fit(table.scores, table.targets)
+        found.append((name, len(table), *coverage(calibrator, judged, queries)))
+    return found
+
+
+def page(found: list[tuple[str, int, float, float]], each: int) -> str:
+    """The table as Markdown."""
+    lines = [
+        "# Intervals of match counts, and what the calibrator has seen",
+        "",
+        f"`Beta()`, fitted on different rows; up to {each:,} queries of each kind.",
+        f"Judged on {found[-1][1]:,} rows. Made by",
+        "",
+        f"    python experiments/count_intervals.py RUN --each {each}",
+        "",
+        "| fitted on | rows | in the 95 % interval | single labels in it |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {rows:,} | {100 * all_:.1f} % | {100 * single:.1f} % |" for name, rows, all_, single in found
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="folder of a run whose predictions have the splits val and test")
+    parser.add_argument("--out", type=Path, default=Path("experiments/results"), help="folder of the results")
+    parser.add_argument("--each", type=int, default=1000, help="queries drawn of each kind")
+    options = parser.parse_args()
+    text = page(judge(options.run, options.each), options.each)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "count-intervals.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
