@@ -203,7 +203,7 @@ def show(table: Predictions, rows: int, *, top: int) -> None:
     from rich.table import Table
 
     from manyhot.classifier.answers import answers_of, percent
-    from manyhot.evaluation.label_table import printable
+    from manyhot.terminal import printable
 
     shown = Table()
     for heading in ("image", "labels", "not given"):

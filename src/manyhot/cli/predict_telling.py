@@ -48,7 +48,7 @@ def advancing(total: int, tell: Console) -> Iterator[Callable[[int], None]]:
 
 def tell_notes(notes: list[str], told: int, tell: Console) -> int:
     """Says what was detected, and names the first images that could not be read; how many there were so far."""
-    from manyhot.evaluation.label_table import printable
+    from manyhot.terminal import printable
 
     for note in notes:
         bad = note.startswith("Left out ")

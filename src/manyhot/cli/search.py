@@ -166,8 +166,8 @@ def folders(predictions: str, root: Path | None, hits: Sequence[Hit]) -> list[Pa
 
 def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> None:
     """The paths as they lead from here, for other programs; ids where the table has no paths."""
-    from manyhot.search.complaint import printable
     from manyhot.search.places import find
+    from manyhot.terminal import printable
 
     lost = 0
     for hit in hits:
@@ -188,8 +188,8 @@ def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> No
 
 def show(found: Found) -> None:
     """The hits as a table for people, and what is to be expected of them in words."""
-    from manyhot.search.complaint import printable
     from manyhot.search.showing import expected_words, hits_words, percent
+    from manyhot.terminal import printable
 
     if found.hits:
         texts = [percent(hit.log_prob) for hit in found.hits[:SHOWN]]

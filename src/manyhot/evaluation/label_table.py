@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from manyhot.terminal import printable
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
@@ -95,16 +97,6 @@ class LabelTable:
         from manyhot.evaluation.showing import html_table
 
         return html_table([self.head(), *self.rows()])
-
-
-def printable(name: str) -> str:
-    r"""A name without what would move the cursor or colour a terminal.
-
-    Example:
-        >>> print(printable("two\nlines"))
-        two\nlines
-    """
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)
 
 
 def shown(name: str, value: float) -> str:

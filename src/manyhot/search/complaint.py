@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from manyhot.refusal import Refusal
+from manyhot.terminal import printable
 
 # As much of a query as is shown of a long one, and of a long name.
 SHOWN = 60
@@ -46,16 +47,6 @@ def marked(text: str, place: int) -> str:
     end = min(len(text), start + SHOWN)
     before, after = printable(text[start:place]), printable(text[place:end])
     return f"{'…' if start else ''}{before}▸{after}{'…' if end < len(text) else ''}"
-
-
-def printable(text: str) -> str:
-    r"""A text with what is not visible as escapes.
-
-    Example:
-        >>> print(printable("two\nlines"))
-        two\nlines
-    """
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def quoted(name: str, mark: str = "'") -> str:

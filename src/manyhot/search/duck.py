@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from manyhot.refusal import refusal
-from manyhot.search.complaint import printable
+from manyhot.terminal import printable
 
 
 def import_duckdb() -> ModuleType:

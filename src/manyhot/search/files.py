@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyhot.predictions.forms import find_parquet
 from manyhot.predictions.header import TEXT_COLUMNS, Header, column_names, read_footer
 from manyhot.refusal import refusal
@@ -134,11 +136,15 @@ class ParquetFiles:
 
     def load(self, columns: Sequence[Column]) -> list[Any]:
         """Whole columns of Arrow, read at once."""
-        self._check_probs([column for column in columns if isinstance(column, int)])
         names = [self.column(column) if isinstance(column, int) else quote_name(column) for column in columns]
         chosen = ", ".join(f"{name} AS column_{place}" for place, name in enumerate(names))
         with self._unchanged():
-            return list(self._database.table(f"SELECT {chosen} FROM {self.expression()}").columns)
+            loaded = list(self._database.table(f"SELECT {chosen} FROM {self.expression()}").columns)
+        for column, values in zip(columns, loaded, strict=True):
+            if isinstance(column, int):
+                cells = values.to_numpy()  # blank ones become NaN
+                self._refuse_bad(column, len(cells) - int(np.count_nonzero((cells >= 0) & (cells <= 1))))
+        return loaded
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """What a statement over the files gives."""
@@ -153,10 +159,13 @@ class ParquetFiles:
         tests = (f"count(*) FILTER (WHERE {self.column(label)} BETWEEN 0 AND 1)" for label in fresh)
         ((rows, *good),) = self.ask(f"SELECT count(*), {', '.join(tests)} FROM {self.scan()}")
         for label, count in zip(fresh, good, strict=True):
-            if count < rows:
-                got = f"{rows - count:,} cells of label {self.labels[label]!r} that do not, or are blank"
-                raise refusal("path", OWNER, "hold probabilities between 0 and 1", got, "Write the table again.")
+            self._refuse_bad(label, rows - count)
         self._checked.update(fresh)
+
+    def _refuse_bad(self, label: int, count: int) -> None:
+        if count:
+            got = f"{count:,} cells of label {self.labels[label]!r} that do not, or are blank"
+            raise refusal("path", OWNER, "hold probabilities between 0 and 1", got, "Write the table again.")
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:

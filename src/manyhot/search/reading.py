@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from manyhot.search.complaint import SHOWN_NAME, QueryError, listed, printable, shown
+from manyhot.search.complaint import SHOWN_NAME, QueryError, listed, shown
 from manyhot.search.names import LabelNames
 from manyhot.search.normal import LARGEST
 from manyhot.search.words import FUNCTIONS, KEYWORDS, OPERATORS, Token, is_bare, tokens_of
+from manyhot.terminal import printable
 
 _MOST_DIGITS = len(str(LARGEST))
 # Longer runs of words are prose, and not labels of which the operators were forgotten.

@@ -6,7 +6,8 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from manyhot.search.complaint import QueryError, printable, shown
+from manyhot.search.complaint import QueryError, shown
+from manyhot.terminal import printable
 
 LONGEST = 10_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from manyhot.evaluation.label_table import printable
+from manyhot.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
