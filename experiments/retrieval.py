@@ -25,7 +25,7 @@ from torch import Tensor
 
 import manyhot as mh
 from manyhot.metrics import Interval, MatchCounts, Outcome, RetrievalCurve, stratified_mean
-from manyhot.search.drawing import draw_counts, draw_retrieval
+from manyhot.report import draw_counts, draw_retrieval, save_png
 from manyhot.training.comparing import slug
 
 LOSSES = ("BCE", "ASL", "two-way", "SPA", "SPA + LPR", "quasibinary")
@@ -236,7 +236,7 @@ def write(found: list[Reading], text: str, out: Path) -> None:
         ("retrieval.png", draw_retrieval({reading.name: reading.curve for reading in shown})),
         ("retrieval-counts.png", draw_counts({reading.name: reading.counts for reading in shown})),
     ):
-        figure.savefig(out / name, dpi=130, metadata={"Software": None})
+        save_png(figure, out / name, dots_per_inch=130)
 
 
 def run(runs: Path, out: Path, each: int, device: str = "cpu") -> None:

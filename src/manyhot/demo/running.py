@@ -12,12 +12,13 @@ import torch
 from manyhot.backbones.digits import DIGITS
 from manyhot.data import read_data
 from manyhot.data.scenes import LABEL_NAMES
-from manyhot.demo.drawing import draw_reliability, draw_scenes
+from manyhot.demo.drawing import draw_readings, draw_scenes
 from manyhot.demo.pictures_on_disk import write_scenes
 from manyhot.demo.readings import read_all
 from manyhot.demo.tables import EXPLANATION, decisions_table, point, readings_table
 from manyhot.engine import Progress, Silent
 from manyhot.labels import Labels
+from manyhot.report import save_png
 from manyhot.training import Comparison, Recipe, compare
 from manyhot.training.choices import ALL_LOSSES
 from manyhot.training.comparing import slug
@@ -62,8 +63,8 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
     console.print(EXPLANATION)
     console.print(point(readings))
     console.print(decisions_table(CHOSEN, readings[CHOSEN]))
-    draw_reliability(readings).savefig(folder / "reliability.png", dpi=110)
-    draw_scenes(readings[CHOSEN], folder / "scenes").savefig(folder / "scenes.png", dpi=110)
+    save_png(draw_readings(readings), folder / "reliability.png")
+    save_png(draw_scenes(readings[CHOSEN], folder / "scenes"), folder / "scenes.png")
     point_to_last(folder / "runs" / slug(CHOSEN))
     console.print(f"\nDone in {time.perf_counter() - start:.0f} s.", highlight=False)
     return comparison

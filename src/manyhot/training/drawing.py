@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from manyhot.evaluation.names import NAMES
+from manyhot.report.looks import LIGHT, dress, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -12,21 +13,19 @@ if TYPE_CHECKING:
     from manyhot.training.comparing import Comparison
 
 PANELS = ("map", "map_sample", "log_loss_per_row", "ace")
-BEFORE, AFTER = "#9a9a9a", "#1f5f8b"
+BEFORE, AFTER = LIGHT.faint, LIGHT.colours[0]
 
 
 def draw_comparison(comparison: Comparison) -> Figure:
     """One panel a figure, one line a loss: grey before calibration, blue after it, the best one filled."""
-    from matplotlib.figure import Figure
-
     names = list(comparison.rows)[::-1]
-    figure = Figure(figsize=(3.1 * len(PANELS) + 1, 0.34 * len(names) + 1.6), layout="constrained")
+    figure = new_figure(3.1 * len(PANELS) + 1, 0.34 * len(names) + 1.6)
     axes = figure.subplots(1, len(PANELS), sharey=True)
     for axis, panel in zip(axes, PANELS, strict=True):
         draw_panel(axis, comparison, panel, names)
     axes[0].set_yticks(range(len(names)), names)
     figure.suptitle(f"Losses on the rows of {comparison.judged!r}; grey: before calibration", fontsize=10)
-    return figure
+    return dress(figure, LIGHT)
 
 
 def draw_panel(axis: Any, comparison: Comparison, panel: str, names: list[str]) -> None:
@@ -53,5 +52,5 @@ def draw_panel(axis: Any, comparison: Comparison, panel: str, names: list[str]) 
     axis.set_title(name.title + (" %" if name.percent else ""), fontsize=9)
     axis.margins(x=0.15, y=0.08)
     axis.locator_params(axis="x", nbins=5)
-    axis.grid(axis="x", color="0.9")
+    axis.grid(axis="x")
     axis.tick_params(labelsize=8)

@@ -1,0 +1,165 @@
+"""How every picture looks: colours, marks and lines that all eyes and grey prints tell apart, on any page."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from manyhot.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Style(NamedTuple):
+    """How one model is drawn."""
+
+    colour: str
+    mark: str
+    line: str
+
+
+class Look(NamedTuple):
+    """The colours of a page.
+
+    Attributes:
+        face: Behind everything.
+        ink: Texts and frames.
+        faint: Lines to hold others against, such as a diagonal.
+        grid: Lines of the grid.
+        colours: Those of the models.
+    """
+
+    face: str
+    ink: str
+    faint: str
+    grid: str
+    colours: tuple[str, ...]
+
+
+# The colours of Okabe and Ito, which all eyes tell apart. On a dark page the darkest give way to the light ones.
+LIGHT = Look(
+    face="#ffffff",
+    ink="#000000",
+    faint="#999999",
+    grid="#e6e6e6",
+    colours=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F7F7F"),
+)
+DARK = Look(
+    face="#1e2129",
+    ink="#e6e6e6",
+    faint="#8a8f9a",
+    grid="#363b47",
+    colours=("#56B4E9", "#E69F00", "#2DBE94", "#CC79A7", "#FFFFFF", "#F0E442", "#F0753A", "#A6A6A6"),
+)
+# Beside the colours, so that a print in grey tells models apart as well.
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
+LINES = ("-", "--", "-.", ":")
+# Where a legend stands that would hide what is drawn.
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+DOTS_PER_INCH = 110
+# Enough for the blends at the edges of letters and lines of eight colours.
+COLOURS_OF_A_PNG = 128
+
+
+def look_of(*, dark: bool) -> Look:
+    """The colours of a dark or a light page."""
+    return DARK if dark else LIGHT
+
+
+def style_of(place: int, look: Look = LIGHT) -> Style:
+    """Colour, mark and line of the model at a place; 64 places differ, and the first 32 in mark or line alone.
+
+    Example:
+        >>> from manyhot.report.looks import style_of
+        >>> style_of(0)
+        Style(colour='#0072B2', mark='o', line='-')
+    """
+    turn, column = divmod(place, len(MARKS))
+    return Style(look.colours[column], MARKS[(column + turn) % len(MARKS)], LINES[column % len(LINES)])
+
+
+def place_of_legend(entries: int, room: int) -> dict[str, Any]:
+    """Beside a panel if it has more entries than find room in it, else where they hide the least."""
+    return BESIDE if entries > room else {"loc": "best"}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that belongs to no window and no list of open figures."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        sentence = "Pictures need matplotlib. Install it with: pip install 'manyhot[report]'"
+        raise ModuleNotFoundError(sentence, name="matplotlib") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_panels(
+    count: int, *, columns: int, width: float, height: float, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Any]]:
+    """A figure with so many panels, each of so many inches, in rows of at most `columns`."""
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    figure = new_figure(max(width * columns + 0.6, 6.0), height * rows + 0.4)
+    axes = list(figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False).ravel())
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]
+
+
+def dress(figure: Figure, look: Look) -> Figure:
+    """Gives a finished figure the colours of its page; returns it. What stands for data keeps its own."""
+    figure.set_facecolor(look.face)
+    for text in figure.texts:
+        text.set_color(look.ink)
+    for legend in figure.legends:
+        dress_legend(legend, look)
+    for axis in figure.axes:
+        dress_axis(axis, look)
+    return figure
+
+
+def dress_axis(axis: Any, look: Look) -> None:
+    """Gives one panel the colours of its page."""
+    axis.set_facecolor(look.face)
+    axis.set_axisbelow(True)
+    for spine in axis.spines.values():
+        spine.set_color(look.faint)
+    axis.tick_params(which="both", color=look.faint, labelcolor=look.ink, grid_color=look.grid, grid_linewidth=0.8)
+    for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
+        text.set_color(look.ink)
+    if axis.get_legend() is not None:
+        dress_legend(axis.get_legend(), look)
+
+
+def dress_legend(legend: Any, look: Look) -> None:
+    """Gives a legend the colours of its page; lines behind it shine through a little."""
+    legend.get_frame().set(facecolor=look.face, edgecolor="none", alpha=0.8)
+    for text in (legend.get_title(), *legend.get_texts()):
+        text.set_color(look.ink)
+
+
+def as_png(figure: Figure, *, dots_per_inch: int = DOTS_PER_INCH) -> bytes:
+    """The bytes of a small PNG file of a figure: few colours, no date, the same for the same figure.
+
+    Example:
+        >>> from manyhot.report import as_png, draw_set_sizes
+        >>> as_png(draw_set_sizes({"a model": {"counts": [1, 5, 2]}}))[1:4]
+        b'PNG'
+    """
+    from PIL import Image
+
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dots_per_inch, metadata={"Software": None})
+    with Image.open(drawn) as picture:
+        few = picture.convert("RGB").quantize(COLOURS_OF_A_PNG, dither=Image.Dither.NONE)
+    few.save(small, format="PNG", optimize=True)
+    return small.getvalue()
+
+
+def save_png(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = DOTS_PER_INCH) -> None:
+    """Writes a figure as a small PNG file, whole or not at all."""
+    with whole_file(path) as part:
+        part.write_bytes(as_png(figure, dots_per_inch=dots_per_inch))
