@@ -76,5 +76,13 @@ CASES = {
     "assume-negative-plain": Case(lambda targets: mh.AssumeNegativeLoss(negative_weight=1.0)),
     "epr": Case(lambda targets: mh.EPRLoss(1.5)),
     "role": Case(role, aligned=row_numbers, value_is_potential=False),
+    "sum-additive": Case(
+        lambda targets: mh.SumLoss(mh.BinaryCrossEntropyLoss(), mh.StrictlyProperAsymmetricLoss(), weights=(1, 2.0))
+    ),
+    "sum-ranking": Case(
+        lambda targets: mh.SumLoss(
+            mh.BinaryCrossEntropyLoss(), mh.TwoWayLoss(), weights=(1, 0.03), link=mh.SigmoidLink()
+        )
+    ),
     "class-wise": Case(lambda targets: mh.ClassWiseLoss(targets.shape[1])),
 }

@@ -8,6 +8,7 @@ from manyhot.losses.binary import (
     BinaryCrossEntropyLoss,
     StrictlyProperAsymmetricLoss,
 )
+from manyhot.losses.combined import SumLink, SumLoss
 from manyhot.losses.loss import Loss, Term
 from manyhot.losses.pairs import LabelPairRegulariser
 from manyhot.losses.quasibinary import QuasibinaryLoss
@@ -38,6 +39,8 @@ __all__ = [
     "ROLELoss",
     "SoftmaxLoss",
     "StrictlyProperAsymmetricLoss",
+    "SumLink",
+    "SumLoss",
     "Term",
     "TwoWayLoss",
     "WARPLoss",
