@@ -27,7 +27,7 @@ class Network(nn.Module):
         self.reading = check_choice("reading", "Network", reading, READINGS)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """What the loss takes: (N, K), or (N, 2, K) for two heads."""
+        """What the loss takes: (N, K), or (N, M, K) for several heads."""
         outputs: Tensor = self.head(inputs if self.backbone is None else self.backbone(inputs))
         return outputs
 
@@ -40,4 +40,5 @@ class Network(nn.Module):
         if self.reading == "multi":
             return TwoHeads.select(outputs, "multi")
         wide = outputs if outputs.dtype == torch.float64 else outputs.float()
+        wide = wide.mean(1) if wide.ndim == 3 else wide  # heads that were trained side by side
         return wide.log_softmax(1) if self.reading == "log-softmax" else wide

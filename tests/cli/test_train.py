@@ -167,10 +167,11 @@ def test_splits_that_cannot_be_read(scenes, home, run, split, tune):
 
 
 def test_two_processes_give_what_one_gives(scenes, home):
-    typed = [str(scenes), *QUICK, "--epochs", "2", "--set", "hidden=8", "--set", "dropout=0"]
+    typed = [str(scenes), *QUICK, "--epochs", "2", "--set", "hidden=8", "--set", "dropout=0", "--set", "heads=2"]
     code = "import sys; from manyhot.cli import main; main()"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    for verb, devices, more in (("train", 1, []), ("train", 2, []), ("compare", 2, ["-l", "BCE", "-l", "two-way"])):
+    plain, several = ["--loss", "BCE"], ["-l", "BCE", "-l", "two-way"]
+    for verb, devices, more in (("train", 1, plain), ("train", 2, plain), ("compare", 2, several)):
         (home / "script.py").write_text(code)
         command = [
             sys.executable,

@@ -88,7 +88,9 @@ class Gradients:
     @torch.no_grad()
     def _counts(self, targets: Tensor, aligned: Sequence[Tensor]) -> list[Tensor]:
         """What each mean of the loss divides by, over all parts and processes; the scores do not matter for it."""
-        zeros = torch.zeros(targets.shape, device=targets.device)
+        rows, labels = targets.shape
+        shape = (rows, labels) if self.loss.heads == 1 else (rows, self.loss.heads, labels)
+        zeros = torch.zeros(shape, device=targets.device)
         terms = self.loss.terms(self.loss.check(zeros, targets, *aligned), *aligned)
         counts = [torch.as_tensor(term.count, dtype=torch.float64, device=targets.device).clone() for term in terms]
         return [self.machine.total(count).float() for count in counts]

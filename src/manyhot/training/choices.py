@@ -18,7 +18,8 @@ from manyhot.links import Link, NoLink
 from manyhot.losses import CrossEntropyLoss, Loss, SoftmaxLoss
 from manyhot.refusal import refusal
 from manyhot.state import ExactState
-from manyhot.training.recipe import Recipe
+from manyhot.training.recipe import LOSSES, Recipe
+from manyhot.training.side_by_side import EachHeadLoss, HiddenHeads
 
 # One of each family, as `manyhot compare --losses all` trains them; the first is what the others are held against.
 ALL_LOSSES = {
@@ -29,6 +30,7 @@ ALL_LOSSES = {
     "SPA + LPR": "LabelPairRegulariser(StrictlyProperAsymmetricLoss(), weight=0.1)",
     "quasibinary": "QuasibinaryLoss()",
     "two-way": "TwoWayLoss()",
+    "BCE + two-way": LOSSES["head"],
     "WARP": "WARPLoss()",
     "RML": "RMLLoss()",
     "class-wise": "ClassWiseLoss({num_labels})",
@@ -57,8 +59,7 @@ def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = 
     num_labels = 1 if targets is None else targets.num_labels
     text = text.replace("{mean_labels}", f"{max(mean_labels, 1e-3):.3g}").replace("{num_labels}", str(num_labels))
     if text.strip().lower().startswith("roleloss") and targets is not None:
-        generator = torch.Generator().manual_seed(seed)
-        return manyhot.ROLELoss(targets.dense(), max(mean_labels, 1e-3), generator=generator)
+        return _role(text, targets, max(mean_labels, 1e-3), seed)
     kinds = {name: kind for name, kind in public_classes(Loss).items() if name not in ("Loss", "AdditiveLoss")}
     advice = [*ALL_LOSSES, *kinds]
     loss = construct(text, kinds | public_classes(ExactState), argument="loss", owner=owner, advice=advice)
@@ -66,6 +67,17 @@ def build_loss(text: str, targets: SparseTargets | None = None, *, owner: str = 
         remedy = f"Name a loss, such as {next(iter(kinds))}."
         raise refusal("loss", owner, "be a loss", type(loss).__name__, remedy)
     return loss
+
+
+def _role(text: str, targets: SparseTargets, mean_labels: float, seed: int) -> Loss:
+    """`ROLELoss()` for the mean number of labels in the data, `ROLELoss(5)` for another one."""
+    written = text.partition("(")[2].rpartition(")")[0].removeprefix("expected_labels=").strip()
+    try:
+        expected = float(written) if written else mean_labels
+    except ValueError:
+        remedy = "Write ROLELoss(), or ROLELoss(5) for five labels a row."
+        raise refusal("loss", "train", "give ROLELoss one number of labels at the most", repr(text), remedy) from None
+    return manyhot.ROLELoss(targets.dense(), expected, generator=torch.Generator().manual_seed(seed))
 
 
 def build_calibrator(text: str | None, link: Link, *, owner: str = "train") -> Calibrator | None:
@@ -97,11 +109,14 @@ def build_part(text: str | None, base: type, argument: str, owner: str) -> Any:
 
 def build_head(recipe: Recipe, width: int, num_labels: int, loss: Loss, rates: Tensor) -> nn.Module:
     """The head of a recipe for `width` features; its bias starts at the label rates, as far as the scores mean any."""
-    if loss.heads == 2:
+    if loss.heads == 2 and not isinstance(loss, EachHeadLoss):
         return TwoHeads(width, num_labels)
-    head: LinearHead | CosineHead | HiddenHead
+    head: LinearHead | CosineHead | HiddenHead | HiddenHeads
     if recipe.head == "cosine":
         head = CosineHead(width, num_labels, bias="label", scale=16.0)
+    elif recipe.hidden and isinstance(loss, EachHeadLoss):
+        dropout = recipe.dropout or 0.0
+        head = HiddenHeads(width, num_labels, heads=loss.heads, hidden=recipe.hidden, dropout=dropout)
     elif recipe.hidden:
         head = HiddenHead(width, num_labels, hidden=recipe.hidden, dropout=recipe.dropout or 0.0)
     else:
@@ -112,8 +127,17 @@ def build_head(recipe: Recipe, width: int, num_labels: int, loss: Loss, rates: T
     return head
 
 
+def side_by_side(loss: Loss, recipe: Recipe) -> Loss:
+    """The loss of as many heads as the recipe wants; that of one where a loss needs a head of its own or draws."""
+    if recipe.heads == 1 or loss.heads > 1 or loss.most_aligned:
+        return loss
+    return EachHeadLoss(loss, heads=recipe.heads or 1)
+
+
 def reading_of(loss: Loss) -> str:
     """How the outputs of a head that was trained with this loss are read as scores; see `Network`."""
+    if isinstance(loss, EachHeadLoss):
+        return reading_of(loss.loss)
     if loss.heads == 2:
         return "multi"
     # Softmax losses do not care about a constant added to a row, so only log-probabilities compare rows.

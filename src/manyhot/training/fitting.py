@@ -21,9 +21,10 @@ from manyhot.losses import Loss
 from manyhot.network import Network
 from manyhot.predictions import Predictions
 from manyhot.refusal import refusal
-from manyhot.training.choices import build_calibrator, build_head, build_loss, build_rule, reading_of
+from manyhot.training.choices import build_calibrator, build_head, build_loss, build_rule, reading_of, side_by_side
 from manyhot.training.preparing import Prepared, on_raw_features
 from manyhot.training.recipe import Recipe
+from manyhot.training.side_by_side import HiddenHeads
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,11 @@ def fit_recipe(
     train = prepared.parts["train"]
     loss = build_loss(recipe.loss, train.targets, seed=recipe.plan.seed)
     calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
-    network = build_network(prepared, recipe, loss)
+    learnt = side_by_side(loss, recipe)
+    network = build_network(prepared, recipe, learnt)
     fitted = fit(
         network,
-        loss,
+        learnt,
         train,
         plan=recipe.plan,
         val=prepared.parts.get("val"),
@@ -76,6 +78,8 @@ def fit_recipe(
         resume=resume,
         progress=progress,
     )
+    if isinstance(network.head, HiddenHeads):
+        network.head = network.head.merged().eval()
     loss.cpu()  # scores come back to the CPU, and so must what reads them
     if isinstance(loss.link, QuasibinaryLink):
         scores, rows = score(network, train, plan=recipe.plan)

@@ -16,6 +16,11 @@ from manyhot.files import whole_file
 from manyhot.refusal import refusal
 
 TUNES = ("head", "all")
+# On frozen features a little of the two-way loss improves the ranks, and cross-entropy keeps the probabilities.
+LOSSES = {
+    "head": "SumLoss(BinaryCrossEntropyLoss(), TwoWayLoss(), weights=(1, 0.03), link=SigmoidLink())",
+    "all": "BinaryCrossEntropyLoss()",
+}
 
 # Where the best settings depend on what is trained; chosen by measurement, see the page on recipes.
 PLANS = {
@@ -39,7 +44,10 @@ class Recipe:
         hidden: Units of a hidden layer between features and scores, 0 for none; by default 1,024 on frozen features,
             none where the backbone learns as well or the head is a cosine one.
         dropout: Share of the hidden units that are left out at random while training; 0.7 by default.
-        loss: Any loss of manyhot with its arguments, or a short name such as "BCE" or "SPA + LPR".
+        heads: Heads with hidden units that are trained side by side, and whose scores are averaged; by default 2, or 1
+            where `hidden` is set.
+        loss: Any loss of manyhot with its arguments, or a short name such as "BCE" or "SPA + LPR"; by default binary
+            cross-entropy, on frozen features with a little of the two-way loss.
         augmentation: "none", "light" or "strong"; only for fine-tuning.
         flip: Whether pictures may be mirrored; not so for digits and texts.
         calibrator: Any calibrator with its arguments, fitted on the split "val"; "none" for the loss's own link.
@@ -61,7 +69,8 @@ class Recipe:
     head: str = "linear"
     hidden: int | None = None
     dropout: float | None = None
-    loss: str = "BinaryCrossEntropyLoss()"
+    heads: int | None = None
+    loss: str = ""
     augmentation: str = "light"
     flip: bool = True
     calibrator: str = "Beta()"
@@ -77,12 +86,23 @@ class Recipe:
     def __post_init__(self) -> None:
         check_choice("tune", "Recipe", self.tune, TUNES)
         check_choice("head", "Recipe", self.head, ("linear", "cosine"))
+        if not self.loss:
+            object.__setattr__(self, "loss", LOSSES[self.tune])
         if self.hidden is None:
-            object.__setattr__(self, "hidden", 1024 if self.tune == "head" and self.head == "linear" else 0)
+            usual = self.tune == "head" and self.head == "linear"
+            object.__setattr__(self, "hidden", 1024 if usual else 0)
+            if self.heads is None:
+                object.__setattr__(self, "heads", 2 if usual else 1)
         if self.dropout is None:
             object.__setattr__(self, "dropout", 0.7 if self.hidden else 0.0)
+        if self.heads is None:
+            object.__setattr__(self, "heads", 1)
         check_choice("on_bad_image", "Recipe", self.on_bad_image, ("skip", "fail"))
         check_count("hidden", "Recipe", self.hidden, low=0)
+        check_count("heads", "Recipe", self.heads, low=1)
+        if self.heads != 1 and (not self.hidden or self.head == "cosine"):
+            remedy = "Set `hidden` too, or leave `heads` out."
+            raise refusal("heads", "Recipe", "be 1 for a head without hidden units", str(self.heads), remedy)
         check_count("min_count", "Recipe", self.min_count, low=0)
         for name in ("val", "test", "dropout"):
             check_number(name, "Recipe", getattr(self, name), low=0, high=1, high_open=True)
