@@ -1,0 +1,1 @@
+"""The papers' claims on real data: `python -m experiments --help`."""

@@ -1,0 +1,105 @@
+"""Repeats the experiments: trains what is missing, prints the tables, and writes the page."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from experiments import tuning
+from experiments.harness.catalogue import Catalogue
+from experiments.harness.generated import Generated, shorten
+from experiments.harness.jobs import Ledger, run_all
+from experiments.harness.studies import SEEDS, Scope
+from experiments.registry import STUDIES
+from manyhot.refusal import Refusal
+
+RUNS = Path(__file__).parent / "results" / "runs"
+EXAMPLES = """examples:
+  python -m experiments list
+  python -m experiments one-label --data DATA              train what is missing, print the table
+  python -m experiments uniform --data DATA --sets cub cars --results mine
+  python -m experiments all --smoke                        seconds, on generated data
+  python -m experiments tune --data DATA                   six trials for every method, on validation data
+  python -m experiments page                               docs/evidence.md and its pictures, of the runs that are kept
+
+DATA holds one folder a data set, such as DATA/tiny-imagenet, in its usual layout; see experiments/README.md.
+"""
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [*STUDIES, "all", "tune", "list", "page"]
+    parser.add_argument("names", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--sets", nargs="+", default=[], help="data sets to use instead of those of the study")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="seeds of the runs")
+    parser.add_argument("--results", type=Path, default=RUNS, help="folder of the runs that are kept")
+    parser.add_argument("--weights", type=Path, help="safetensors file of EfficientNet-Lite0, if not installed")
+    parser.add_argument("--workers", type=int, default=1, help="runs at once, each in a process of its own")
+    parser.add_argument("--minutes", type=float, help="begin no further run after so long")
+    parser.add_argument("--render", action="store_true", help="train nothing, print the tables of what is there")
+    parser.add_argument("--smoke", action="store_true", help="two epochs on small generated data, kept nowhere")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs what was asked for; 1 if a run failed, 2 for a mistake on the command line."""
+    options = parse(arguments)
+    try:
+        return _run(options)
+    except Refusal as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    if "list" in options.names:
+        for study in STUDIES.values():
+            print(f"{study.name:12s} {study.title} ({', '.join(study.sets)})")
+        return 0
+    if options.smoke:
+        with tempfile.TemporaryDirectory() as folder:
+            return _studies(options, Generated(), Ledger(Path(folder)))
+    if "page" in options.names:
+        from experiments.page import write_page
+
+        write_page(Ledger(options.results))
+        return 0
+    needs_data = not options.render
+    if needs_data and (options.data is None or not options.data.is_dir()):
+        print(f"--data must be the folder of the data sets; got {options.data}. See --help.", file=sys.stderr)
+        return 2
+    catalogue = None if options.data is None else Catalogue(options.data, weights=options.weights)
+    ledger = Ledger(options.results)
+    if "tune" in options.names:
+        return _tune(options, catalogue, ledger)
+    return _studies(options, catalogue, ledger)
+
+
+def _studies(options: argparse.Namespace, catalogue: Catalogue | Generated | None, ledger: Ledger) -> int:
+    chosen = list(STUDIES.values()) if "all" in options.names else [STUDIES[name] for name in options.names]
+    scope = Scope(tuple(options.sets), tuple(options.seeds), shorten if options.smoke else None)
+    failed = 0
+    if not options.render:
+        jobs = [job for study in chosen for job in study.runs(scope)]
+        failed = run_all(jobs, catalogue, ledger, workers=options.workers, minutes=options.minutes)
+    for study in chosen:
+        print(f"\n## {study.title}\n\n{study.page(study, scope, ledger)}")
+    return min(failed, 1)
+
+
+def _tune(options: argparse.Namespace, catalogue: Catalogue, ledger: Ledger) -> int:
+    failed = run_all(tuning.jobs(), catalogue, ledger, workers=options.workers)
+    failed += run_all(tuning.pair_jobs(ledger), catalogue, ledger, workers=options.workers)
+    tuning.write(ledger)
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What all experiments share: data on the device, arms, runs that are kept, figures and tables."""

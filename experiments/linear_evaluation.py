@@ -1,0 +1,281 @@
+"""Linear evaluation of frozen features (paper 002, supplement B): what does the loss of the last layer alone change?
+
+A linear head is fitted for each of 45 strengths of an L2 penalty, the strength is chosen on "val", and "test" is
+judged once. Three things are not as in the paper. It trains a ResNet-50 on ImageNet by each loss and fits the same
+kind of head on every one of them; here one EfficientNet-Lite0 with its ImageNet weights gives the features of all,
+and only the loss of the last layer differs. It reports the best accuracy over all strengths, which looks at the test
+rows; that figure is kept beside the honest one. And the features are their first principal components.
+
+The classes of Tiny-ImageNet are classes of ImageNet, which the backbone was trained to tell apart: absolute
+accuracies on it flatter the features, differences between losses do not.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.harness.catalogue import learnt_from, plan_for
+from experiments.harness.statistics import NORMAL_QUANTILE
+from experiments.harness.tables import MISSING, Cell, Column, Table
+from experiments.harness.training import Material
+from manyhot.files import whole_file
+from manyhot.linear import LinearPath, fit_path
+from manyhot.refusal import refusal
+from manyhot.training.choices import build_loss
+from manyhot.training.comparing import slug
+
+SETS = ("flowers features", "tiny-imagenet features")
+REFERENCE = "softmax"
+LOSSES = {
+    REFERENCE: "CrossEntropyLoss()",
+    "BCE": "BinaryCrossEntropyLoss()",
+    "two-way": "TwoWayLoss()",
+    "SPA": "StrictlyProperAsymmetricLoss()",
+    "quasibinary": "QuasibinaryLoss()",
+}
+FOLDER = "linear-evaluation"
+STRENGTHS = tuple(10.0 ** (5 - 11 * step / 44) for step in range(45))
+# Of larger sets so many rows are drawn, or a path would take most of an hour on one core.
+MOST_ROWS = 20_000
+# Features are principal components: to bring each to a variance of 1 would raise noise to the height of signal.
+FIT = {"standardise": False, "tolerance": 1e-6, "max_steps": 500}
+RESAMPLES = 10_000
+Run = dict[str, Any]
+
+
+def run(
+    open_material: Callable[[str], Material],
+    folder: Path,
+    *,
+    sets: Sequence[str] = (),
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Fits and judges what is missing, one file for each set and loss.
+
+    Args:
+        open_material: From the name of a material to the material, whose samples are features with one label each.
+        folder: Of the runs that are kept.
+        sets: Instead of `SETS`.
+        tell: Called with a line for each run.
+    """
+    for name in sets or SETS:
+        missing = [loss for loss in LOSSES if find(folder, name, loss) is None]
+        if not missing:
+            tell(f"{name}: done before.")
+            continue
+        splits = splits_of(name, open_material(name))
+        for loss in missing:
+            found = evaluate(splits, LOSSES[loss])
+            keep(folder, name, loss, found)
+            tell(f"{name}, {loss}: {found['seconds']:.1f} s, top-1 {found['top-1']:.4f}")
+
+
+def settings_of(name: str, loss: str) -> Run:
+    """All that decides the figures of a set and a loss, as JSON holds it."""
+    return {
+        "material": name,
+        "learnt from": learnt_from(name),
+        "loss": LOSSES[loss],
+        "strengths": list(STRENGTHS),
+        "most rows": MOST_ROWS,
+        "fit": FIT,
+    }
+
+
+def file_of(folder: Path, name: str, loss: str) -> Path:
+    """Where a run is kept."""
+    return Path(folder) / FOLDER / f"{slug(name)}-{slug(loss)}.json"
+
+
+def find(folder: Path, name: str, loss: str) -> Run | None:
+    """What is known of a set and a loss; None if it was never computed with these settings."""
+    path = file_of(folder, name, loss)
+    found = json.loads(path.read_text()) if path.is_file() else None
+    return found if found is not None and found["settings"] == settings_of(name, loss) else None
+
+
+def keep(folder: Path, name: str, loss: str, found: Run) -> None:
+    """Writes a run, whole or not at all."""
+    with whole_file(file_of(folder, name, loss)) as part:
+        part.write_text(json.dumps({"settings": settings_of(name, loss), **found}) + "\n")
+
+
+def splits_of(name: str, material: Material) -> dict[str, tuple[Tensor, Tensor]]:
+    """Features (N, D) and targets (N, K) of each split; of many rows to train on, `MOST_ROWS` drawn with seed 0."""
+    if material.backbone is not None:
+        remedy = f"Use {name + ' features'!r}."
+        raise refusal("sets", FOLDER, "name sets of frozen features", repr(name), remedy)
+    found = {split: (part.features, part.targets.dense()) for split, part in material.parts(plan_for(name)).items()}
+    for split, (_, targets) in found.items():
+        if bool((targets.sum(1) != 1).any()):
+            rule, got = "have exactly one label a row", f"other rows in {split!r} of {name!r}"
+            raise refusal("sets", FOLDER, rule, got, f"Use for example {SETS[0]!r}.")
+    features, targets = found["train"]
+    if len(features) > MOST_ROWS:
+        rows = np.sort(np.random.default_rng(0).permutation(len(features))[:MOST_ROWS])
+        found["train"] = features[rows], targets[rows]
+        found["all rows"] = features[:0], targets
+    return found
+
+
+def evaluate(splits: Mapping[str, tuple[Tensor, Tensor]], loss: str) -> Run:
+    """The path of one loss, the strength that does best on "val", and how that does on "test"."""
+    features, targets = splits["train"]
+    start = time.monotonic()
+    path = fit_path(features, targets, build_loss(loss), strengths=STRENGTHS, **FIT)
+    seconds = time.monotonic() - start
+    val, test = splits["val"], splits["test"]
+    choice = path.choose(*val, by=lambda scores, targets: hits(scores, targets, 1).double().mean())
+    chosen = int(choice.index)
+    by_strength = [hits(path.scores(test[0], index), test[1], 1) for index in range(len(path))]
+    first, five = by_strength[chosen], hits(path.scores(test[0], chosen), test[1], 5)
+    return {
+        "rows": {split: len(targets) for split, (_, targets) in splits.items()},
+        "seconds": round(seconds, 2),
+        "torch": torch.__version__,
+        "chosen": {"index": chosen, "strength": float(choice.strength), **_solved(path, chosen)},
+        "top-1": float(first.double().mean()),
+        "top-5": float(five.double().mean()),
+        "top-1 at best on test": max(float(right.double().mean()) for right in by_strength),
+        "path": {
+            "val top-1": [round(figure, 6) for figure in choice.figures.tolist()],
+            "steps": [round(steps, 2) for steps in path.steps.double().mean(1).tolist()],
+            "converged": path.converged.double().mean(1).tolist(),
+        },
+        "right": {"top-1": packed(first), "top-5": packed(five)},
+    }
+
+
+def _solved(path: LinearPath, index: int) -> Run:
+    return {"problems": path.converged.shape[1], "converged": int(path.converged[index].sum())}
+
+
+def hits(scores: Tensor, targets: Tensor, k: int) -> Tensor:
+    """(N,) whether the label of a row is among its k highest scores; ties, and what is not a number, count against it.
+
+    Args:
+        scores: (N, K).
+        targets: (N, K), one label a row.
+        k: How many guesses there are.
+    """
+    own = scores.gather(1, targets.argmax(1, keepdim=True))
+    return (~(scores < own)).sum(1) <= k
+
+
+def packed(right: Tensor) -> str:
+    """Truth values (N,) as text, eight in two digits, for comparisons row by row."""
+    return np.packbits(right.numpy()).tobytes().hex()
+
+
+def unpacked(text: str, count: int) -> np.ndarray:
+    """The first so many truth values of what `packed` gave."""
+    return np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8), count=count).astype(bool)
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of so many rows, which stays within 0 and 1."""
+    z = NORMAL_QUANTILE
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """How much more of the rows `one` has right than `other`, and the 95 % interval by a bootstrap over rows.
+
+    Only rows on which the two disagree count, as in McNemar's test. How many there are of either kind in a draw of N
+    rows is multinomial, so these numbers are drawn instead of the rows: the same distribution at once.
+    """
+    count, gained, lost = len(one), int((one & ~other).sum()), int((other & ~one).sum())
+    shares = np.array([gained, lost, count - gained - lost]) / count
+    drawn = np.random.default_rng(0).multinomial(count, shares, size=RESAMPLES)
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / count, [0.025, 0.975])
+    return (gained - lost) / count, float(low), float(high)
+
+
+COLUMNS = (
+    Column("loss"),
+    Column("top-1 (95 % interval)"),
+    Column("less softmax"),
+    Column("top-5 (95 % interval)"),
+    Column("top-1, best on test", best=None),
+    Column("strength"),
+    Column("solved at it"),
+    Column("strengths solved"),
+    Column("seconds", "plain", 0, None),
+)
+NOTE = """Frozen EfficientNet-Lite0 with ImageNet weights, {width} principal components; only the loss of the linear \
+head differs. {strengths} strengths of the penalty; the one with the best top-1 accuracy on validation rows is judged \
+on test rows (accuracies in percent). Bold: not significantly worse than the best, test rows resampled in pairs. The \
+intervals tell what other test rows would change, given these heads. "Best on test" picks the strength on the test \
+rows, as the paper does. The unit of a strength is another for each loss. "Solved" counts problems that reached their \
+minimum: one a label for BCE and SPA, one in all for the others. Tiny-ImageNet's classes are among those the backbone \
+was trained on, which flatters all accuracies on it.
+"""
+
+
+def page(folder: Path, *, sets: Sequence[str] = ()) -> str:
+    """A table for each set of which there are runs, as Markdown.
+
+    Args:
+        folder: Of the runs that are kept.
+        sets: Instead of `SETS`.
+    """
+    sections = []
+    for name in sets or SETS:
+        runs = {loss: found for loss in LOSSES if (found := find(folder, name, loss)) is not None}
+        if runs:
+            sections.append(f"**{name}**, {_rows_of(runs)}\n\n{Table(COLUMNS, _lines(runs)).markdown()}")
+    if not sections:
+        return "No runs yet.\n"
+    width = learnt_from(SETS[0])["features"]
+    return "\n".join([NOTE.format(width=width, strengths=len(STRENGTHS)), *sections])
+
+
+def _rows_of(runs: Mapping[str, Run]) -> str:
+    rows = next(iter(runs.values()))["rows"]
+    drawn = f" drawn from {rows['all rows']:,}" if "all rows" in rows else ""
+    return f"{rows['train']:,} rows{drawn} to train on, {rows['val']:,} to choose on, {rows['test']:,} to judge on:"
+
+
+def _lines(runs: Mapping[str, Run]) -> list[list[Cell]]:
+    """A line for each loss."""
+    tops = {top: {loss: _right(found, top) for loss, found in runs.items()} for top in ("top-1", "top-5")}
+    lines: list[list[Cell]] = []
+    for loss, found in runs.items():
+        first, five = (_accuracy(tops[top], loss) for top in tops)
+        reference = tops["top-1"].get(REFERENCE)
+        gap = MISSING if loss == REFERENCE or reference is None else _gap(tops["top-1"][loss], reference)
+        chosen, converged = found["chosen"], found["path"]["converged"]
+        solved = f"{chosen['converged']} of {chosen['problems']}"
+        strengths = f"{sum(share == 1 for share in converged)} of {len(converged)}"
+        at_best = found["top-1 at best on test"]
+        strength = f"{chosen['strength']:.2g}"
+        lines.append([loss, first, gap, five, at_best, strength, solved, strengths, found["seconds"]])
+    return lines
+
+
+def _right(found: Run, top: str) -> np.ndarray:
+    return unpacked(found["right"][top], found["rows"]["test"])
+
+
+def _accuracy(right: Mapping[str, np.ndarray], loss: str) -> str:
+    """An accuracy with its interval, bold where a pairwise look at the rows does not show it below the best."""
+    share, count = float(right[loss].mean()), len(right[loss])
+    low, high = wilson(share, count)
+    text = f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    best = max(right.values(), key=lambda values: values.mean())
+    is_best = difference(right[loss], best)[2] >= 0
+    return f"**{text}**" if is_best and len(right) > 1 else text
+
+
+def _gap(one: np.ndarray, other: np.ndarray) -> str:
+    mean, low, high = (100 * value for value in difference(one, other))
+    return f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})"

@@ -1,0 +1,182 @@
+"""Hyperparameters, chosen fairly: every method has six trials of its own on frozen features, judged on "val" alone.
+
+What is chosen goes to `results/tuned.json`, which the other experiments read.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from experiments.harness.arms import Arm
+from experiments.harness.catalogue import plan_for
+from experiments.harness.jobs import Job, Ledger
+from manyhot.files import whole_file
+
+TRIALS = 6
+TUNED = Path(__file__).parent / "results" / "tuned.json"
+RATES = (0.3, 1.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of a method.
+
+    Attributes:
+        loss: With its arguments.
+        lr: Factor on the learning rate of the plan.
+        start: Of the bias.
+        scale: Of a cosine head with one bias for all labels; None for a linear head.
+    """
+
+    loss: str
+    lr: float = 1.0
+    start: str = "rates"
+    scale: float | None = None
+
+    def arm(self, name: str) -> Arm:
+        """What is trained."""
+        if self.scale is None:
+            return Arm(name, self.loss, start=self.start)
+        return Arm(name, self.loss, head="cosine", bias="shared", scale=self.scale, start=self.start)
+
+
+def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
+    """For losses without a number of their own: learning rates, and where the bias starts."""
+    return [
+        Trial(loss, lr, start) for start in starts for lr in (RATES if len(starts) == 2 else (0.1, *RATES, 0.6, 6.0))
+    ]
+
+
+def values(pattern: str, numbers: Sequence[object]) -> list[Trial]:
+    """A loss with each of several numbers, or pairs of numbers, in it."""
+    return [
+        Trial(pattern.format(*number) if isinstance(number, tuple) else pattern.format(number)) for number in numbers
+    ]
+
+
+SPA = "StrictlyProperAsymmetricLoss(zeta_neg={}, k_neg={}, b_neg={})"
+SHAPES = [(5, 3, 1), (2, 2, 0.5), (3, 2, 1), (5, 2, 0.5), (10, 3, 1), (2, 1.5, 0)]
+WEIGHTS = (0.1, 0.3, 1, 3, 10, 30)
+MANY = {
+    "BCE": rates("BinaryCrossEntropyLoss()"),
+    "focal": values("AsymmetricFocalLoss({}, {})", [(4, 1), (2, 0), (1, 0), (2, 1), (2, 2), (1, 1)]),
+    "ASL": values(
+        "AsymmetricLoss({}, {}, {})",
+        [(4, 0, 0.05), (4, 1, 0.05), (2, 0, 0.05), (1, 0, 0.05), (2, 0, 0), (3, 1, 0)],
+    ),
+    "two-way": values(
+        "TwoWayLoss(temperature_pos={}, temperature_neg={})", [(4, 1), (1, 1), (2, 1), (8, 1), (4, 2), (2, 0.5)]
+    ),
+    "softmax": rates("SoftmaxLoss()", ("zero",)),
+    "quasibinary": [Trial(f"QuasibinaryLoss(penalty_weight={w})", lr) for w in (0.3, 1, 3) for lr in (1.0, 3.0)],
+    "SPA": values(SPA, SHAPES),
+    "WARP": rates("WARPLoss()", ("zero",)),
+    "RML": values(
+        "RMLLoss(floor={}, class_weight={})", [(-0.5, 1), (0, 1), (-0.9, 1), (-0.5, 0.3), (-0.5, 3), (-0.5, 10)]
+    ),
+    "sample-wise": values(
+        "TwoWayLoss('sample', temperature_pos={}, temperature_neg={})",
+        [(4, 1), (1, 1), (2, 1), (8, 1), (4, 2), (2, 0.5)],
+    ),
+}
+ZERO = {
+    "BCE": rates("BinaryCrossEntropyLoss()"),
+    "softmax + uniform": values("CrossEntropyLoss(no_label='uniform', no_label_weight={})", WEIGHTS),
+    "softmax + maxconf": values("CrossEntropyLoss(no_label='maxconf', no_label_weight={})", (0.01, 0.03, *WEIGHTS[:4])),
+    "quasibinary": MANY["quasibinary"],
+    "SPA": values(SPA, SHAPES),
+    "uniform BCE": [Trial("BinaryCrossEntropyLoss()", scale=scale) for scale in (4, 8, 16, 32, 64, 96)],
+}
+SETS = {
+    "CE": rates("CrossEntropyLoss()", ("zero",)),
+    "AVG-K": values("AverageKLoss({{K}}, alpha={})", (0.1, 0.3, 1, 3, 10, 30)),
+    "ROLE": [Trial("ROLELoss({K})", lr) for lr in (0.1, *RATES, 0.6, 6.0)],
+    "AN": values("AssumeNegativeLoss(negative_weight={})", (None, 0.02, 0.1, 0.3, 1, 3)),
+    "EPR": values("EPRLoss({{K}}, beta={})", (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 1e-2)),
+    "top-K": values("NoisedTopKLoss({{K}}, epsilon={})", (0.01, 0.1, 0.3, 1, 3, 10)),
+}
+# Where scores mean probabilities while training; two-way and softmax have none to compare pairs by.
+LPR_ON = ("BCE", "focal", "ASL", "SPA")
+LPR_WEIGHTS = (0.003, 0.01, 0.03, 0.1, 0.3, 1)
+FAMILIES = {
+    "many": ("coco features: part", MANY),
+    "zero": ("tiny-imagenet features: zero labels, part", ZERO),
+    "sets": ("tiny-imagenet features: part", SETS),
+}
+
+
+def job_of(name: str, trial: Trial, material: str) -> Job:
+    """The run of a trial."""
+    plan = plan_for(material)
+    arm = replace(trial, loss=trial.loss.replace("{K}", "5")).arm(name)
+    return Job(material, arm, replace(plan, lr=plan.lr * trial.lr), ("trial",))
+
+
+def jobs(families: Sequence[str] = tuple(FAMILIES)) -> list[Job]:
+    """All trials but those of the label pair regulariser, whose losses must have been chosen before."""
+    found = []
+    for family in families:
+        material, methods = FAMILIES[family]
+        for name, trials in methods.items():
+            assert len(trials) == TRIALS, name
+            found += [job_of(name, trial, material) for trial in trials]
+    return found
+
+
+def with_pairs(base: Trial) -> list[Trial]:
+    """Six weights of the label pair regulariser on a loss as it was chosen."""
+    # A margin makes probabilities of exactly 0, which pairs cannot be compared by; the paper takes the sigmoid there.
+    link = ", link=SigmoidLink()" if base.loss.startswith("AsymmetricLoss") else ""
+    losses = [f"LabelPairRegulariser({base.loss}, weight={weight}{link})" for weight in LPR_WEIGHTS]
+    return [replace(base, loss=loss) for loss in losses]
+
+
+def choose(ledger: Ledger, name: str, trials: Sequence[Trial], material: str) -> tuple[Trial, list[float]]:
+    """The best trial and what each one came to."""
+    runs = [ledger.find(job_of(name, trial, material)) for trial in trials]
+    scores = [float("-inf") if run is None else run["figures"]["trial"]["choice"] for run in runs]
+    return trials[max(range(len(trials)), key=scores.__getitem__)], scores
+
+
+def pair_jobs(ledger: Ledger) -> list[Job]:
+    """The trials of the label pair regulariser."""
+    material = FAMILIES["many"][0]
+    found = []
+    for name in LPR_ON:
+        chosen, _ = choose(ledger, name, MANY[name], material)
+        found += [job_of(f"{name} + LPR", trial, material) for trial in with_pairs(chosen)]
+    return found
+
+
+def write(ledger: Ledger) -> None:
+    """Keeps the choices."""
+    content: dict[str, dict[str, object]] = {}
+    for family, (material, methods) in FAMILIES.items():
+        content[family] = {}
+        for name, trials in methods.items():
+            best, scores = choose(ledger, name, trials, material)
+            content[family][name] = shown(best, trials, scores)
+            if family == "many" and name in LPR_ON:
+                pairs = with_pairs(best)
+                chosen, found = choose(ledger, f"{name} + LPR", pairs, material)
+                content[family][f"{name} + LPR"] = shown(chosen, pairs, found)
+    with whole_file(TUNED) as part:
+        part.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def shown(best: Trial, trials: Sequence[Trial], scores: Sequence[float]) -> dict[str, object]:
+    """A choice with all that it was chosen from."""
+    tried = [{**asdict(trial), "choice": round(score, 5)} for trial, score in zip(trials, scores, strict=True)]
+    return {**asdict(best), "tried": tried}
+
+
+def tuned(family: str, name: str) -> Trial:
+    """What was chosen for a method; its first trial where nothing has been."""
+    if TUNED.is_file():
+        found = json.loads(TUNED.read_text())[family].get(name)
+        if found is not None:
+            return Trial(found["loss"], found["lr"], found["start"], found["scale"])
+    if name.endswith(" + LPR"):
+        return with_pairs(tuned(family, name.removesuffix(" + LPR")))[3]
+    return FAMILIES[family][1][name][0]
