@@ -1,0 +1,45 @@
+"""Intervals over seeds against scipy."""
+
+import pytest
+from scipy import stats
+
+from experiments.harness.statistics import Interval, over_seeds, paired, student_quantile
+
+
+@pytest.mark.parametrize("degrees", [*range(1, 31), 100, 10_000])
+def test_quantiles_of_student(degrees):
+    assert student_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-5)
+
+
+def test_interval_over_seeds():
+    values = [0.617, 0.621, 0.609]
+    low, high = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
+    found = over_seeds(values)
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high))
+    assert found.n == 3
+
+
+def test_one_seed_has_no_interval():
+    assert over_seeds([0.5]) == Interval(0.5, None, 1)
+    assert not over_seeds([0.5]).is_significant
+
+
+def test_what_is_not_defined_has_no_mean():
+    assert over_seeds([0.5, None, 0.6]) is None
+    assert paired([0.5, None], [0.4, 0.3]) is None
+
+
+def test_pairs_cancel_what_seeds_share():
+    a, b = [0.61, 0.65, 0.57], [0.60, 0.641, 0.561]
+    found = paired(a, b)
+    test = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((test.low, test.high))
+    assert found.is_significant
+    assert over_seeds(a).half > found.mean
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="`values` of `over_seeds` must hold a value for each seed; got none"):
+        over_seeds([])
+    with pytest.raises(ValueError, match="`b` of `paired` must have the 2 seeds of `a`; got 3"):
+        paired([1, 2], [1, 2, 3])
