@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments import tuning
+from experiments import default, linear_evaluation, tuning
 from experiments.harness.catalogue import Catalogue
 from experiments.harness.generated import Generated, shorten
 from experiments.harness.jobs import Ledger, run_all
@@ -20,6 +20,8 @@ EXAMPLES = """examples:
   python -m experiments uniform --data DATA --sets cub cars --results mine
   python -m experiments all --smoke                        seconds, on generated data
   python -m experiments tune --data DATA                   six trials for every method, on validation data
+  python -m experiments linear-evaluation --data DATA      linear classifiers on frozen features
+  python -m experiments default --data DATA                the default recipe against the papers, on DATA/tables/*.npz
   python -m experiments page                               docs/evidence.md and its pictures, of the runs that are kept
 
 DATA holds one folder a data set, such as DATA/tiny-imagenet, in its usual layout; see experiments/README.md.
@@ -34,7 +36,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [*STUDIES, "all", "tune", "list", "page"]
+    names = [*STUDIES, "linear-evaluation", "default", "all", "tune", "list", "page"]
     parser.add_argument("names", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets to use instead of those of the study")
@@ -79,6 +81,9 @@ def _run(options: argparse.Namespace) -> int:
     ledger = Ledger(options.results)
     if "tune" in options.names:
         return _tune(options, catalogue, ledger)
+    for name, others in (("linear-evaluation", _linear), ("default", _default)):
+        if name in options.names:
+            return others(options, catalogue, ledger)
     return _studies(options, catalogue, ledger)
 
 
@@ -92,6 +97,23 @@ def _studies(options: argparse.Namespace, catalogue: Catalogue | Generated | Non
     for study in chosen:
         print(f"\n## {study.title}\n\n{study.page(study, scope, ledger)}")
     return min(failed, 1)
+
+
+def _linear(options: argparse.Namespace, catalogue: Catalogue | Generated | None, ledger: Ledger) -> int:
+    sets = tuple(options.sets) or linear_evaluation.SETS
+    if not options.render:
+        linear_evaluation.run(catalogue, ledger.folder, sets=sets, tell=print)
+    print(linear_evaluation.page(ledger.folder))
+    return 0
+
+
+def _default(options: argparse.Namespace, catalogue: Catalogue | None, ledger: Ledger) -> int:
+    sets = tuple(options.sets) or default.SETS
+    comparison = default.Comparison(ledger, seeds=tuple(options.seeds))
+    if not options.render:
+        comparison.run(default.FeatureFiles(options.data / "tables"), sets)
+    print(comparison.page(sets))
+    return 0
 
 
 def _tune(options: argparse.Namespace, catalogue: Catalogue, ledger: Ledger) -> int:

@@ -17,9 +17,6 @@ from manyhot.backbones import create_backbone, extract_features
 from manyhot.engine import Plan
 from manyhot.refusal import refusal
 
-# "set", "set: variant", or either with " features" behind the set: "tiny-imagenet features: long-tailed".
-VARIANTS = ("zero labels", "long-tailed", "open set", "part")
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -134,9 +131,12 @@ class Catalogue:
 
 def kind_of(name: str) -> Kind:
     """How a set is learnt from."""
-    source = name.partition(": ")[0].removesuffix(" features")
+    whole, colon, variant = name.partition(": ")
+    source = whole.removesuffix(" features")
     if source not in KINDS:
         raise refusal("set", "experiments", f"be one of {', '.join(KINDS)}", repr(source), "Name its folder so.")
+    if colon and variant not in MAKERS:
+        raise refusal("variant", source, f"be one of {', '.join(filter(None, MAKERS))}", repr(variant), "Pick one.")
     return KINDS[source]
 
 
@@ -204,6 +204,7 @@ def part_of(rows: Rows, name: str) -> Rows:
     return replace(taken, splits=splits)
 
 
+# Materials are "set", "set: variant", or either with " features" behind the set: "tiny-imagenet features: long-tailed".
 MAKERS: dict[str, Callable[[Rows, str], Rows]] = {
     "": lambda rows, name: rows,
     "zero labels": without_some_labels,

@@ -162,7 +162,7 @@ def run_all(
     missing = [job for job in distinct(jobs) if ledger.find(job) is None]
     tell(f"{len(missing)} runs to do, {len(distinct(jobs)) - len(missing)} done before.")
     end = None if minutes is None else time.time() + 60 * minutes
-    if workers == 1 or len(missing) < 2:
+    if workers < 2 or len(missing) < 2:
         return _work(iter(missing), open_material, ledger, end, tell)
     context = processes.get_context("spawn")
     queue, told = context.Queue(), context.Queue()

@@ -67,9 +67,9 @@ class PixelBatches(Batches):
             rows = torch.as_tensor(group, dtype=torch.int64)
             here = rows.to(device, non_blocking=True)
             pixels = source.index_select(0, self._rows.index_select(0, here))
-            pixels = pixels.contiguous(memory_format=torch.channels_last)
             if draws is not None:
                 pixels = change(pixels, draws.index_select(0, here))
+            pixels = pixels.contiguous(memory_format=torch.channels_last)
             yield Batch(pixels, self._dense.index_select(0, here), here)
 
     def _size(self, epoch: int) -> int:

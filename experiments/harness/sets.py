@@ -63,6 +63,9 @@ class Rows:
         if (self.splits == "val").any():
             return self
         train = np.flatnonzero(self.splits == "train")
+        if count >= len(train):
+            rule = f"have more than {count} rows to train on, since so many are set aside as 'val'"
+            raise refusal("data", self.name, rule, str(len(train)), "Give the set a split 'val' of its own.")
         order = np.random.default_rng(seed).permutation(train)
         first = self.first_labels()[order]
         place_in_label = np.empty(len(order), dtype=np.int64)

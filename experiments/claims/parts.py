@@ -1,0 +1,113 @@
+"""What the papers claim, and what the runs say of it: each claim in parts, each part held against an interval."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from experiments.harness.arms import Arm
+from experiments.harness.found import Found, Getter, at
+from experiments.harness.jobs import Ledger
+from experiments.harness.statistics import Interval
+from experiments.harness.studies import SEEDS, jobs_of
+from experiments.many_labels import JUDGES, arms
+
+ABOVE, BELOW, TIED = "above", "below", "tied"
+# What nobody would notice: seeds of a linear head agree to less than that.
+MARGIN = 0.002
+HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold here", "not run"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison.
+
+    Attributes:
+        text: What is compared, as the page says it.
+        gap: The first figure less the second; None where runs are missing.
+        claimed: Whether the paper has it "above" or "below" the second, or "tied" with it.
+        unit: "points" of percent, or "" for plain numbers.
+    """
+
+    text: str
+    gap: Interval | None
+    claimed: str
+    unit: str = "points"
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the interval is where the paper says; with one seed, whether the sign is."""
+        if self.gap is None:
+            return None
+        mean = self.gap.mean
+        if abs(mean) < MARGIN or (self.gap.half is not None and not self.gap.is_significant):
+            return self.claimed == TIED
+        return {ABOVE: mean > 0, BELOW: mean < 0, TIED: False}[self.claimed]
+
+    def shown(self) -> str:
+        """The comparison with its figure."""
+        if self.gap is None:
+            return f"{self.text}: not run"
+        factor, digits = (100, 2) if self.unit == "points" else (1, 3)
+        half = "(one seed)" if self.gap.half is None else f"± {factor * self.gap.half:.{digits}f}"
+        return f"{self.text}: {factor * self.gap.mean:+z.{digits}f} {half}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says in its headline.
+
+    Attributes:
+        paper: Its number.
+        text: The claim.
+        parts: What it amounts to.
+        reason: What to make of it.
+    """
+
+    paper: str
+    text: str
+    parts: Sequence[Part]
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        """All parts hold, some do, or none."""
+        known = [part.holds for part in self.parts if part.holds is not None]
+        if not known:
+            return UNKNOWN
+        return HOLDS if all(known) else PARTLY if any(known) else FAILS
+
+
+class Evidence:
+    """The runs by what the claims ask of them.
+
+    Args:
+        ledger: The runs that are kept.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def of(self, arms: Sequence[Arm], material: str, judges: Sequence[str], judge: str) -> Found:
+        """The figures of arms on a material."""
+        return Found(self.ledger, jobs_of(arms, material, judges, SEEDS), judge)
+
+    @cached_property
+    def photos(self) -> Found:
+        """Networks on photos."""
+        return self.of(arms(), "coco", JUDGES, "many_label")
+
+    @cached_property
+    def heads(self) -> Found:
+        """Linear heads on features of photos."""
+        return self.of(arms(), "coco features", ("many_label",), "many_label")
+
+
+def between(found: Found, one: str, get_one: Getter, other: str, get_other: Getter) -> Interval | None:
+    """A figure of one arm less another figure of another arm, both of the same kind."""
+    spread = found.spread(get_one)
+    return spread.gap(found.values(one, get_one), found.values(other, get_other))
+
+
+def read_by(found: Found, one: str, reading: str, other: str, other_reading: str) -> Interval | None:
+    """The precision of search by one loss and reading, less that by another."""
+    return between(found, one, at("readings", reading, "map"), other, at("readings", other_reading, "map"))

@@ -1,0 +1,102 @@
+"""Paper 000: the quasibinary classifier."""
+
+from experiments import one_label, zero_labels
+from experiments.claims.parts import ABOVE, BELOW, TIED, Claim, Evidence, Part
+from experiments.harness.found import Found, at, own
+from experiments.methods import BCE_RATES, ONE_LABEL, QUASIBINARY, SOFTMAX
+
+
+def quasibinary_claims(evidence: Evidence) -> list[Claim]:
+    """Paper 000."""
+    errors = evidence.of(one_label.ARMS, "tiny-imagenet", ONE_LABEL, "one_label")
+    heads = evidence.of(one_label.ARMS, "tiny-imagenet features", ONE_LABEL, "one_label")
+    printed = Found(evidence.ledger, one_label.printed_jobs("tiny-imagenet"), "one_label")
+    error, mean_bce = at("top1_error"), one_label.AS_PRINTED[3].name
+    empty = evidence.of(zero_labels.one_arms(), "tiny-imagenet features: zero labels", ("zero_label",), "zero_label")
+    nets = evidence.of(zero_labels.one_arms(), "tiny-imagenet: zero labels", ("zero_label",), "zero_label")
+    photos, features = evidence.photos, evidence.heads
+    return [
+        Claim(
+            "000",
+            "With 200 classes binary cross-entropy does not converge, and the quasibinary classifier is as good as "
+            "softmax.",
+            [
+                Part("top-1 error, BCE less softmax, networks", errors.gap(BCE_RATES.name, SOFTMAX.name, error), ABOVE),
+                Part("same, heads on features", heads.gap(BCE_RATES.name, SOFTMAX.name, error), ABOVE),
+                Part(
+                    "same, the paper's optimiser, BCE averaged over classes",
+                    printed.gap(mean_bce, SOFTMAX.name, error),
+                    ABOVE,
+                ),
+                Part("quasibinary less softmax, networks", errors.gap(QUASIBINARY.name, SOFTMAX.name, error), TIED),
+                Part("same, heads on features", heads.gap(QUASIBINARY.name, SOFTMAX.name, error), TIED),
+            ],
+            "BCE fails only where its mean over 200 classes divides the learning rate of gradient descent by 200. "
+            "Summed over "
+            "classes it trains as well as softmax, and a bias that starts at the label rates is worth several "
+            "points.",
+        ),
+        Claim(
+            "000",
+            "For pictures without a label the quasibinary classifier is at once as accurate as softmax and the best "
+            "at "
+            "saying that nothing is there.",
+            [
+                Part(
+                    "accuracy IN, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("accuracy")), ABOVE
+                ),
+                Part("MMC OUT, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("mmc")), BELOW),
+                Part("AUROC, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("auroc")), ABOVE, ""),
+                Part("AUROC, quasibinary less BCE, networks", nets.gap("quasibinary", "BCE", own("auroc")), ABOVE, ""),
+                Part(
+                    "AUROC, quasibinary less softmax + uniform, heads",
+                    empty.gap("quasibinary", "softmax + uniform", own("auroc")),
+                    ABOVE,
+                    "",
+                ),
+            ],
+            "A low confidence on strangers is cheap if all confidences are low; by AUROC, which does not care, the "
+            "methods "
+            "hardly differ and quasibinary is last.",
+        ),
+        Claim(
+            "000",
+            "With many labels quasibinary ranks like softmax and better than BCE, and its confidences are far better "
+            "calibrated than those of both (ECE at top 4).",
+            [
+                Part(
+                    "F1 at top 4, quasibinary less BCE, networks",
+                    photos.gap("quasibinary", "BCE", at("f1_top4")),
+                    ABOVE,
+                ),
+                Part(
+                    "F1 at top 4, quasibinary less softmax, networks",
+                    photos.gap("quasibinary", "softmax", at("f1_top4")),
+                    TIED,
+                ),
+                Part(
+                    "ECE at top 4, quasibinary less softmax, networks",
+                    photos.gap("quasibinary", "softmax", own("ece_top4")),
+                    BELOW,
+                ),
+                Part(
+                    "ECE at top 4, quasibinary less BCE, networks",
+                    photos.gap("quasibinary", "BCE", own("ece_top4")),
+                    BELOW,
+                ),
+                Part(
+                    "ECE at top 4, quasibinary less BCE, heads",
+                    features.gap("quasibinary", "BCE", own("ece_top4")),
+                    BELOW,
+                ),
+                Part(
+                    "mAP by class, quasibinary less BCE, heads",
+                    features.gap("quasibinary", "BCE", at("map_class")),
+                    ABOVE,
+                ),
+            ],
+            "Softmax cannot be calibrated with three labels a photo, as the paper says. BCE is, once its bias "
+            "starts at the "
+            "label rates, and it ranks better by several points of mAP.",
+        ),
+    ]
