@@ -11,7 +11,7 @@ from experiments.harness.generated import Generated, shorten
 from experiments.harness.jobs import Ledger, run_all
 from experiments.harness.studies import SEEDS, Scope
 from experiments.registry import STUDIES
-from manyhot.refusal import Refusal
+from manyhot.refusal import Refusal, refusal
 
 RUNS = Path(__file__).parent / "results" / "runs"
 EXAMPLES = """examples:
@@ -36,7 +36,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [*STUDIES, "linear-evaluation", "default", "all", "tune", "list", "page"]
+    names = [*STUDIES, *OTHERS, "all", "list"]
     parser.add_argument("names", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets to use instead of those of the study")
@@ -63,32 +63,34 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if "list" in options.names:
         for study in STUDIES.values():
-            print(f"{study.name:12s} {study.title} ({', '.join(study.sets)})")
+            print(f"{study.name:18s} {study.title} ({', '.join(study.sets)})")
+        print(f"{'linear-evaluation':18s} Linear classifiers on frozen features ({', '.join(linear_evaluation.SETS)})")
+        print(f"{'default':18s} The default recipe against the papers ({'; '.join(default.SETS)})")
         return 0
+    studies = [name for name in options.names if name in STUDIES or name == "all"]
+    others = [name for name in OTHERS if name in options.names]
     if options.smoke:
+        if others:
+            rule, remedy = "be given with studies alone", "Leave it out, or name other studies."
+            raise refusal("--smoke", "experiments", rule, ", ".join(others), remedy)
         with tempfile.TemporaryDirectory() as folder:
-            return _studies(options, Generated(), Ledger(Path(folder)))
-    if "page" in options.names:
-        from experiments.page import write_page
-
-        write_page(Ledger(options.results))
-        return 0
-    needs_data = not options.render
+            return _studies(studies, options, Generated(), Ledger(Path(folder)))
+    needs_data = not options.render and options.names != ["page"]
     if needs_data and (options.data is None or not options.data.is_dir()):
-        print(f"--data must be the folder of the data sets; got {options.data}. See --help.", file=sys.stderr)
-        return 2
+        remedy = "Make one folder a data set in it; see --help."
+        raise refusal("--data", "experiments", "be the folder of the data sets", str(options.data), remedy)
     catalogue = None if options.data is None else Catalogue(options.data, weights=options.weights)
     ledger = Ledger(options.results)
-    if "tune" in options.names:
-        return _tune(options, catalogue, ledger)
-    for name, others in (("linear-evaluation", _linear), ("default", _default)):
-        if name in options.names:
-            return others(options, catalogue, ledger)
-    return _studies(options, catalogue, ledger)
+    failed = 0
+    for name in others:
+        failed += OTHERS[name](options, catalogue, ledger)
+    return max(failed, _studies(studies, options, catalogue, ledger)) if studies else failed
 
 
-def _studies(options: argparse.Namespace, catalogue: Catalogue | Generated | None, ledger: Ledger) -> int:
-    chosen = list(STUDIES.values()) if "all" in options.names else [STUDIES[name] for name in options.names]
+def _studies(
+    names: list[str], options: argparse.Namespace, catalogue: Catalogue | Generated | None, ledger: Ledger
+) -> int:
+    chosen = list(STUDIES.values()) if "all" in names else [STUDIES[name] for name in names]
     scope = Scope(tuple(options.sets), tuple(options.seeds), shorten if options.smoke else None)
     failed = 0
     if not options.render:
@@ -116,11 +118,24 @@ def _default(options: argparse.Namespace, catalogue: Catalogue | None, ledger: L
     return 0
 
 
-def _tune(options: argparse.Namespace, catalogue: Catalogue, ledger: Ledger) -> int:
-    failed = run_all(tuning.jobs(), catalogue, ledger, workers=options.workers)
-    failed += run_all(tuning.pair_jobs(ledger), catalogue, ledger, workers=options.workers)
+def _tune(options: argparse.Namespace, catalogue: Catalogue | None, ledger: Ledger) -> int:
+    failed = 0
+    if not options.render:
+        common = {"workers": options.workers, "minutes": options.minutes}
+        failed = run_all(tuning.jobs(), catalogue, ledger, **common)
+        failed += run_all(tuning.pair_jobs(ledger), catalogue, ledger, **common)
     tuning.write(ledger)
     return min(failed, 1)
+
+
+def _page(options: argparse.Namespace, catalogue: Catalogue | None, ledger: Ledger) -> int:
+    from experiments.page import write_page
+
+    write_page(ledger)
+    return 0
+
+
+OTHERS = {"tune": _tune, "linear-evaluation": _linear, "default": _default, "page": _page}
 
 
 if __name__ == "__main__":

@@ -44,9 +44,10 @@ def page_of(ledger: Ledger) -> str:
 
 
 def verdict_table(claims: list[Claim]) -> str:
-    """Claims and verdicts."""
-    lines = ["| paper | claim | verdict |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {claim.paper} | {claim.text} | **{claim.verdict}** |" for claim in claims)])
+    """Claims and verdicts, with the first figure of each."""
+    lines = ["| paper | claim | verdict | our figure |", "|---|---|---|---|"]
+    rows = [(claim.paper, claim.text, f"**{claim.verdict}**", claim.parts[0].shown()) for claim in claims]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def claim_text(claim: Claim) -> str:

@@ -4,6 +4,7 @@ What is chosen goes to `results/tuned.json`, which the other experiments read.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from experiments.harness.catalogue import plan_for
 from experiments.harness.jobs import Job, Ledger
 from manyhot.files import whole_file
 
-TRIALS = 6
 TUNED = Path(__file__).parent / "results" / "tuned.json"
 RATES = (0.3, 1.0, 3.0)
 
@@ -119,7 +119,6 @@ def jobs(families: Sequence[str] = tuple(FAMILIES)) -> list[Job]:
     for family in families:
         material, methods = FAMILIES[family]
         for name, trials in methods.items():
-            assert len(trials) == TRIALS, name
             found += [job_of(name, trial, material) for trial in trials]
     return found
 
@@ -132,11 +131,12 @@ def with_pairs(base: Trial) -> list[Trial]:
     return [replace(base, loss=loss) for loss in losses]
 
 
-def choose(ledger: Ledger, name: str, trials: Sequence[Trial], material: str) -> tuple[Trial, list[float]]:
+def choose(ledger: Ledger, name: str, trials: Sequence[Trial], material: str) -> tuple[Trial, list[float | None]]:
     """The best trial and what each one came to."""
     runs = [ledger.find(job_of(name, trial, material)) for trial in trials]
-    scores = [float("-inf") if run is None else run["figures"]["trial"]["choice"] for run in runs]
-    return trials[max(range(len(trials)), key=scores.__getitem__)], scores
+    scores = [None if run is None or "diverged" in run else run["figures"]["trial"]["choice"] for run in runs]
+    best = max(range(len(trials)), key=lambda place: -math.inf if scores[place] is None else scores[place])
+    return trials[best], scores
 
 
 def pair_jobs(ledger: Ledger) -> list[Job]:
@@ -165,9 +165,12 @@ def write(ledger: Ledger) -> None:
         part.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def shown(best: Trial, trials: Sequence[Trial], scores: Sequence[float]) -> dict[str, object]:
+def shown(best: Trial, trials: Sequence[Trial], scores: Sequence[float | None]) -> dict[str, object]:
     """A choice with all that it was chosen from."""
-    tried = [{**asdict(trial), "choice": round(score, 5)} for trial, score in zip(trials, scores, strict=True)]
+    tried = [
+        {**asdict(trial), "choice": score if score is None else round(score, 5)}
+        for trial, score in zip(trials, scores, strict=True)
+    ]
     return {**asdict(best), "tried": tried}
 
 

@@ -49,7 +49,8 @@ class Part:
             return f"{self.text}: not run"
         factor, digits = (100, 2) if self.unit == "points" else (1, 3)
         half = "(one seed)" if self.gap.half is None else f"± {factor * self.gap.half:.{digits}f}"
-        return f"{self.text}: {factor * self.gap.mean:+z.{digits}f} {half}"
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.text}: {factor * self.gap.mean:+z.{digits}f} {half}{unit}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Claim:
     Attributes:
         paper: Its number.
         text: The claim.
-        parts: What it amounts to.
+        parts: What it amounts to, the most telling first.
         reason: What to make of it.
     """
 

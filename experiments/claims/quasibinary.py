@@ -32,21 +32,19 @@ def quasibinary_claims(evidence: Evidence) -> list[Claim]:
                 Part("same, heads on features", heads.gap(QUASIBINARY.name, SOFTMAX.name, error), TIED),
             ],
             "BCE fails only where its mean over 200 classes divides the learning rate of gradient descent by 200. "
-            "Summed over "
-            "classes it trains as well as softmax, and a bias that starts at the label rates is worth several "
-            "points.",
+            "Summed over classes it trains as well as softmax, and a bias that starts at the label rates is worth "
+            "several points.",
         ),
         Claim(
             "000",
             "For pictures without a label the quasibinary classifier is at once as accurate as softmax and the best "
-            "at "
-            "saying that nothing is there.",
+            "at saying that nothing is there.",
             [
+                Part("AUROC, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("auroc")), ABOVE, ""),
                 Part(
                     "accuracy IN, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("accuracy")), ABOVE
                 ),
                 Part("MMC OUT, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("mmc")), BELOW),
-                Part("AUROC, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("auroc")), ABOVE, ""),
                 Part("AUROC, quasibinary less BCE, networks", nets.gap("quasibinary", "BCE", own("auroc")), ABOVE, ""),
                 Part(
                     "AUROC, quasibinary less softmax + uniform, heads",
@@ -56,14 +54,18 @@ def quasibinary_claims(evidence: Evidence) -> list[Claim]:
                 ),
             ],
             "A low confidence on strangers is cheap if all confidences are low; by AUROC, which does not care, the "
-            "methods "
-            "hardly differ and quasibinary is last.",
+            "methods hardly differ and quasibinary is last.",
         ),
         Claim(
             "000",
-            "With many labels quasibinary ranks like softmax and better than BCE, and its confidences are far better "
-            "calibrated than those of both (ECE at top 4).",
+            "With many labels quasibinary ranks like softmax and better than BCE, and its confidences are far better"
+            " calibrated than those of both (ECE at top 4).",
             [
+                Part(
+                    "ECE at top 4, quasibinary less BCE, heads",
+                    features.gap("quasibinary", "BCE", own("ece_top4")),
+                    BELOW,
+                ),
                 Part(
                     "F1 at top 4, quasibinary less BCE, networks",
                     photos.gap("quasibinary", "BCE", at("f1_top4")),
@@ -85,18 +87,12 @@ def quasibinary_claims(evidence: Evidence) -> list[Claim]:
                     BELOW,
                 ),
                 Part(
-                    "ECE at top 4, quasibinary less BCE, heads",
-                    features.gap("quasibinary", "BCE", own("ece_top4")),
-                    BELOW,
-                ),
-                Part(
                     "mAP by class, quasibinary less BCE, heads",
                     features.gap("quasibinary", "BCE", at("map_class")),
                     ABOVE,
                 ),
             ],
-            "Softmax cannot be calibrated with three labels a photo, as the paper says. BCE is, once its bias "
-            "starts at the "
-            "label rates, and it ranks better by several points of mAP.",
+            "Read as probabilities, a softmax is far off with three labels a photo, as the paper says. BCE is not, "
+            "once its bias starts at the label rates, and it ranks better by several points of mAP.",
         ),
     ]

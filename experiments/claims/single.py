@@ -24,8 +24,7 @@ def average_k_claims(evidence: Evidence) -> list[Claim]:
         Claim(
             "003",
             "The two-head loss beats cross-entropy and all other losses in average-K accuracy, the more so the "
-            "larger K and the "
-            "rarer the label.",
+            "larger K and the rarer the label.",
             [
                 Part("average-5 accuracy, AVG-K less CE, networks", gap(5, "tiny-imagenet", "CE"), ABOVE),
                 Part(
@@ -43,10 +42,8 @@ def average_k_claims(evidence: Evidence) -> list[Claim]:
                 Part("average-5 accuracy, AVG-K less ROLE, heads", gap(5, features, "ROLE"), ABOVE),
             ],
             "Honest softmax probabilities with one threshold for all rows are the best sets here, as theory says "
-            "they should be "
-            "where the probabilities are right. The paper trains for 30 to 300 epochs, until cross-entropy is "
-            "overconfident; "
-            "short runs and linear heads never get there.",
+            "they should be where the probabilities are right. The paper trains for 30 to 300 epochs, until cross-"
+            "entropy is overconfident; short runs and linear heads never get there.",
         ),
     ]
 
@@ -82,8 +79,7 @@ def uniform_claims(evidence: Evidence) -> list[Claim]:
                 Part("A_Uni, bce-u less bce-d, Tiny-ImageNet networks", nets.gap("bce-u", "bce-d", uniform), ABOVE),
             ],
             "A factor of 96 on the cosine is far too large for short training; see the sweep. One bias or one for "
-            "each label "
-            "makes no difference where labels are equally frequent.",
+            "each label makes no difference where labels are equally frequent.",
         ),
         Claim(
             "004",

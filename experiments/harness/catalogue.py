@@ -94,7 +94,7 @@ class Catalogue:
 
     def __call__(self, name: str) -> Material:
         """The material of a name."""
-        rows, kind = self._variant(name), kind_of(name)
+        kind, rows = kind_of(name), self._variant(name)
         if is_features(name):
             return rows.features()
         key = kind.backbone, kind.size

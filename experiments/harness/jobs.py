@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from experiments.harness.training import Material, Outcome, train
 from experiments.harness.trial import trial
 from manyhot.engine import NotFinite, Plan
 from manyhot.files import whole_file
+from manyhot.refusal import Refusal
 from manyhot.training.comparing import slug
 
 # What else a plan says has no bearing on the figures, or is chosen by the machine.
@@ -37,6 +39,9 @@ DECIDING = (
     "precision",
     "seed",
 )
+
+
+POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -164,34 +169,56 @@ def run_all(
     end = None if minutes is None else time.time() + 60 * minutes
     if workers < 2 or len(missing) < 2:
         return _work(iter(missing), open_material, ledger, end, tell)
+    return _share(missing, open_material, ledger, end, tell, workers)
+
+
+def _share(
+    jobs: Sequence[Job],
+    open_material: Callable[[str], Material],
+    ledger: Ledger,
+    end: float | None,
+    tell: Callable[[str], None],
+    workers: int,
+) -> int:
+    """The runs by several processes; one that is killed from outside counts as a failure and holds nobody up."""
     context = processes.get_context("spawn")
     queue, told = context.Queue(), context.Queue()
-    for job in missing:
+    for job in [*jobs, *(None for _ in range(workers))]:
         queue.put(job)
-    for _ in range(workers):
-        queue.put(None)
-    pool = [context.Process(target=_worker, args=(queue, told, open_material, ledger, end)) for _ in range(workers)]
+    common = queue, told, open_material, ledger, end
+    pool = [context.Process(target=_worker, args=(place, *common)) for place in range(workers)]
     for process in pool:
         process.start()
-    failed, finished = 0, 0
-    while finished < len(pool):
-        line = told.get()
-        if isinstance(line, int):
-            failed, finished = failed + line, finished + 1
+    failures: dict[int, int] = {}
+    while len(failures) < len(pool):
+        try:
+            place, news = told.get(timeout=POLL_SECONDS)
+        except Empty:
+            failures |= {n: 1 for n, one in enumerate(pool) if one.exitcode is not None and n not in failures}
+            continue
+        if isinstance(news, int):
+            failures[place] = news
         else:
-            tell(line)
+            tell(news)
     for process in pool:
         process.join()
-    return failed
+    return sum(failures.values())
 
 
-def _worker(queue: Any, told: Any, open_material: Callable[[str], Material], ledger: Ledger, end: float | None) -> None:
+def _worker(
+    place: int,
+    queue: Any,
+    told: Any,
+    open_material: Callable[[str], Material],
+    ledger: Ledger,
+    end: float | None,
+) -> None:
     torch.set_num_threads(1)
-    failed = -1
+    failed = 1  # unless it comes to an end
     try:
-        failed = _work(iter(queue.get, None), open_material, ledger, end, told.put)
+        failed = _work(iter(queue.get, None), open_material, ledger, end, lambda line: told.put((place, line)))
     finally:
-        told.put(1 if failed < 0 else failed)
+        told.put((place, failed))
 
 
 def _work(
@@ -209,6 +236,10 @@ def _work(
         start = time.time()
         try:
             run = carry_out(job, open_material(job.material))
+        except Refusal as error:
+            failed += 1
+            tell(f"FAILED {job.material}, {job.arm.name}, seed {job.plan.seed}: {error}")
+            continue
         except Exception:  # one arm that fails must not end the night's work; it is told, counted and run again
             failed += 1
             tell(f"FAILED {job.material}, {job.arm.name}, seed {job.plan.seed}\n{traceback.format_exc()}")
