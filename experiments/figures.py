@@ -72,8 +72,9 @@ def scores(ledger: Ledger) -> Any:
 
 def set_sizes(ledger: Ledger) -> Any:
     """How large sets of five labels on average are."""
-    methods = {"cross-entropy": set_arm("CE", 5), "AVG-K": set_arm("AVG-K", 5)}
-    found = found_of(ledger, list(methods.values()), "tiny-imagenet features", ONE_LABEL, "average_k")
+    material = "tiny-imagenet features"
+    methods = {"cross-entropy": set_arm("CE", 5, material), "AVG-K": set_arm("AVG-K", 5, material)}
+    found = found_of(ledger, list(methods.values()), material, ONE_LABEL, "average_k")
     panels = {}
     for title, arm in methods.items():
         figures = first(found, arm.name)
@@ -88,7 +89,7 @@ def normaliser(ledger: Ledger) -> Any:
     traces = {}
     for job in jobs_of([QUASIBINARY], "tiny-imagenet", ONE_LABEL, SEEDS):
         run = ledger.find(job)
-        if run is not None:
+        if run is not None and "normaliser" in run:
             trace = run["normaliser"]["log C"]
             steps = [TRACED * place for place in range(len(trace))]
             seen = {"steps": steps, "average": trace, "all_rows": run["normaliser"]["of all rows"]}

@@ -1,6 +1,9 @@
 """The arms that several experiments share."""
 
+from dataclasses import replace
+
 from experiments.harness.arms import Arm
+from experiments.harness.catalogue import is_features
 from experiments.tuning import tuned
 from manyhot.losses import UNIFORM_LOSSES
 
@@ -24,19 +27,24 @@ def uniform_arm(name: str, *, scale: float = 96.0, start: str | None = None) -> 
     bias = {"0": "none", "d": "label", "u": "shared"}[head[-1]]
     start = start or ("rates" if kind == "bce" and bias != "none" else "zero")
     if head.startswith("n"):
-        return Arm(name, loss, head="cosine", bias=bias, scale=scale, start=start)
+        return Arm(name, loss, head="cosine", bias=bias, scale=float(scale), start=start)
     return Arm(name, loss, bias=bias, start=start)
 
 
 UNIFORM = {name: uniform_arm(name) for name in UNIFORM_LOSSES}
 
 
-def set_arm(name: str, k: int) -> Arm:
-    """A method for sets of k labels on average, as it was tuned."""
+def set_arm(name: str, k: int, material: str) -> Arm:
+    """A method for sets of k labels on average, as it was tuned on features.
+
+    The networks that are kept began with a bias of zero, on features it begins at the label rates.
+    """
     if name == "CE":
         return SOFTMAX
     trial = tuned("sets", name)
-    return Arm(f"{name}, K = {k}" if "{K}" in trial.loss else name, trial.loss.replace("{K}", str(k)), start="zero")
+    shown = f"{name}, K = {k}" if "{K}" in trial.loss else name
+    arm = replace(trial.arm(shown), loss=trial.loss.replace("{K}", str(k)))
+    return arm if is_features(material) else replace(arm, start="zero")
 
 
 def tuned_arm(family: str, name: str) -> Arm:

@@ -10,12 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from experiments.harness.arms import Arm
-from experiments.harness.catalogue import plan_for
 from experiments.harness.jobs import Job, Ledger
+from experiments.harness.studies import jobs_of
 from manyhot.files import whole_file
+from manyhot.refusal import refusal
 
 TUNED = Path(__file__).parent / "results" / "tuned.json"
 RATES = (0.3, 1.0, 3.0)
+SIGMOIDS = "sigmoid rates"
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Trial:
     def arm(self, name: str) -> Arm:
         """What is trained."""
         if self.scale is None:
-            return Arm(name, self.loss, start=self.start)
-        return Arm(name, self.loss, head="cosine", bias="shared", scale=self.scale, start=self.start)
+            return Arm(name, self.loss, start=self.start, lr=self.lr)
+        return Arm(name, self.loss, head="cosine", bias="shared", scale=self.scale, start=self.start, lr=self.lr)
 
 
 def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
@@ -48,7 +50,7 @@ def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
     ]
 
 
-def values(pattern: str, numbers: Sequence[object]) -> list[Trial]:
+def values(pattern: str, numbers: Sequence[object], start: str = "rates") -> list[Trial]:
     """A loss with each of several numbers, or pairs of numbers, in it."""
     return [
         Trial(pattern.format(*number) if isinstance(number, tuple) else pattern.format(number)) for number in numbers
@@ -90,10 +92,10 @@ ZERO = {
 }
 SETS = {
     "CE": rates("CrossEntropyLoss()", ("zero",)),
-    "AVG-K": values("AverageKLoss({{K}}, alpha={})", (0.1, 0.3, 1, 3, 10, 30)),
-    "ROLE": [Trial("ROLELoss({K})", lr) for lr in (0.1, *RATES, 0.6, 6.0)],
-    "AN": values("AssumeNegativeLoss(negative_weight={})", (None, 0.02, 0.1, 0.3, 1, 3)),
-    "EPR": values("EPRLoss({{K}}, beta={})", (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 1e-2)),
+    "AVG-K": values("AverageKLoss({{K}}, alpha={})", (0.1, 0.3, 1, 3, 10, 30), SIGMOIDS),
+    "ROLE": [Trial("ROLELoss({K})", lr, SIGMOIDS) for lr in (0.3, 1.0, 3.0, 6.0, 12.0, 24.0)],
+    "AN": values("AssumeNegativeLoss(negative_weight={})", (None, 0.02, 0.1, 0.3, 1, 3), SIGMOIDS),
+    "EPR": values("EPRLoss({{K}}, beta={})", (1e-4, 1e-3, 1e-2, 0.1, 1, 10), SIGMOIDS),
     "top-K": values("NoisedTopKLoss({{K}}, epsilon={})", (0.01, 0.1, 0.3, 1, 3, 10)),
 }
 # Where scores mean probabilities while training; two-way and softmax have none to compare pairs by.
@@ -108,9 +110,8 @@ FAMILIES = {
 
 def job_of(name: str, trial: Trial, material: str) -> Job:
     """The run of a trial."""
-    plan = plan_for(material)
     arm = replace(trial, loss=trial.loss.replace("{K}", "5")).arm(name)
-    return Job(material, arm, replace(plan, lr=plan.lr * trial.lr), ("trial",))
+    return jobs_of([arm], material, ("trial",), (0,))[0]
 
 
 def jobs(families: Sequence[str] = tuple(FAMILIES)) -> list[Job]:
@@ -150,7 +151,11 @@ def pair_jobs(ledger: Ledger) -> list[Job]:
 
 
 def write(ledger: Ledger) -> None:
-    """Keeps the choices."""
+    """Keeps the choices, once all trials are there to choose from."""
+    missing = [job for job in [*jobs(), *pair_jobs(ledger)] if ledger.find(job) is None]
+    if missing:
+        rule, got = "be complete before anything is chosen", f"{len(missing)} that are not done"
+        raise refusal("trials", "experiments", rule, got, "Run `tune` again; it goes on where it was.")
     content: dict[str, dict[str, object]] = {}
     for family, (material, methods) in FAMILIES.items():
         content[family] = {}

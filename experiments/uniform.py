@@ -45,6 +45,7 @@ COLUMNS = {
     Column("A_SW %"): at("scores", "sample_wise"),
     Column("A_CW %"): at("scores", "class_wise"),
     Column("A_Uni %"): at("scores", "uniform"),
+    Column("t from val: accuracy %"): at("scores", "honest_accuracy"),
     Column("t*", "plain", 2, None): at("scores", "t_star"),
     Column("learned threshold", "plain", 2, None): at("learned_threshold"),
     Column("softmax applied: A_CW %"): at("softmax", "class_wise"),

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from experiments.harness.arms import Arm
-from experiments.harness.found import Found, Getter, at
+from experiments.harness.found import Found, at
 from experiments.harness.jobs import Ledger
 from experiments.harness.statistics import Interval
 from experiments.harness.studies import SEEDS, jobs_of
 from experiments.many_labels import JUDGES, arms
 
 ABOVE, BELOW, TIED = "above", "below", "tied"
-# What nobody would notice: seeds of a linear head agree to less than that.
-MARGIN = 0.002
+# What nobody would notice, and what everybody would; as fractions.
+LEAST, PLAIN = 0.002, 0.01
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold here", "not run"
 
 
@@ -23,25 +23,34 @@ class Part:
 
     Attributes:
         text: What is compared, as the page says it.
-        gap: The first figure less the second; None where runs are missing.
+        gap: The first figure less the second; None where runs are missing, or have one seed each and not the same.
         claimed: Whether the paper has it "above" or "below" the second, or "tied" with it.
         unit: "points" of percent, or "" for plain numbers.
+        least: How large a difference the claim speaks of.
     """
 
     text: str
     gap: Interval | None
     claimed: str
     unit: str = "points"
+    least: float = LEAST
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval is where the paper says; with one seed, whether the sign is."""
+        """Whether the interval is where the paper says; None where it cannot tell, and for small gaps of one seed."""
         if self.gap is None:
             return None
-        mean = self.gap.mean
-        if abs(mean) < MARGIN or (self.gap.half is not None and not self.gap.is_significant):
-            return self.claimed == TIED
-        return {ABOVE: mean > 0, BELOW: mean < 0, TIED: False}[self.claimed]
+        mean, half = self.gap.mean, self.gap.half
+        if half is None:
+            if abs(mean) < PLAIN:
+                return None
+            half = 0.0
+        if self.claimed == TIED:
+            return True if abs(mean) + half < PLAIN else False if abs(mean) - half >= LEAST else None
+        ahead = mean if self.claimed == ABOVE else -mean
+        if ahead - half > 0 and ahead >= self.least:
+            return True
+        return False if ahead + half < max(self.least, PLAIN) else None
 
     def shown(self) -> str:
         """The comparison with its figure."""
@@ -103,12 +112,6 @@ class Evidence:
         return self.of(arms(), "coco features", ("many_label",), "many_label")
 
 
-def between(found: Found, one: str, get_one: Getter, other: str, get_other: Getter) -> Interval | None:
-    """A figure of one arm less another figure of another arm, both of the same kind."""
-    spread = found.spread(get_one)
-    return spread.gap(found.values(one, get_one), found.values(other, get_other))
-
-
 def read_by(found: Found, one: str, reading: str, other: str, other_reading: str) -> Interval | None:
     """The precision of search by one loss and reading, less that by another."""
-    return between(found, one, at("readings", reading, "map"), other, at("readings", other_reading, "map"))
+    return found.gap(one, other, at("readings", reading, "map"), at("readings", other_reading, "map"))

@@ -21,9 +21,11 @@ class Arm:
         head: "linear" or "cosine"; losses for two heads get theirs.
         bias: "label", "shared" or "none".
         scale: Of a cosine head.
-        start: Of the bias: "rates" (what the link makes of the label rates), "zero", or "mode 0" to "mode 7".
+        start: Of the bias: "rates" (what the link makes of the label rates), "sigmoid rates" (what a sigmoid makes of
+            them, for losses without a link; of two heads, the deciding one), "zero", or "mode 0" to "mode 7".
         hidden: Units between features and scores.
         dropout: Of these.
+        lr: Factor on the learning rate, for heads on features; a network learns at another pace.
     """
 
     name: str
@@ -34,10 +36,11 @@ class Arm:
     start: str = "rates"
     hidden: int = 0
     dropout: float = 0.0
+    lr: float = 1.0
 
     def settings(self) -> dict[str, object]:
-        """All that decides what is trained."""
-        return {key: value for key, value in asdict(self).items() if key != "name"}
+        """All that decides what is trained; the learning rate is in the plan."""
+        return {key: value for key, value in asdict(self).items() if key not in ("name", "lr")}
 
 
 def build_head(arm: Arm, width: int, num_labels: int, loss: Loss, rates: Tensor, *, seed: int) -> nn.Module:
@@ -46,14 +49,20 @@ def build_head(arm: Arm, width: int, num_labels: int, loss: Loss, rates: Tensor,
         torch.manual_seed(seed)
         head = _weights(arm, width, num_labels, loss)
     if isinstance(head, TwoHeads):
+        if arm.start == "sigmoid rates":
+            head.multi.init_bias(rates)
         return head
-    if arm.start == "rates":
+    if arm.start == "sigmoid rates":
+        head.init_bias(rates)
+    elif arm.start == "rates":
         if not isinstance(loss.link, NoLink) and arm.bias != "none":
             head.init_bias(rates, link=loss.link)
     elif arm.start.startswith("mode "):
         head.init_diverse_bias(int(arm.start[5:]), generator=torch.Generator().manual_seed(seed))
     elif arm.start != "zero":
-        raise refusal("start", "Arm", "be 'rates', 'zero' or 'mode 0' to 'mode 7'", repr(arm.start), "Pick one.")
+        raise refusal(
+            "start", "Arm", "be 'rates', 'sigmoid rates', 'zero' or 'mode 0' to 'mode 7'", repr(arm.start), "Pick one."
+        )
     return head
 
 

@@ -122,7 +122,7 @@ class Catalogue:
         with made_once(file) as missing:
             if missing:
                 data = read_layout(self.folder / source)
-                backbone = create_backbone(weights=self.weights, size=192 if kind_of(name).size > 64 else 128)
+                backbone = create_backbone(weights=self.weights, size=feature_size(kind_of(name)))
                 kept = self.cache / "backbones"
                 found = extract_features(backbone, data, cache=kept, device=device(), on_bad_image="fail")
                 reduced(file, found.features, data, REDUCED)
@@ -151,10 +151,15 @@ def plan_for(name: str) -> Plan:
 
 def learnt_from(name: str) -> dict[str, Any]:
     """What else decides a run on a material: size, network, and what is done to pictures."""
-    if is_features(name):
-        return {"features": REDUCED}
     kind = kind_of(name)
-    return {"size": kind.size, "backbone": kind.backbone, "changes": asdict(kind.changes)}
+    if is_features(name):
+        return {"features": REDUCED, "of": "efficientnet_lite0", "size": feature_size(kind), "val": kind.val}
+    return {"size": kind.size, "backbone": kind.backbone, "changes": asdict(kind.changes), "val": kind.val}
+
+
+def feature_size(kind: Kind) -> int:
+    """Side of the pictures that frozen features are of."""
+    return 192 if kind.size > 64 else 128
 
 
 def is_features(name: str) -> bool:

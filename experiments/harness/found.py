@@ -1,14 +1,16 @@
 """What a judge said of the arms of a study, and tables of it."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.harness.jobs import Job, Ledger
-from experiments.harness.statistics import Interval, Spread
+from experiments.harness.statistics import Interval, Spread, over_seeds, paired
 from experiments.harness.tables import Column, Table
 
 Figures = dict[str, Any]
 Getter = Callable[[Figures], float | None]
+ENOUGH = 3  # seeds
 
 
 class Found:
@@ -22,15 +24,17 @@ class Found:
 
     def __init__(self, ledger: Ledger, jobs: Sequence[Job], judge: str) -> None:
         self.arms: dict[str, list[Figures]] = {}
-        self.diverged: dict[str, str] = {}
+        self.seeds: dict[str, list[int]] = {}
+        self.diverged: Counter[str] = Counter()
         for job in jobs:
             run = ledger.find(job)
             if run is None:
                 continue
             if "diverged" in run:
-                self.diverged[job.arm.name] = run["diverged"]
+                self.diverged[job.arm.name] += 1
             elif judge in run["figures"]:
                 self.arms.setdefault(job.arm.name, []).append(run["figures"][judge])
+                self.seeds.setdefault(job.arm.name, []).append(job.plan.seed)
 
     def __bool__(self) -> bool:
         return bool(self.arms)
@@ -44,12 +48,23 @@ class Found:
         return Spread.of(self.values(arm, get) for arm in self.arms)
 
     def mean(self, arm: str, get: Getter) -> Interval | None:
-        """A figure of an arm with its interval."""
-        return self.spread(get).mean(self.values(arm, get))
+        """A figure of an arm with its interval: by its own seeds where there are three, else by those of all arms."""
+        values = self.values(arm, get)
+        known = len(values) >= ENOUGH and None not in values
+        return over_seeds(values) if known else self.spread(get).mean(values)
 
-    def gap(self, one: str, other: str, get: Getter) -> Interval | None:
-        """By how much one arm is above another."""
-        return self.spread(get).gap(self.values(one, get), self.values(other, get))
+    def gap(self, one: str, other: str, get: Getter, get_other: Getter | None = None) -> Interval | None:
+        """By how much one arm is above another, seed by seed where they share three.
+
+        Two arms with one run each are not compared if their seeds differ: the difference may be that of the seeds.
+        """
+        ours, theirs = self.values(one, get), self.values(other, get_other or get)
+        same = self.seeds.get(one) == self.seeds.get(other)
+        if same and len(ours) >= ENOUGH:
+            return paired(ours, theirs)
+        if len(ours) == len(theirs) == 1 and not same:
+            return None
+        return self.spread(get).gap(ours, theirs)
 
     def table(self, columns: Mapping[Column, Getter], *, names: Mapping[str, str] | None = None) -> str:
         """A row for each arm: the figures with their intervals, and the number of seeds."""
@@ -57,10 +72,14 @@ class Found:
         rows: list[list[Any]] = []
         for arm, shown in arms.items():
             cells = [self.mean(arm, get) for get in columns.values()]
-            rows.append([shown, *cells, float(len(self.arms[arm]))])
-        rows += [[arm, *(None for _ in columns), 0.0] for arm in self.diverged if arm not in self.arms]
-        head = [Column("", best=None), *columns, Column("seeds", "plain", 0, None)]
+            rows.append([shown, *cells, self._count(arm)])
+        rows += [[arm, *(None for _ in columns), self._count(arm)] for arm in self.diverged if arm not in self.arms]
+        head = [Column("", best=None), *columns, Column("seeds", best=None)]
         return Table(head, rows).markdown()
+
+    def _count(self, arm: str) -> str:
+        lost = self.diverged[arm]
+        return f"{len(self.arms.get(arm, []))}" + (f" ({lost} diverged)" if lost else "")
 
 
 def at(*path: str) -> Getter:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.harness.arms import Arm
-from experiments.harness.catalogue import plan_for
+from experiments.harness.catalogue import is_features, plan_for
 from experiments.harness.jobs import Job, Ledger
 
 SEEDS = (0, 1, 2)
@@ -52,15 +52,11 @@ class Study:
         return scope.of(self.jobs(self, scope))
 
 
-def jobs_of(
-    arms: Sequence[Arm],
-    material: str,
-    judges: Sequence[str],
-    seeds: Sequence[int],
-    *,
-    lr: float = 1.0,
-) -> list[Job]:
+def jobs_of(arms: Sequence[Arm], material: str, judges: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     """Every arm with every seed on one material."""
     plan = plan_for(material)
-    plan = replace(plan, lr=plan.lr * lr)
-    return [Job(material, arm, replace(plan, seed=seed), tuple(judges)) for arm in arms for seed in seeds]
+    found = []
+    for arm in arms:
+        own = replace(plan, lr=plan.lr * arm.lr) if is_features(material) else plan
+        found += [Job(material, arm, replace(own, seed=seed), tuple(judges)) for seed in seeds]
+    return found

@@ -47,7 +47,7 @@ def test_the_seed_decides_a_bias_that_is_drawn():
 def test_a_wrong_start_is_refused(start):
     with pytest.raises(Refusal) as caught:
         built(Arm("BCE", BCE, start=start))
-    rule = "`start` of `Arm` must be 'rates', 'zero' or 'mode 0' to 'mode 7'"
+    rule = "`start` of `Arm` must be 'rates', 'sigmoid rates', 'zero' or 'mode 0' to 'mode 7'"
     assert str(caught.value) == f"{rule}; got {start!r}. Pick one."
 
 
@@ -78,3 +78,13 @@ def test_arms_get_the_head_they_name():
 def test_the_name_of_an_arm_decides_nothing():
     assert Arm("one", BCE).settings() == Arm("two", BCE).settings()
     assert Arm("one", BCE).settings() != Arm("one", BCE, start="zero").settings()
+
+
+def test_sigmoid_heads_without_a_link_may_start_at_the_label_rates():
+    rates = torch.tensor([0.5, 0.2, 0.1])
+    wanted = torch.logit(rates)
+    head = build_head(Arm("AN", "AN", start="sigmoid rates"), 4, 3, mh.AssumeNegativeLoss(), rates, seed=0)
+    torch.testing.assert_close(head.bias.data, wanted)
+    heads = build_head(Arm("AVG-K", "", start="sigmoid rates"), 4, 3, mh.AverageKLoss(2), rates, seed=0)
+    torch.testing.assert_close(heads.multi.bias.data, wanted)
+    assert not heads.single.bias.any()

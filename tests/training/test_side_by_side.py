@@ -115,3 +115,8 @@ def test_a_run_keeps_one_head_that_loads_again(tmp_path):
     before = classifier.network.head.layer.weight.detach().clone()
     again = train(data, recipe, folder=tmp_path / "run", resume=True, progress=Silent())
     assert torch.equal(again.classifier().network.head.layer.weight, before)
+
+
+def test_a_loss_that_is_no_mean_is_refused():
+    with pytest.raises(Refusal, match=r"`loss` of `EachHeadLoss` must be a mean; got reduction='sum'"):
+        EachHeadLoss(mh.BinaryCrossEntropyLoss(reduction="sum"), heads=2)

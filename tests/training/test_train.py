@@ -119,6 +119,8 @@ def test_the_same_seed_gives_the_same_run(data, tmp_path):
 def test_probabilities_that_cannot_be_had_are_refused_before_training(data, tmp_path):
     with pytest.raises(ValueError, match="`rule` of `train` must have probabilities to decide by; got TwoWayLoss"):
         train(data, recipe(loss="two-way", calibrator="none"), folder=tmp_path, progress=Silent())
+    with pytest.raises(ValueError, match="`calibrator` of `train` must be given for a loss that also compares labels"):
+        train(data, recipe(loss="BCE + two-way", calibrator="none"), folder=tmp_path, progress=Silent())
     with pytest.raises(ValueError, match="`calibrator` of `train` must have rows of a split 'val' to learn from"):
         train(data, recipe(val=0.0), folder=tmp_path, progress=Silent())
     with pytest.raises(ValueError, match=r"Did you mean TwoWayLoss\?"):

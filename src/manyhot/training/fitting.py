@@ -17,7 +17,7 @@ from manyhot.decide import Rule
 from manyhot.distributed import world_size
 from manyhot.engine import Progress, fit, score
 from manyhot.links import Link, NoLink, QuasibinaryLink
-from manyhot.losses import Loss
+from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
 from manyhot.predictions import Predictions
 from manyhot.refusal import refusal
@@ -112,6 +112,10 @@ def check_recipe(recipe: Recipe, data: Dataset) -> None:
     assert data.targets is not None
     loss = build_loss(recipe.loss, data.targets.take([]), seed=recipe.plan.seed)
     calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
+    if calibrator is None and isinstance(loss, SumLoss) and not loss.adds_over_labels:
+        remedy = "Leave the calibrator as it is, or choose a loss that adds over labels, such as BCE."
+        rule_text = "be given for a loss that also compares labels or rows"
+        raise refusal("calibrator", "train", rule_text, "'none'", remedy)
     if rule is not None and calibrator is None and isinstance(loss.link, NoLink):
         got = f"{type(loss).__name__} without a calibrator"
         remedy = "Choose a calibrator, such as Beta(), or no rule."

@@ -13,6 +13,7 @@ from manyhot.checks import Batch, check_count
 from manyhot.heads import HiddenHead
 from manyhot.links import Link
 from manyhot.losses import Loss, Term
+from manyhot.refusal import refusal
 
 
 class HiddenHeads(nn.Module):
@@ -90,6 +91,9 @@ class EachHeadLoss(Loss):
     """
 
     def __init__(self, loss: Loss, *, heads: int) -> None:
+        if loss.reduction not in ("mean", "batchmean"):
+            remedy = "Build it with reduction='mean', or train one head (heads=1)."
+            raise refusal("loss", "EachHeadLoss", "be a mean", f"reduction={loss.reduction!r}", remedy)
         super().__init__(loss.link)
         self.loss, self.mixes_rows = loss, loss.mixes_rows
         # What other losses know by their class, this one knows by the loss that it was given.
