@@ -34,17 +34,25 @@ def uniform_arm(name: str, *, scale: float = 96.0, start: str | None = None) -> 
 UNIFORM = {name: uniform_arm(name) for name in UNIFORM_LOSSES}
 
 
-def set_arm(name: str, k: int, material: str) -> Arm:
-    """A method for sets of k labels on average, as it was tuned on features.
+# What the trials chose for sigmoid heads that begin at one half; the networks that are kept were trained so.
+FROM_ZERO = {
+    "AVG-K": "AverageKLoss({K}, alpha=3)",
+    "ROLE": "ROLELoss({K})",
+    "AN": "AssumeNegativeLoss(negative_weight=0.02)",
+    "EPR": "EPRLoss({K}, beta=1e-06)",
+    "top-K": "NoisedTopKLoss({K}, epsilon=3)",
+}
 
-    The networks that are kept began with a bias of zero, on features it begins at the label rates.
-    """
+
+def set_arm(name: str, k: int, material: str) -> Arm:
+    """A method for sets of k labels on average: as it was tuned, on features; from zero, on networks."""
     if name == "CE":
         return SOFTMAX
-    trial = tuned("sets", name)
-    shown = f"{name}, K = {k}" if "{K}" in trial.loss else name
-    arm = replace(trial.arm(shown), loss=trial.loss.replace("{K}", str(k)))
-    return arm if is_features(material) else replace(arm, start="zero")
+    features = is_features(material)
+    loss = tuned("sets", name).loss if features else FROM_ZERO[name]
+    shown = f"{name}, K = {k}" if "{K}" in loss else name
+    text = loss.replace("{K}", str(k))
+    return replace(tuned("sets", name).arm(shown), loss=text) if features else Arm(shown, text, start="zero")
 
 
 def tuned_arm(family: str, name: str) -> Arm:

@@ -45,16 +45,14 @@ class Trial:
 
 def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
     """For losses without a number of their own: learning rates, and where the bias starts."""
-    return [
-        Trial(loss, lr, start) for start in starts for lr in (RATES if len(starts) == 2 else (0.1, *RATES, 0.6, 6.0))
-    ]
+    factors = RATES if len(starts) == 2 else (0.1, *RATES, 0.6, 6.0)
+    return [Trial(loss, lr, start) for start in starts for lr in factors]
 
 
 def values(pattern: str, numbers: Sequence[object], start: str = "rates") -> list[Trial]:
     """A loss with each of several numbers, or pairs of numbers, in it."""
-    return [
-        Trial(pattern.format(*number) if isinstance(number, tuple) else pattern.format(number)) for number in numbers
-    ]
+    texts = [pattern.format(*number) if isinstance(number, tuple) else pattern.format(number) for number in numbers]
+    return [Trial(text, start=start) for text in texts]
 
 
 SPA = "StrictlyProperAsymmetricLoss(zeta_neg={}, k_neg={}, b_neg={})"

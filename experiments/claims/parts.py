@@ -14,6 +14,7 @@ from experiments.many_labels import JUDGES, arms
 ABOVE, BELOW, TIED = "above", "below", "tied"
 # What nobody would notice, and what everybody would; as fractions.
 LEAST, PLAIN = 0.002, 0.01
+SOME = 0.25
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold here", "not run"
 
 
@@ -80,11 +81,14 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """All parts hold, some do, or none."""
-        known = [part.holds for part in self.parts if part.holds is not None]
+        """All parts hold; at least a quarter of those that are not open do; or fewer."""
+        answers = [part.holds for part in self.parts]
+        known = [answer for answer in answers if answer is not None]
         if not known:
             return UNKNOWN
-        return HOLDS if all(known) else PARTLY if any(known) else FAILS
+        if all(answers):
+            return HOLDS
+        return PARTLY if sum(known) >= SOME * len(known) else FAILS
 
 
 class Evidence:

@@ -46,8 +46,16 @@ def test_a_claim_of_a_large_difference_needs_one():
 def test_verdicts_are_made_of_parts():
     yes, no = Part("a", Interval(0.1, 0.01, 3), ABOVE), Part("b", Interval(0.1, 0.01, 3), BELOW)
     missing = Part("c", None, ABOVE)
-    verdicts = [Claim("0", "claim", parts, "").verdict for parts in ([yes, missing], [yes, no], [no], [missing])]
-    assert verdicts == ["holds", "holds in part", "does not hold here", "not run"]
+    cases = ([yes, yes], [yes, missing], [yes, no, no, no], [yes, no, no, no, no], [no, missing], [missing])
+    holds, partly, fails = "holds", "holds in part", "does not hold here"
+    assert [Claim("0", "claim", parts, "").verdict for parts in cases] == [
+        holds,
+        partly,
+        partly,
+        fails,
+        fails,
+        "not run",
+    ]
     assert yes.shown() == "a: +10.00 ± 1.00 points"
     assert missing.shown() == "c: not run"
     assert Part("d", Interval(-0.5, None, 1), ABOVE, "").shown() == "d: -0.500 (one seed)"
