@@ -35,8 +35,8 @@ def short_sweeps(monkeypatch):
 def test_studies_are_listed(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(STUDIES)
-    for line, study in zip(lines, STUDIES.values(), strict=True):
+    assert [line.split()[0] for line in lines] == [*STUDIES, "linear-evaluation", "default"]
+    for line, study in zip(lines, STUDIES.values(), strict=False):
         assert study.title in line
         assert all(name in line for name in study.sets)
 
@@ -68,7 +68,8 @@ def test_without_data_one_sentence_says_so(data, capsys, tmp_path, monkeypatch):
     assert main(["ranking", *data]) == 2
     captured = capsys.readouterr()
     got = data[-1] if data else None
-    assert captured.err == f"--data must be the folder of the data sets; got {got}. See --help.\n"
+    rule = "`--data` of `experiments` must be the folder of the data sets"
+    assert captured.err == f"{rule}; got {got}. Make one folder a data set in it; see --help.\n"
     assert captured.out == ""
 
 
@@ -115,9 +116,15 @@ def test_every_run_of_a_study_has_a_judge_and_a_file_of_its_own(study):
 
 
 def test_every_arm_is_run_with_every_seed():
-    arms = [BCE, Arm("ASL", "AsymmetricLoss()")]
-    jobs = jobs_of(arms, "coco features", ["many_label"], (4, 5), lr=3.0)
+    arms = [BCE, Arm("ASL", "AsymmetricLoss()", lr=3.0)]
+    jobs = jobs_of(arms, "coco features", ["many_label"], (4, 5))
     assert [(job.arm.name, job.plan.seed) for job in jobs] == [("BCE", 4), ("BCE", 5), ("ASL", 4), ("ASL", 5)]
-    (plain,) = jobs_of(arms[:1], "coco features", ["many_label"], (4,))
-    assert jobs[0].plan.lr == pytest.approx(3 * plain.plan.lr)
+    assert jobs[2].plan.lr == pytest.approx(3 * jobs[0].plan.lr)
     assert jobs[0].judges == ("many_label",)
+    network = jobs_of(arms, "coco", ["many_label"], (4,))
+    assert network[0].plan.lr == network[1].plan.lr  # a network learns at another pace
+
+
+def test_a_smoke_run_is_for_studies_alone(capsys):
+    assert main(["page", "--smoke"]) == 2
+    assert capsys.readouterr().err.startswith("`--smoke` of `experiments` must be given with studies alone; got page.")
