@@ -7,7 +7,6 @@ from experiments.harness.arms import Arm
 from experiments.harness.found import Figures, Found, at
 from experiments.harness.jobs import Ledger
 from experiments.harness.studies import SEEDS, jobs_of
-from experiments.harness.training import TRACED
 from experiments.many_labels import JUDGES, arms
 from experiments.methods import ONE_LABEL, QUASIBINARY, UNIFORM, set_arm
 from manyhot.report import (
@@ -20,6 +19,7 @@ from manyhot.report import (
 )
 
 SHOWN = ("BCE", "ASL, as printed", "SPA, as printed", "two-way", "softmax", "quasibinary")
+TRACED = 10  # steps between two points of a normaliser's trace, in runs that were kept without their steps
 READ_BY = ("sigmoid", "softmax", "own link", "calibrated")
 SEARCHED = {
     "BCE": ("BCE", "sigmoid"),
@@ -90,9 +90,9 @@ def normaliser(ledger: Ledger) -> Any:
     for job in jobs_of([QUASIBINARY], "tiny-imagenet", ONE_LABEL, SEEDS):
         run = ledger.find(job)
         if run is not None and "normaliser" in run:
-            trace = run["normaliser"]["log C"]
-            steps = [TRACED * place for place in range(len(trace))]
-            seen = {"steps": steps, "average": trace, "all_rows": run["normaliser"]["of all rows"]}
+            kept = run["normaliser"]
+            steps = kept.get("steps") or [TRACED * place for place in range(len(kept["log C"]))]
+            seen = {"steps": steps, "average": kept["log C"], "all_rows": kept["of all rows"]}
             traces[f"seed {job.plan.seed}"] = seen
     return draw_normaliser(traces) if traces else None
 

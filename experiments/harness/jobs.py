@@ -124,7 +124,11 @@ def carry_out(job: Job, material: Material) -> dict[str, Any]:
         "figures": {name: judge_of(name)(outcome) for name in job.judges},
     }
     if outcome.trace:
-        run["normaliser"] = {"log C": outcome.trace, "of all rows": float(outcome.loss.link.log_normaliser)}
+        run["normaliser"] = {
+            "steps": [point.step for point in outcome.trace],
+            "log C": [round(point.average, 4) for point in outcome.trace],
+            "of all rows": float(outcome.loss.link.log_normaliser),
+        }
     return run
 
 

@@ -11,12 +11,11 @@ from experiments.harness.arms import Arm, build_head
 from manyhot.backbones import Backbone
 from manyhot.data.loading import Batches
 from manyhot.engine import Plan, Silent, fit, score
+from manyhot.engine.tracing import TracePoint
 from manyhot.links import QuasibinaryLink
 from manyhot.losses import Loss
 from manyhot.network import Network
 from manyhot.training.choices import build_loss
-
-TRACED = 10  # steps from one point of a normaliser's trace to the next
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Outcome:
         head: On the CPU.
         seconds: Of training.
         speed: Samples a second.
-        trace: log C of the quasibinary normaliser, every `TRACED` steps.
+        trace: log C of the quasibinary normaliser through training.
         moving_link: The link with the moving average of its normaliser, before that was computed from all rows.
     """
 
@@ -61,7 +60,7 @@ class Outcome:
     head: nn.Module
     seconds: float
     speed: float
-    trace: list[float] = field(default_factory=list)
+    trace: list[TracePoint] = field(default_factory=list)
     moving_link: QuasibinaryLink | None = None
 
 
@@ -73,7 +72,6 @@ def train(arm: Arm, material: Material, plan: Plan) -> Outcome:
     head = build_head(arm, material.width, len(material.labels), loss, learnt.targets.rates(), seed=plan.seed)
     backbone = None if material.backbone is None else material.backbone(plan.seed)
     network = Network(backbone, head, reading="multi" if loss.heads == 2 else "plain")
-    trace = _trace(loss)
     start = time.monotonic()
     fitted = fit(network, loss, learnt, plan=plan, progress=Silent())
     seconds = time.monotonic() - start
@@ -93,20 +91,6 @@ def train(arm: Arm, material: Material, plan: Plan) -> Outcome:
         head=head.cpu(),
         seconds=seconds,
         speed=sum(float(epoch["samples/s"]) for epoch in fitted.history) / len(fitted.history),
-        trace=[round(float(value), 4) for value in trace],
+        trace=fitted.normaliser,
         moving_link=moving,
     )
-
-
-def _trace(loss: Loss) -> list[Tensor]:
-    """A list that fills, while the loss is trained, with the logarithm of its normaliser."""
-    trace: list[Tensor] = []
-    if isinstance(loss.link, QuasibinaryLink):
-        steps = iter(range(10**9))
-
-        def note(module: Loss, inputs: object, output: object) -> None:
-            if next(steps) % TRACED == 0:
-                trace.append(module.link.log_normaliser.detach().clone())
-
-        loss.register_forward_hook(note)
-    return trace

@@ -24,6 +24,7 @@ from manyhot.engine.progress import Progress, Silent, default_progress
 from manyhot.engine.records import Epoch
 from manyhot.engine.running import Run
 from manyhot.engine.sampling import steps_of_epoch
+from manyhot.engine.tracing import TracePoint
 from manyhot.losses.loss import Loss
 from manyhot.network import Network
 from manyhot.refusal import refusal
@@ -40,6 +41,7 @@ class Fit:
         history: What was measured in each epoch, by name.
         best_epoch: The epoch that was judged best, from 1; None without a validation.
         best_value: The monitored figure of that epoch.
+        normaliser: log C of the quasibinary loss at some hundred steps; nothing for other losses.
     """
 
     network: Network
@@ -47,6 +49,7 @@ class Fit:
     history: list[Epoch]
     best_epoch: int | None
     best_value: float | None
+    normaliser: list[TracePoint]
 
 
 def fit(
@@ -73,7 +76,7 @@ def fit(
         train: The data to learn from.
         plan: How to train.
         val: The data to judge each epoch by.
-        folder: Where checkpoints and `metrics.csv` go; nothing is written without.
+        folder: Where checkpoints and tables go; nothing is written without.
         judge: Gives figures by name from scores (N, K) and targets (N, K) of `val`; by default "mAP", and "log loss"
             where the loss has a link. A figure with "loss", "error" or "Brier" in its name is better when lower.
         resume: Whether to go on from the checkpoint in the folder; without one, training starts from the beginning.
@@ -111,15 +114,18 @@ def fit(
         _carry_out(run, keeper, shown)
     network.eval()
     loss.eval()
-    return Fit(network, loss, run.position.history, run.position.best_epoch, run.position.best_value)
+    place = run.position
+    return Fit(network, loss, place.history, place.best_epoch, place.best_value, run.trace.points())
 
 
 def _take_up(run: Run, keeper: Keeper, checkpoint: Checkpoint) -> None:
     run.learner.restore(checkpoint)
+    run.trace.restore(checkpoint.of("trace"))
     facts = checkpoint.facts["position"]
     best = facts["best_epoch"]
     run.take_up(facts, {} if best is None else dict(Checkpoint.read(keeper.best(best)).tensors))
     keeper.record(run.position.history, only_table=True)
+    keeper.record_trace(run.trace.points())
 
 
 def _carry_out(run: Run, keeper: Keeper, shown: Progress) -> None:

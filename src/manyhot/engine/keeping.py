@@ -10,11 +10,12 @@ from torch import Tensor
 
 from manyhot.engine.checkpoint import Checkpoint, check_setting
 from manyhot.engine.records import Board, Epoch, write_table
+from manyhot.engine.tracing import TracePoint
 from manyhot.refusal import refusal
 
 
 class Keeper:
-    """Checkpoints, the table of epochs and TensorBoard of one run; without a folder it keeps nothing.
+    """Checkpoints, the tables and TensorBoard of one run; without a folder it keeps nothing.
 
     The best weights lie in a file that is named by their epoch, so that the checkpoint and the weights which it calls
     the best are never of two minds, wherever a run is broken off.
@@ -86,6 +87,12 @@ class Keeper:
         write_table(history, self.folder / "metrics.csv")
         if self.board is not None and not only_table:
             self.board.write(history[-1])
+
+    def record_trace(self, points: Sequence[TracePoint]) -> None:
+        """Writes the table of the normaliser anew."""
+        if self.writes and points:
+            assert self.folder is not None
+            write_table([point._asdict() for point in points], self.folder / "normaliser.csv")
 
     def open_board(self, *, steps: int) -> None:
         """Begins to log to TensorBoard."""

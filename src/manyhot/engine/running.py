@@ -24,6 +24,7 @@ from manyhot.engine.records import Epoch
 from manyhot.engine.sampling import groups_of_epoch, order_of_epoch, steps_of_epoch
 from manyhot.engine.schedules import rate
 from manyhot.engine.scoring import score
+from manyhot.engine.tracing import NormaliserTrace
 from manyhot.refusal import refusal
 
 # Losses are read from the device this many steps at a time, because reading makes it wait.
@@ -92,6 +93,7 @@ class Run:
         self.keeper, self.progress, self.signals, self.machine = keeper, progress, signals, learner.machine
         self.steps = steps_of_epoch(len(train), plan.batch_size)
         self.position, self.best_state = Position(), dict[str, Tensor]()
+        self.trace = NormaliserTrace(learner.loss, plan.epochs * self.steps)
         self.pending: list[tuple[int, Tensor, int]] = []
         self.bad_step: int | None = None
         self.next_show = self.next_save = self.clock = 0.0
@@ -164,6 +166,7 @@ class Run:
         parts = [part for part, size in zip(parts, sizes, strict=True) if size]
         if parts:
             self.pending.append((self.position.step, self.learner.step(parts, self.done), sum(sizes)))
+            self.trace.note(self.done + 1)
         self.position.step += 1
         return stop > 0
 
@@ -274,7 +277,9 @@ class Run:
         """Writes a checkpoint, unless the weights are spoilt."""
         self._read_losses()
         if self.bad_step is None and self.learner.is_finite():
-            self.keeper.save(self.learner.tensors(), {"position": asdict(self.position), **self.learner.facts()})
+            tensors = {**self.learner.tensors(), **self.trace.tensors()}
+            self.keeper.save(tensors, {"position": asdict(self.position), **self.learner.facts()})
+            self.keeper.record_trace(self.trace.points())
         self.next_save = time.monotonic() + 60 * self.plan.checkpoint_minutes
 
     def _last_words(self) -> str:

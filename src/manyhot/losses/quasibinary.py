@@ -48,6 +48,7 @@ class QuasibinaryLoss(Loss):
 
     Attributes:
         violation_share: Share of the last batch's cells with q above 1.
+        log_batch_normaliser: log C of the last batch; NaN if it had no label.
 
     Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels. The average
         of equation 13 is printed without its decay, and equation 11 as a gain; both are corrected. The average is that
@@ -65,12 +66,14 @@ class QuasibinaryLoss(Loss):
     reductions = ("mean", "sum", "none")
     link: QuasibinaryLink
     violation_share: Tensor
+    log_batch_normaliser: Tensor
 
     def __init__(self, *, penalty_weight: float = 1.0, alpha: float = 0.1, reduction: str = "mean") -> None:
         super().__init__(QuasibinaryLink(), reduction)
         self.penalty_weight = check_number("penalty_weight", "QuasibinaryLoss", penalty_weight, low=0)
         self.alpha = check_number("alpha", "QuasibinaryLoss", alpha, low=0, high=1, low_open=True)
         self.register_buffer("violation_share", torch.zeros(()))
+        self.register_buffer("log_batch_normaliser", torch.zeros(()), persistent=False)
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over rows."""
@@ -92,6 +95,7 @@ class QuasibinaryLoss(Loss):
         moved = torch.where(self.link.fitted, torch.logaddexp(old + log_keep, new + math.log(self.alpha)), new)
         labelled = batch.targets.sum() > 0
         self.link.log_normaliser.copy_(torch.where(labelled, moved, old))
+        self.log_batch_normaliser.copy_(torch.where(labelled, log_normaliser, torch.nan))
         self.link.fitted.logical_or_(labelled)
         above = batch.mask((batch.scores > log_normaliser).to(batch.scores.dtype)).sum()
         self.violation_share.copy_(torch.where(labelled, above, 0) / batch.row_sizes().sum().clamp(min=1))

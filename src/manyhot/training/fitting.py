@@ -37,6 +37,7 @@ class Trained:
         history: What was measured after each epoch.
         seconds: How long the epochs took, also those before a break.
         bad: Images that could not be read, and why.
+        best_epoch: The epoch whose weights were kept, from 1; None where that was the last.
     """
 
     classifier: Classifier
@@ -44,6 +45,7 @@ class Trained:
     history: list[dict[str, Any]]
     seconds: float
     bad: dict[str, str]
+    best_epoch: int | None
 
 
 def fit_recipe(
@@ -92,7 +94,7 @@ def fit_recipe(
         network = Network(prepared.backbone, network.head, reading=network.reading)
     classifier = Classifier(network, prepared.data.labels, link=loss.link, calibrator=calibrator, rule=rule)
     seconds = sum(float(epoch["seconds"]) for epoch in fitted.history)
-    return Trained(classifier, table, fitted.history, seconds, bad_images(prepared))
+    return Trained(classifier, table, fitted.history, seconds, bad_images(prepared), fitted.best_epoch)
 
 
 def bad_images(prepared: Prepared) -> dict[str, str]:
