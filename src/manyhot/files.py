@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
@@ -36,11 +37,26 @@ def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[N
     Raises:
         BlockingIOError: Another process has the lock, and `wait` is false.
     """
+    with path.open("w") as file:
+        take_lock(file, shared=shared, wait=wait)
+        yield
+
+
+def take_lock(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
+    """Locks an open file until it is closed, or its process ends; see `locked`."""
     try:
         import fcntl
     except ImportError:  # Windows has no such locks
-        yield
         return
-    with path.open("w") as file:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-        yield
+    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+
+
+def keep_names(folder: Path) -> None:
+    """Brings the names of a folder's files to the disk: a new file may otherwise lose its name in a power cut."""
+    if os.name == "nt":  # Windows opens no folders, and keeps names by itself
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

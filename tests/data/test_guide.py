@@ -12,9 +12,10 @@ GUIDE = Path(__file__).parents[2] / "docs" / "data.md"
 def test_the_examples_of_the_guide(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(python|text|csv)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    (table,) = [text for language, text in blocks if language == "csv"]
-    notes, tree = [text for language, text in blocks if language == "text"]
+    table, corrections = [text for language, text in blocks if language == "csv"]
+    notes, tree, corrected = [text for language, text in blocks if language == "text"]
     (tmp_path / "photos.csv").write_text(table)
+    (tmp_path / "reviewed.csv").write_text(corrections)
     for name in [f"images/{number}.jpg" for number in (1, 2, 3)] + re.findall(r"photos/\S+", tree):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
@@ -24,7 +25,7 @@ def test_the_examples_of_the_guide(tmp_path, monkeypatch, capsys):
     names: dict[str, object] = {}
     for code in [text for language, text in blocks if language == "python"]:
         exec(code, names)
-    assert capsys.readouterr().out == notes
+    assert capsys.readouterr().out == notes + corrected
     assert names["data"].labels.names == ["dog"]
     assert names["data"].splits.tolist() == ["train", "train", "test"]
     assert len(names["images"]) == 6

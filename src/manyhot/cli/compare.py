@@ -11,6 +11,7 @@ import typer
 
 from manyhot.cli import options
 from manyhot.cli.data_options import (
+    CorrectionsOption,
     DataArgument,
     LabelsColumnOption,
     LayoutOption,
@@ -78,6 +79,7 @@ def compare(
     separator: SeparatorOption = None,
     root: RootOption = None,
     unlisted: UnlistedOption = None,
+    corrections: CorrectionsOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,7 +105,7 @@ def compare(
     tell = options.console()
     recipe, _ = build_recipe(config, set_, given)
     source = describe_source(data, given)
-    dataset = read_source(source, "compare", tell)
+    dataset = read_source(source, "compare", tell, recipe)
     if dataset.targets is None:
         raise refusal("DATA", "manyhot compare", "have labels", "none", "Pass a table with labels.")
     chosen, notes = losses_for(losses or ["all"], dataset.targets)

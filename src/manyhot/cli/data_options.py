@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,6 +54,14 @@ UnlistedOption = Annotated[
         help="What it means that a label is not named for an image (default: absent; unknown for blank cells).",
     ),
 ]
+CorrectionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--corrections",
+        metavar="FILE",
+        help="A table of corrected labels, such as the reviewed.csv of the studio: what it knows holds. Repeat it.",
+    ),
+]
 
 
 def read(
@@ -82,4 +91,15 @@ def read(
     )
     if tell is not None:
         options.tell_notes(dataset.notes, tell)
+    return dataset
+
+
+def correct(dataset: Dataset, corrections: Iterable[str], tell: Console) -> Dataset:
+    """The data set with what tables of corrections know, of which later ones hold; says how much that is."""
+    from manyhot.data import read_corrections
+
+    for path in corrections:
+        told = len(dataset.notes)
+        dataset = dataset.corrected(read_corrections(path))
+        options.tell_notes([f"{Path(path).name}: {note}" for note in dataset.notes[told:]], tell)
     return dataset

@@ -9,6 +9,7 @@ import typer
 
 from manyhot.cli import data_options, options
 from manyhot.cli.data_options import (
+    CorrectionsOption,
     DataArgument,
     LabelsColumnOption,
     LayoutOption,
@@ -46,6 +47,7 @@ def inspect(
     separator: SeparatorOption = None,
     root: RootOption = None,
     unlisted: UnlistedOption = None,
+    corrections: CorrectionsOption = None,
     images: ImagesOption = True,
     decode: DecodeOption = True,
     near: NearOption = False,
@@ -77,6 +79,7 @@ def inspect(
         unlisted=unlisted,
         tell=tell,
     )
+    dataset = data_options.correct(dataset, corrections or (), tell)
     found = look_through(dataset, images=images, decode=decode, near=near, workers=workers, tell=tell)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))

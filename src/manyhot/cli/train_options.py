@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manyhot.cli import options
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ BadImageOption = Annotated[
 ]
 WorkersOption = Annotated[int | None, typer.Option("--workers", min=0, help="Processes that read images.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything that is drawn.")]
+NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")]
 
 
 # Options that are settings of the recipe or its plan, and options that tell how data are read.
@@ -108,13 +110,27 @@ def describe_source(data: list[str], given: dict[str, Any]) -> dict[str, Any]:
     Paths and patterns are made absolute, because a run may be resumed from another folder.
     """
     paths = [str(Path(path).absolute()) if Path(path).exists() or set(path) & set("*?[{") else path for path in data]
-    found = {"paths": paths} | {name: str(given[name]) for name in READING if given[name] is not None}
-    return found if given["root"] is None else found | {"root": str(Path(given["root"]).absolute())}
+    found: dict[str, Any] = {"paths": paths}
+    found |= {name: str(given[name]) for name in READING if given[name] is not None}
+    if given["root"] is not None:
+        found["root"] = str(Path(given["root"]).absolute())
+    return add_corrections(found, given)
 
 
-def read_source(source: dict[str, Any], verb: str, tell: Console) -> Dataset:
-    """The data set that was described."""
-    from manyhot.cli.data_options import Unlisted, read
+def add_corrections(source: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """How data are read, with the corrections that were typed behind those that were there."""
+    files = [*source.get("corrections", ()), *(str(Path(path).absolute()) for path in given.get("corrections") or ())]
+    return source | {"corrections": list(dict.fromkeys(files))} if files else source
+
+
+def read_source(source: dict[str, Any], verb: str, tell: Console, recipe: Recipe) -> Dataset:
+    """The data set that was described.
+
+    Splits that are missing are drawn before labels are corrected, because the draw depends on the labels: an image
+    that was held out stays so when somebody corrects it.
+    """
+    from manyhot.cli.data_options import Unlisted, correct, read
+    from manyhot.training.splitting import with_all_splits
 
     if not source.get("paths"):
         remedy = f"Name a table or a folder, such as: manyhot {verb} photos.csv."
@@ -122,7 +138,13 @@ def read_source(source: dict[str, Any], verb: str, tell: Console) -> Dataset:
     reading = {name: source.get(name) for name in READING}
     reading["root"] = Path(reading["root"]) if reading["root"] else None
     reading["unlisted"] = Unlisted(reading["unlisted"]) if reading["unlisted"] else None
-    return read(source["paths"], **reading, tell=tell)
+    dataset = read(source["paths"], **reading, tell=tell)
+    if not source.get("corrections"):
+        return dataset
+    told = len(dataset.notes)
+    dataset = with_all_splits(dataset, recipe)
+    options.tell_notes(dataset.notes[told:], tell)
+    return correct(dataset, source["corrections"], tell)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Data: where samples and their targets come from."""
 
+from manyhot.data.corrections import read_corrections
 from manyhot.data.dataset import Dataset
 from manyhot.data.readers.arrays import from_arrays
 from manyhot.data.readers.reading import read_data, read_images
@@ -18,6 +19,7 @@ __all__ = [
     "TarMembers",
     "digit_scenes",
     "from_arrays",
+    "read_corrections",
     "read_data",
     "read_images",
     "template_features",

@@ -116,6 +116,31 @@ class Dataset:
         """The same samples in other splits."""
         return replace(self, splits=np.asarray(splits, dtype=object))
 
+    def corrected(self, corrections: Dataset) -> Dataset:
+        """The same samples with what corrections know: their cells of 1 and 0 replace those of the data.
+
+        Images are paired by where their files lie, and by id or name where one of them is in no file. Those that the
+        data do not have are added, to the split that the corrections give or else to "train"; all others stay in
+        their splits. Labels that only the corrections have are unknown elsewhere. The last of `notes` say how much
+        was changed.
+
+        Args:
+            corrections: What `read_corrections` gives; those of several files are applied one after the other.
+
+        Example:
+            >>> from manyhot.data import from_arrays
+            >>> data = from_arrays(torch.eye(3), [["dog"], [], ["dog", "cat"]], ids=["a", "b", "c"])
+            >>> found = from_arrays(torch.eye(3)[:1], torch.tensor([[1, -1]]), labels=["cat", "dog"], ids=["b"])
+            >>> better = data.corrected(found)
+            >>> better.labels.decode(better.targets.dense())
+            [['dog'], ['cat'], ['cat', 'dog']]
+            >>> better.notes[-1]
+            'Corrections of 1 image: 1 cell of 1 image changed.'
+        """
+        from manyhot.data.corrections import correct
+
+        return correct(self, corrections)
+
     def select_labels(self, names: Sequence[str] | Labels) -> Dataset:
         """The same samples with some of their labels, in this order; rows that lose all of them stay, without any."""
         wanted = names if isinstance(names, Labels) else Labels(names)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyhot.bombs import why_costly
 from manyhot.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -60,7 +61,14 @@ class BadImage(Refusal):
         return type(self), (self.name, self.reason)
 
 
-def decode(data: bytes | Array, *, name: str, max_pixels: int = MAX_PIXELS, at_least: int | None = None) -> Image.Image:
+def decode(
+    data: bytes | Array,
+    *,
+    name: str,
+    max_pixels: int = MAX_PIXELS,
+    at_least: int | None = None,
+    formats: tuple[str, ...] = FORMATS,
+) -> Image.Image:
     """A picture as RGB, turned as its camera was held; raises `BadImage` where that is impossible.
 
     What is transparent becomes white. Of several frames the first counts. Pixels of 16 bits are scaled to 8, those of
@@ -72,6 +80,7 @@ def decode(data: bytes | Array, *, name: str, max_pixels: int = MAX_PIXELS, at_l
         max_pixels: Larger pictures are refused by their header, before any memory is asked for.
         at_least: The longest side that is needed. A JPEG that is far larger is decoded at a half, a quarter or an
             eighth of its size, with twice that side at the least, which is several times as fast.
+        formats: The formats to take, some of `FORMATS`.
 
     Example:
         >>> import numpy as np
@@ -81,7 +90,7 @@ def decode(data: bytes | Array, *, name: str, max_pixels: int = MAX_PIXELS, at_l
     with QUIET:
         if isinstance(data, np.ndarray):
             return _of_pixels(data, name, max_pixels)
-        image = open_image(data, name=name, max_pixels=max_pixels)
+        image = open_image(data, name=name, max_pixels=max_pixels, formats=formats)
         if at_least is not None:
             image.draft(None, (2 * at_least, 2 * at_least))
         try:
@@ -116,19 +125,23 @@ def read_data(images: ImageSource, row: int) -> bytes | Array:
         raise BadImage(images.name(row), str(error.strerror or error)) from None
 
 
-def open_image(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> Any:
+def open_image(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = FORMATS) -> Any:
     """The picture with its header read and its pixels not; raises `BadImage` for what is none, or too large."""
     pillow = import_pillow()
     if not data:
         raise BadImage(name, "the file is empty")
     with QUIET:
+        file = io.BytesIO(data)
         try:
-            image = pillow.Image.open(io.BytesIO(data), formats=_formats())
+            image = pillow.Image.open(file, formats=[form for form in formats if form in _formats()])
+            costly = why_costly(image, file, max_pixels=max_pixels)
         except pillow.UnidentifiedImageError:
             raise BadImage(name, _mistaken_for(data)) from None
         except Exception as error:
             raise BadImage(name, _reason(error)) from None
     _check_size(image.size, name, max_pixels)
+    if costly is not None:
+        raise BadImage(name, costly)
     return image
 
 

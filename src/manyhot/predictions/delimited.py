@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -107,7 +108,7 @@ class DelimitedText:
         """Tabs for TSV; otherwise what makes the most of the header."""
         if ".tsv" in (suffix.lower() for suffix in self.path.suffixes):
             return "\t"
-        return max(DELIMITERS, key=lambda sign: len(next(csv.reader([header_line], delimiter=sign))))
+        return find_delimiter(header_line)
 
     def _first_rows(self) -> tuple[list[str], list[list[str]]]:
         try:
@@ -145,6 +146,17 @@ class DelimitedText:
         if numbers < len(filled):
             return MIXED if 2 * numbers > len(filled) else TEXT
         return WHOLE if all(text.isdigit() for text in filled) else NUMBER
+
+
+def find_delimiter(header_line: str) -> str:
+    """The sign that makes the most of a header; signs within quoted names separate nothing.
+
+    Example:
+        >>> find_delimiter('path,"cats; dogs; birds; fish"')
+        ','
+    """
+    bare = re.sub(r'"[^"]*("|$)', "", header_line)
+    return max(DELIMITERS, key=bare.count)
 
 
 def _filled(texts: list[str]) -> list[str]:

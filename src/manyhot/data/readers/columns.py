@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from manyhot.data.readers.said import Said
+from manyhot.predictions.header import PREFIXES
 from manyhot.predictions.roles import BLANK, LIST, MIXED, TEXT, listed
 from manyhot.refusal import refusal
 
@@ -23,6 +24,8 @@ LABELS = (
 )
 # fmt: on
 SPLITS = ("split", "subset", "partition", "set", "isvalid")
+# What a column of a label begins with whose name alone would say something else, as in tables of predictions.
+MARK = PREFIXES["targets"]
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Columns:
     @property
     def split_is_flag(self) -> bool:
         """Whether the column of splits tells by true and false whether a row is for validation."""
-        return self.split is not None and _plain(self.split) == "isvalid"
+        return self.split is not None and plain_name(self.split) == "isvalid"
 
 
 def choose_columns(look: Look, said: Said, *, with_labels: bool = True) -> Columns:
@@ -74,13 +77,14 @@ def choose_columns(look: Look, said: Said, *, with_labels: bool = True) -> Colum
     return chosen
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without case and without what people put between its words."""
     return "".join(sign for sign in name.lower() if sign not in "_ -.")
 
 
-def _known(names: Sequence[str], among: Sequence[str]) -> str | None:
+def known_column(names: Sequence[str], among: Sequence[str]) -> str | None:
     """The column with the likeliest of some names."""
-    return next((column for name in names for column in among if _plain(column) == name), None)
+    return next((column for name in names for column in among if plain_name(column) == name), None)
 
 
 def _path_column(look: Look, said: Said) -> str:
@@ -91,8 +95,8 @@ def _path_column(look: Look, said: Said) -> str:
     barred = {said.labels_column, said.split_column, *(said.label_names or ())}
     usable = [name for name in columns if name not in barred and look.kinds[name] != LIST]
     usable.sort(key=lambda name: look.kinds[name] == BLANK)
-    found = _known(PATHS, pictures) or next(iter(pictures), None)
-    found = found or _known(PATHS, look.images) or next(iter(look.images), None) or _known(PATHS, usable)
+    found = known_column(PATHS, pictures) or next(iter(pictures), None)
+    found = found or known_column(PATHS, look.images) or next(iter(look.images), None) or known_column(PATHS, usable)
     if found is None:
         remedy = "Name it with `path_column`."
         raise refusal("path", said.owner, "have a column of image paths", f"the columns {listed(columns)}", remedy)
@@ -105,7 +109,7 @@ def _split_column(look: Look, said: Said, path: str) -> str | None:
     if said.split_column is not None:
         return said.column("split_column", said.split_column, list(look.kinds))
     barred = {path, said.labels_column, *(said.label_names or ())}
-    return _known(SPLITS, [name for name, kind in look.kinds.items() if name not in barred and kind != LIST])
+    return known_column(SPLITS, [name for name, kind in look.kinds.items() if name not in barred and kind != LIST])
 
 
 def _choose_labels(chosen: Columns, look: Look, said: Said) -> None:
@@ -116,13 +120,17 @@ def _choose_labels(chosen: Columns, look: Look, said: Said) -> None:
     barred = (chosen.path, chosen.split)
     rest = [name for name, kind in look.kinds.items() if name not in barred and kind != IMAGE]
     wanted = said.label_names
+    marked = [name for name in rest if name.startswith(MARK)]
+    if marked:
+        chosen.cells = marked
+        return
     if wanted and all(name in rest for name in wanted):
         chosen.cells = wanted
         return
     binary = [name for name in look.binary if name in rest]
     if look.gaps and binary:
         binary = [name for name in rest if name in binary or look.kinds[name] == BLANK]
-    named = _known(LABELS, [name for name in rest if look.kinds[name] != BLANK])
+    named = known_column(LABELS, [name for name in rest if look.kinds[name] != BLANK])
     lists = [name for name in rest if look.kinds[name] == LIST]
     texts = [name for name in rest if look.kinds[name] in (TEXT, MIXED)]
     if named is not None and named in binary and len(binary) > 1:
@@ -137,7 +145,7 @@ def _choose_labels(chosen: Columns, look: Look, said: Said) -> None:
         (chosen.lists,) = lists or texts
     else:
         blank = [name for name in rest if look.kinds[name] == BLANK]
-        chosen.lists = _known(LABELS, blank)
+        chosen.lists = known_column(LABELS, blank)
     if chosen.lists is None and not chosen.cells:
         remedy = "Name it with `labels_column`, or the columns of labels with `labels`."
         rule = "have a column of label names or one column a label"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from manyhot.data.readers.columns import IMAGE, Look
+from manyhot.data.readers.columns import IMAGE, MARK, Look
 from manyhot.data.readers.places import is_image
 from manyhot.data.readers.said import Said
 from manyhot.predictions.arrow import import_arrow, in_our_words
@@ -64,7 +64,7 @@ class TextTable:
         self.path, self._owner = path, said.owner
         self._text = DelimitedText(path, said.owner, said.delimiter, torch.float32)
         self.notes = [note for note in self._text.notes if note.startswith("Columns")]
-        name = next((name for name in self._text.columns if is_image(name)), None)
+        name = next((name for name in self._text.columns if is_image(name) and not name.startswith(MARK)), None)
         if name is not None:
             got = f"{str(path)!r}, which begins with {name!r}"
             raise refusal("path", said.owner, "have a header", got, "Write `path,labels` as its first line.")

@@ -56,10 +56,12 @@ def place_images(
     folders = [*starts, *hints, *(start / name for start in starts for name in FOLDERS)]
     folders += [Path()] if said.root is None else []
     best, hits = _best_place(sample, folders)
-    if 2 * hits < len(sample):
+    if 2 * hits < len(sample) and not said.elsewhere:
         found = _search(names, starts[0])
         if found is not None and found.hits > hits:
             return Files(found.paths, root=starts[0]), [*notes, f"Images were found by name below {_shown(starts[0])}."]
+    if sample and not hits and said.elsewhere:
+        return Files(names, root=starts[0]), notes
     if sample and not hits:
         raise _nothing_found(sample, starts, said)
     paths = names if not best.suffix else _with_endings(names, best)

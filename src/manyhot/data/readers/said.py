@@ -28,6 +28,7 @@ class Said:
         labels: The labels to keep, in this order; names of `Labels` need not occur.
         unlisted: What a cell that nothing is said about means, "absent" or "unknown".
         descriptions: The file of names for the codes of Open Images.
+        elsewhere: Whether images may be in no files at all; their names are then kept as they are.
     """
 
     owner: str
@@ -40,6 +41,7 @@ class Said:
     labels: Sequence[str] | Labels | None = None
     unlisted: str | None = None
     descriptions: Path | None = None
+    elsewhere: bool = False
 
     def __post_init__(self) -> None:
         """Refuses what no layout could take."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.data.readers.columns import IMAGE, Columns, choose_columns
+from manyhot.data.readers.columns import IMAGE, MARK, Columns, choose_columns
 from manyhot.data.readers.found import Found
 from manyhot.data.readers.label_columns import LabelColumns
 from manyhot.data.readers.names import read_names
@@ -110,7 +110,8 @@ class _Rows:
     def _labels(self) -> tuple[list[str], SparseTargets, str]:
         """Names, targets (rows, K), and a clause about them."""
         if self.columns.cells:
-            return self.columns.cells, self.cells.targets(len(self.files)), self.cells.note()
+            names = [name.removeprefix(MARK) for name in self.columns.cells]
+            return names, self.cells.targets(len(self.files)), self.cells.note()
         if self.columns.lists is None:
             return [], SparseTargets.from_rows([[]] * len(self.files), num_labels=0), ""
         column = self.columns.lists
