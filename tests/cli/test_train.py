@@ -20,6 +20,12 @@ from manyhot.training import Run
 QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 
 
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch):
+    """Leaves out the report, which takes longer than all else and has tests of its own."""
+    monkeypatch.setattr("manyhot.report.page.trying.try_report", lambda run, tell: None)
+
+
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     """A table of 200 scenes to train on, 200 to judge by and 50 to calibrate on."""
@@ -170,7 +176,7 @@ def test_two_processes_give_what_one_gives(scenes, home):
     typed = [str(scenes), *QUICK, "--epochs", "2", "--set", "hidden=8", "--set", "dropout=0", "--set", "heads=2"]
     code = "import sys; from manyhot.cli import main; main()"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    plain, several = ["--loss", "BCE"], ["-l", "BCE", "-l", "two-way"]
+    plain, several = ["--loss", "BCE", "--no-report"], ["-l", "BCE", "-l", "two-way"]
     for verb, devices, more in (("train", 1, plain), ("train", 2, plain), ("compare", 2, several)):
         (home / "script.py").write_text(code)
         command = [

@@ -17,7 +17,7 @@ def test_the_examples_of_the_guide(tmp_path, monkeypatch):
     for example in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
         exec(example, names)
     written = set(re.findall(r'"(\w+\.png)"\)', GUIDE))
-    assert len(written) == 6
+    assert len(written) == 13
     for name in written:
         assert Path(name).stat().st_size < 40_000
         with Image.open(name) as picture:
@@ -26,7 +26,7 @@ def test_the_examples_of_the_guide(tmp_path, monkeypatch):
 
 def test_the_guide_shows_what_it_writes():
     shown = re.findall(r"\(images/(report-\w+\.png)\)", GUIDE)
-    assert len(shown) == 3
+    assert len(shown) == 5
     assert all((DOCS / "images" / name).is_file() for name in shown)
 
 

@@ -33,7 +33,7 @@ def sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file system'}: {error.strerror}."
     text = " ".join(str(error).split())
-    readers = any(f"of `{name}`" in text for name in ("read_data", "read_images"))
+    readers = any(f"of `{name}`" in text for name in ("read_data", "read_images", "read_corrections"))
     for python, typed in (READING if readers else TYPED).items():
         text = text.replace(python, typed)
     return text
@@ -43,6 +43,7 @@ def sentence(error: Exception) -> str:
 READING = {
     "`path` of `read_data`": "`DATA`",
     "`path` of `read_images`": "`IMAGES`",
+    "`path` of `read_corrections`": "`--corrections`",
     ", or the columns of labels with `labels`": "",
     ", or the columns of labels as `labels`": "",
     "Name the columns of labels with `labels`.": "Repair or remove that column.",
@@ -57,6 +58,7 @@ READING = {
     "Use `read_images` for images without labels": "Use `manyhot predict` for images without labels",
     " of `read_data`": "",
     " of `read_images`": "",
+    " of `read_corrections`": "",
 }
 # The same for all others.
 TYPED = {
@@ -70,6 +72,8 @@ TYPED = {
     "`device` of `predict_with_ray`": "`--device`",
     "`workers` of `predict_with_ray`": "`--workers`",
     "pass `overwrite`": "pass --overwrite",
+    "`runs` of `Report`": "`RUN`",
+    "`corrections` of `corrected`": "`--corrections`",
     "`import_predictions`": "`manyhot`",
     "`kind` of": "`--kind` of",
     "`targets` of": "`--targets` of",

@@ -39,12 +39,15 @@ def demo(
 
 def what_next(out: Path) -> str:
     """What was written, and what to try with it."""
+    page = out / "runs" / "last" / "report.html"
+    report = "  runs/last/report.html  all about one of them, on one page\n" if page.is_file() else ""
     return (
         f"In {out}:\n"
         "  reliability.png      what was promised, and what came true\n"
         "  scenes.png           scenes, their labels and their probabilities\n"
         "  scenes/scenes.csv    the pictures and their labels, as your own data could come\n"
         "  runs/                a run folder for each loss, and comparison.json\n"
+        f"{report}"
         "Try next:\n"
         f"  {command()} predict {out}/runs/last {out}/scenes/test/00000.png {out}/scenes/test/00001.png\n"
         f"  {command()} evaluate {out}/runs/last/predictions.parquet --split test --by-label\n"

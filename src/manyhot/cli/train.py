@@ -12,6 +12,7 @@ import typer
 
 from manyhot.cli import options
 from manyhot.cli.data_options import (
+    CorrectionsOption,
     LabelsColumnOption,
     LayoutOption,
     PathColumnOption,
@@ -30,6 +31,7 @@ from manyhot.cli.train_options import (
     CalibratorOption,
     ConfigOption,
     EpochsOption,
+    NoReportOption,
     RateOption,
     RuleOption,
     RunOption,
@@ -38,6 +40,7 @@ from manyhot.cli.train_options import (
     SizeOption,
     TuneOption,
     WorkersOption,
+    add_corrections,
     build_recipe,
     describe_source,
     extraction_bar,
@@ -46,6 +49,8 @@ from manyhot.cli.train_options import (
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from manyhot.training import Run
 
 OptionalData = Annotated[
@@ -92,6 +97,8 @@ def train(
     separator: SeparatorOption = None,
     root: RootOption = None,
     unlisted: UnlistedOption = None,
+    corrections: CorrectionsOption = None,
+    no_report: NoReportOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a classifier on your images, calibrate it, choose its decisions, and judge it on images it has not seen.
@@ -106,6 +113,8 @@ def train(
 
     manyhot train photos.csv --config runs/spa/config.yaml --set lr=0.003
 
+    manyhot train photos.csv --corrections runs/spa/reviewed.csv
+
     manyhot train --resume runs/spa
     """
     given = dict(locals())
@@ -119,8 +128,8 @@ def train(
         check_resume(given)
         config, out = Run(resume).folder / "config.yaml", resume
     recipe, source = build_recipe(config, set_, given)
-    source = describe_source(data, given) if data else source
-    dataset = read_source(source, "train", tell)
+    source = describe_source(data, given) if data else add_corrections(source, given)
+    dataset = read_source(source, "train", tell, recipe)
     goes_on = resume is not None
     folder = run_folder(out, source["paths"][0], resume=goes_on)
     say = lambda note: options.tell_notes([note], tell)  # noqa: E731
@@ -134,15 +143,28 @@ def train(
     if rank() > 0:
         return
     point_to_last(folder)
+    page = None if no_report else write_page(run, tell)
     if as_json:
-        typer.echo(json.dumps({"run": str(folder), **run.figures}))
+        typer.echo(json.dumps({"run": str(folder), "report": None if page is None else str(page), **run.figures}))
         return
-    show_run(run)
+    show_run(run, page)
+
+
+def write_page(run: Run, tell: Console) -> Path | None:
+    """The report in the run folder, or the sentence why there is none."""
+    from manyhot.report.page.trying import try_report
+
+    try:
+        with tell.status("Writing the report ..."):
+            return try_report(run, tell.print)
+    except KeyboardInterrupt:
+        tell.print("Stopped before the report was written; the run itself is whole.")
+        return None
 
 
 def check_resume(given: dict[str, Any]) -> None:
     """Refuses settings beside --resume: the run goes on with its own."""
-    for name in ("data", "out", "config", "set_", *TYPED, *READING):
+    for name in ("data", "out", "config", "set_", "corrections", *TYPED, *READING):
         if given[name] is not None:
             option = {"data": "DATA", "set_": "--set"}.get(name, "--" + name.replace("_", "-"))
             remedy = "Leave it out, or start a new run with --config RUN/config.yaml."
@@ -175,10 +197,12 @@ def run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
     return folder
 
 
-def show_run(run: Run) -> None:
+def show_run(run: Run, page: Path | None) -> None:
     """What came of the training, and what to do next."""
     from rich.console import Console
     from rich.table import Table
+
+    from manyhot.training.showing import summary, ways
 
     figures, console = run.figures, Console(highlight=False)
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
@@ -192,31 +216,17 @@ def show_run(run: Run) -> None:
         what = "which the network has not seen" if figures["judged"] == "test" else "which it was tuned on: too rosy"
         table = Table(title=f"On the rows of {figures['judged']!r}, {what}", title_style="bold")
         table.add_column("")
-        ways = ("own link", "calibrated") if figures["calibrated"] else ("as trained",)
-        for way in ways:
+        columns = ways(figures)
+        for way in columns:
             table.add_column(way, justify="right")
         for title, *values in summary(figures):
-            table.add_row(title, *values[-len(ways) :])
+            table.add_row(title, *values[-len(columns) :])
         console.print(table)
     folder = quote(str(run.folder))
+    if page is not None:
+        console.print(f"Report: {page}", markup=False, soft_wrap=True)
     console.print(f"Wrote {run.folder}. Next:", markup=False, soft_wrap=True)
     judge = f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged']} --by-label"
     commands = [f"manyhot predict {folder} IMAGES...", judge, f"manyhot export {folder}"]
     for command in commands if figures["judged"] else commands[::2]:
         console.print(f"  {command}", markup=False, soft_wrap=True)
-
-
-def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Title, value before and value after calibration of the figures that people look at first."""
-    from manyhot.evaluation.names import NAMES
-    from manyhot.training.comparing import values_of
-
-    before = None if figures["before"] is None else values_of(figures["before"])
-    after, rows = values_of(figures["after"]), []
-    for name, value in after.items():
-        if value is None:
-            continue
-        shown = [None if before is None else before[name], value]
-        texts = ["–" if one is None else f"{100 * one:.2f} %" if NAMES[name].percent else f"{one:.4f}" for one in shown]
-        rows.append((NAMES[name].title, *texts))
-    return rows  # type: ignore[return-value]

@@ -19,7 +19,8 @@ from manyhot.demo.tables import EXPLANATION, decisions_table, point, readings_ta
 from manyhot.engine import Progress, Silent
 from manyhot.labels import Labels
 from manyhot.report import save_png
-from manyhot.training import Comparison, Recipe, compare
+from manyhot.report.page.trying import try_report
+from manyhot.training import Comparison, Recipe, Run, compare
 from manyhot.training.choices import ALL_LOSSES
 from manyhot.training.comparing import slug
 from manyhot.training.run import point_to_last
@@ -66,6 +67,7 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
     save_png(draw_readings(readings), folder / "reliability.png")
     save_png(draw_scenes(readings[CHOSEN], folder / "scenes"), folder / "scenes.png")
     point_to_last(folder / "runs" / slug(CHOSEN))
+    try_report(Run(folder / "runs" / slug(CHOSEN)), lambda sentence: console.print(sentence, markup=False))
     console.print(f"\nDone in {time.perf_counter() - start:.0f} s.", highlight=False)
     return comparison
 

@@ -74,7 +74,7 @@ def bin_of(probs: Tensor, edges: Tensor) -> Tensor:
         tensor([0, 0, 1, 3])
     """
     # Comparisons, because p * M can round across an edge.
-    return torch.bucketize(probs, edges)
+    return torch.bucketize(probs.contiguous(), edges)
 
 
 def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, owners: int) -> BinSums:

@@ -60,8 +60,8 @@ LINES = ("-", "--", "-.", ":")
 # Where a legend stands that would hide what is drawn.
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
 DOTS_PER_INCH = 110
-# Enough for the blends at the edges of letters and lines of eight colours.
-COLOURS_OF_A_PNG = 128
+# Enough for the blends at the edges of letters and lines of eight colours; photographs get all that a palette holds.
+COLOURS_OF_A_PNG, COLOURS_OF_PHOTOS = 128, 256
 
 
 def look_of(*, dark: bool) -> Look:
@@ -149,14 +149,31 @@ def as_png(figure: Figure, *, dots_per_inch: int = DOTS_PER_INCH) -> bytes:
         >>> as_png(draw_set_sizes({"a model": {"counts": [1, 5, 2]}}))[1:4]
         b'PNG'
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=dots_per_inch, metadata={"Software": None})
-    with Image.open(drawn) as picture:
-        few = picture.convert("RGB").quantize(COLOURS_OF_A_PNG, dither=Image.Dither.NONE)
+    usual, small = figure.dpi, io.BytesIO()
+    figure.set_dpi(dots_per_inch)
+    # Not `savefig`, which draws everything twice to give the same pixels.
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    many = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+    figure.set_dpi(usual)
+    photos = any(axis.images for axis in figure.axes)
+    few = many.quantize(COLOURS_OF_PHOTOS if photos else COLOURS_OF_A_PNG, dither=Image.Dither.NONE)
+    if photos:
+        # A second time, because colours are mixed only for a palette that is there already.
+        few = many.quantize(palette=few, dither=Image.Dither.FLOYDSTEINBERG)
+    keep_corner(few, many)
     few.save(small, format="PNG", optimize=True)
     return small.getvalue()
+
+
+def keep_corner(few: Any, many: Any) -> None:
+    """Gives a picture of few colours exactly the colour of the page again, or its edge would be seen there."""
+    palette, place = few.getpalette(), 3 * few.getpixel((0, 0))
+    palette[place : place + 3] = many.getpixel((0, 0))
+    few.putpalette(palette)
 
 
 def save_png(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = DOTS_PER_INCH) -> None:

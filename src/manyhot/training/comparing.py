@@ -60,6 +60,11 @@ class Comparison:
         """All of it as values that JSON can hold."""
         return {"judged": self.judged, "losses": self.rows}
 
+    def _repr_html_(self) -> str:
+        from manyhot.training.showing import comparison_as_html
+
+        return comparison_as_html(self)
+
 
 def compare(
     data: Dataset,

@@ -25,6 +25,7 @@ CONFIG, LABELS, METRICS, PREDICTIONS, FIGURES = (
     "predictions.parquet",
     "figures.json",
 )
+NORMALISER, REPORT = "normaliser.csv", "report.html"
 
 
 class Run:
@@ -68,6 +69,22 @@ class Run:
         with (self.folder / METRICS).open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
+    @property
+    def normaliser(self) -> dict[str, Any] | None:
+        """How log C of the quasibinary loss moved in training, for `draw_normaliser`; None for other losses.
+
+        With the value over all rows at the step whose weights were kept, once the run is finished.
+        """
+        from manyhot.training.normaliser import of_all_rows, read_trace
+
+        if not (self.folder / NORMALISER).is_file():
+            return None
+        trace = read_trace(self.folder / NORMALISER)
+        if self.finished:
+            kept = self.figures.get("best epoch") or len(self.history)
+            trace["all_rows"] = of_all_rows(self.folder, trace["steps"], int(self.history[kept - 1]["steps"]))
+        return trace
+
     def classifier(self) -> Classifier:
         """What was trained."""
         from manyhot.classifier import Classifier
@@ -79,6 +96,32 @@ class Run:
         from manyhot.predictions import open_predictions
 
         return open_predictions(self.folder / PREDICTIONS)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        split: str | None = None,
+        root: str | os.PathLike[str] | None = None,
+        pictures: bool = True,
+    ) -> Path:
+        """Writes one HTML page about the run that needs nothing else; returns where it is.
+
+        Args:
+            path: The file; `report.html` in the run folder by default, in the place of an older one.
+            split: The split to judge; by default "test", or "val" without it.
+            root: The folder that paths of pictures begin in; by default where the data of the run lie.
+            pictures: Whether to show pictures.
+        """
+        from manyhot.report.page import write_report
+
+        path = self.folder / REPORT if path is None else path
+        return write_report(self, path, split=split, root=root, pictures=pictures)
+
+    def _repr_html_(self) -> str:
+        from manyhot.training.showing import run_as_html
+
+        return run_as_html(self)
 
 
 def new_folder(data: str, parent: Path = Path("runs")) -> Path:
@@ -94,7 +137,8 @@ def new_folder(data: str, parent: Path = Path("runs")) -> Path:
 def clear_run(folder: Path) -> None:
     """Removes what a run leaves behind, and nothing else; the settings go last, without which it is no run."""
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    for name in (FIGURES, PREDICTIONS, METRICS, LABELS, "model.safetensors", "classifier.json", CONFIG):
+    tables = (PREDICTIONS, METRICS, NORMALISER, LABELS)
+    for name in (FIGURES, REPORT, *tables, "model.safetensors", "classifier.json", CONFIG):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -95,6 +95,7 @@ def figures_of(trained: Trained, prepared: Prepared) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "rows": sizes,
         "seconds": trained.seconds,
+        "best epoch": trained.best_epoch,
         "bad images": trained.bad,
         "judged": judged,
         "calibrated": table.calibrator is not None,

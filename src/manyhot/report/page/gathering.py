@@ -1,0 +1,219 @@
+"""What a report is about: the judged rows of a run or a table, in memory, with everything that follows from them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import kind_of
+from manyhot.decide import AverageK, RiskControl, Threshold, UniformThreshold
+from manyhot.decide.rule import Decision
+from manyhot.evaluation import Evaluation, evaluate
+from manyhot.evaluation.groups import has_probs
+from manyhot.evaluation.survey import Survey, survey
+from manyhot.links import NoLink
+from manyhot.predictions.memory import Predictions, concatenate
+from manyhot.predictions.stored import open_predictions
+from manyhot.predictions.table import Table
+from manyhot.refusal import refusal
+from manyhot.search.roots import roots_of
+from manyhot.training.run import CONFIG, PREDICTIONS, Run
+
+OWNER = "Report"
+# Of larger tables, rows are drawn: what a page shows does not change with more of them, and memory has an end.
+MOST_CELLS = 1 << 25
+# Rows are drawn again so many times for intervals, up to so many cells: a second or two, and five at the most.
+REPLICATES = {1 << 18: 200, 1 << 19: 100}
+LEVEL = 0.95
+HALF = 0.5
+# Rules that hold every label of every row against the same number.
+ONE_THRESHOLD = (Threshold, AverageK, RiskControl, UniformThreshold)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The judged rows of one run or table.
+
+    Attributes:
+        name: What it is called on the page.
+        table: The rows, in memory, with targets.
+        split: The split that they are, None for all rows of a table.
+        rows: How many rows the split has; `table` holds fewer if there are too many.
+        roots: Where the pictures may lie.
+        run: The run, None for a table.
+    """
+
+    name: str
+    table: Predictions
+    split: str | None
+    rows: int
+    roots: tuple[Path, ...] = ()
+    run: Run | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the labels."""
+        return self.table.labels.names
+
+    @cached_property
+    def targets(self) -> Tensor:
+        """(N, K): 1 present, 0 absent, -1 unknown."""
+        assert self.table.targets is not None
+        return self.table.targets.cpu()
+
+    @cached_property
+    def probs(self) -> Tensor | None:
+        """(N, K), the probabilities that people get; None for scores that mean none."""
+        return self.table.probabilities().cpu() if has_probs(self.table) else None
+
+    @cached_property
+    def values(self) -> Tensor:
+        """(N, K), what cells are ranked by: scores where there are any."""
+        values = self.table.probs if self.table.scores is None else self.table.scores
+        assert values is not None
+        return values.cpu()
+
+    @cached_property
+    def before(self) -> Tensor | None:
+        """(N, K), what the loss's own link makes of the scores; None where no calibrator came after it."""
+        table = self.table
+        if table.calibrator is None or table.scores is None or table.link is None or isinstance(table.link, NoLink):
+            return None
+        with torch.no_grad():
+            return table.link.probs(table.scores).cpu()
+
+    @cached_property
+    def readings(self) -> dict[str, Tensor]:
+        """The probabilities by how they were had, the ones that people get last."""
+        found = {} if self.before is None else {"own link": self.before}
+        if self.probs is None:
+            return found
+        table = self.table
+        linked = table.scores is not None and table.link is not None and not isinstance(table.link, NoLink)
+        last = "calibrated" if table.calibrator is not None else "own link" if linked else "as given"
+        return found | {last: self.probs}
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        """What was decided, or else the labels of at least one half; None without probabilities."""
+        if self.table.decisions is not None:
+            abstain = self.table.abstain
+            nobody = torch.zeros(len(self.table), dtype=torch.bool)
+            return Decision(self.table.decisions.cpu(), nobody if abstain is None else abstain.cpu())
+        return None if self.probs is None else Threshold(HALF)(self.probs)
+
+    @property
+    def rule(self) -> str:
+        """What decided, in words."""
+        if self.table.decisions is None:
+            return "at least 50 %"
+        return "as given" if self.table.rule is None else repr(self.table.rule)
+
+    @property
+    def threshold(self) -> float | None:
+        """The one threshold that decided; None where there is no single one."""
+        if self.table.decisions is None:
+            return HALF
+        rule = self.table.rule
+        found = float(rule.threshold) if isinstance(rule, ONE_THRESHOLD) else math.nan
+        return found if math.isfinite(found) else None
+
+    @cached_property
+    def facts(self) -> Survey:
+        """How many rows, labels and cells there are."""
+        return survey(self.table)
+
+    @property
+    def noun(self) -> str:
+        """What a row is."""
+        return "row" if self.table.paths is None else "picture"
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Everything that is worth knowing, with intervals where they are quick."""
+        cells = len(self.table) * len(self.labels)
+        replicates = next((times for most, times in REPLICATES.items() if cells <= most), None)
+        if replicates is None:
+            return evaluate(self.table)
+        return evaluate(self.table, intervals=LEVEL, replicates=replicates)
+
+    @cached_property
+    def evaluation_before(self) -> Evaluation | None:
+        """The same for the probabilities before calibration, without intervals."""
+        return None if self.before is None else evaluate(self.table.replace(probs=self.before, decisions=None))
+
+
+def gather(name: str, source: Any, *, split: str | None, root: Sequence[Path] | None) -> Subject:
+    """Reads what a report needs of a run, a table or the path of one of them.
+
+    Args:
+        name: What it is called.
+        source: `Run`, a table of predictions, or the path of one of them.
+        split: The split to judge; by default "test", or what else there is.
+        root: Where pictures lie; by default where the source says.
+    """
+    run, table, roots = open_source(source)
+    if "targets" not in table.kinds:
+        remedy = "Add the true labels with `replace(targets=...)`, or `--targets` on the command line."
+        raise refusal("runs", OWNER, "hold targets", ", ".join(table.kinds), remedy)
+    split = judged_split(table, split, run)
+    judged = table if split is None else table.of_split(split)
+    if not len(judged) or not len(table.labels):
+        got = f"{len(judged):,} rows of {len(table.labels):,} labels"
+        raise refusal("runs", OWNER, "have rows to judge", got, "Pass a table or a split with rows.")
+    rows = drawn(judged)
+    subject = Subject(name, rows, split, len(judged), tuple(roots if root is None else root), run)
+    if not subject.facts.known_cells:
+        remedy = "Pass the true labels of some cells."
+        raise refusal("runs", OWNER, "know the truth about at least one cell", "unknown cells only", remedy)
+    return subject
+
+
+def open_source(source: Any) -> tuple[Run | None, Table, list[Path]]:
+    """The run if it is one, the table, and the folders that its pictures may lie in."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if not (path / CONFIG).is_file():
+            return None, open_predictions(path), roots_of(str(path))
+        source = Run(path)
+    if isinstance(source, Run):
+        if not source.finished:
+            remedy = f"Let it finish: manyhot train --resume {source.folder}."
+            raise refusal("runs", OWNER, "be finished", repr(str(source.folder)), remedy)
+        return source, source.predictions(), roots_of(str(source.folder / PREDICTIONS))
+    if isinstance(source, Table):
+        return None, source, [Path()]
+    remedy = "Pass a `Run`, a table of predictions, or the path of one of them."
+    raise refusal("runs", OWNER, "be runs or tables of predictions", kind_of(source), remedy)
+
+
+def judged_split(table: Table, wanted: str | None, run: Run | None) -> str | None:
+    """The split to judge: the wanted one, else "test", else what a run was tuned on, else all rows."""
+    if wanted is not None:
+        return wanted
+    sizes = table.split_sizes()
+    if "test" in sizes:
+        return "test"
+    return "val" if run is not None and "val" in sizes else None
+
+
+def drawn(table: Table) -> Predictions:
+    """All rows of a table in memory, or as many as fit there, drawn at random but always the same."""
+    most = max(1, MOST_CELLS // len(table.labels))
+    if len(table) <= most:
+        return table.read()
+    chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(0))[:most].sort().values
+    parts, start = [], 0
+    for part in table.batches():
+        inside = chosen[(chosen >= start) & (chosen < start + len(part))] - start
+        start += len(part)
+        parts.append(part.take(inside.numpy()))
+    return concatenate(parts)

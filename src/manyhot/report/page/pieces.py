@@ -1,0 +1,164 @@
+"""What a page is made of: sections with words, drawings, tables and cards. Nothing here knows HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Longer names would leave no room for what they name.
+LONGEST_NAME = 30
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, drawn when it is asked for.
+
+    Attributes:
+        key: Its name among the figures of a report, and as a file.
+        caption: How to read it.
+        alt: What it shows, in numbers, for those who cannot see it.
+        draw: Gives the figure for a light (False) or a dark page (True).
+        on_page: Whether the page shows it; other ones, such as those of cards, are for files alone.
+    """
+
+    key: str
+    caption: str
+    alt: str
+    draw: Callable[[bool], Figure]
+    on_page: bool = True
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table that belong together, below a title of their own where it is not empty."""
+
+    title: str
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts, the first column of which names the rows.
+
+    Attributes:
+        caption: What the table holds.
+        head: The titles of the columns.
+        groups: Its rows.
+        notes: What a row says, by its name.
+        folded: Whether it is shown only when asked for.
+    """
+
+    caption: str
+    head: list[str]
+    groups: list[Rows]
+    notes: dict[str, str] = field(default_factory=dict)
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The probability of one label of a sample, what was decided, and what is true.
+
+    Attributes:
+        name: The label.
+        prob: Its probability.
+        given: Whether the sample was given the label.
+        target: 1 present, 0 absent, -1 unknown.
+        marked: Whether it is why the sample is shown.
+    """
+
+    name: str
+    prob: float
+    given: bool
+    target: int
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Card:
+    """One sample.
+
+    Attributes:
+        name: The name of its file, or its id.
+        note: Why it is shown.
+        bars: Labels that are worth seeing.
+        picture: A small picture as a data address; None where there is none.
+        why: Why there is no picture; None where there is one, or nobody expects one.
+    """
+
+    name: str
+    note: str
+    bars: list[Bar]
+    picture: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Samples that are shown for the same reason."""
+
+    key: str
+    title: str
+    words: list[str]
+    cards: list[Card]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a title.
+
+    Attributes:
+        key: Its address within the page.
+        title: What it is about.
+        words: Paragraphs.
+        readings: Sentences that stand by themselves, as a list.
+        drawings: Its figures.
+        grids: Its tables.
+        galleries: Its cards.
+        code: A text that is shown letter by letter, when asked for, by its title.
+    """
+
+    key: str
+    title: str
+    words: Sequence[str] = ()
+    readings: Sequence[str] = ()
+    drawings: Sequence[Drawing] = ()
+    grids: Sequence[Grid] = ()
+    galleries: Sequence[Gallery] = ()
+    code: dict[str, str] = field(default_factory=dict)
+
+
+def drawn_name(name: str) -> str:
+    r"""A name as it may stand in a figure: short, in one line, and without formulas, which dollar signs would begin.
+
+    Example:
+        >>> print(drawn_name("5 $ or 6 $"))
+        5 \$ or 6 \$
+    """
+    from manyhot.terminal import printable
+
+    shown = printable(name)
+    shown = shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"
+    return shown.replace("$", r"\$")
+
+
+def drawn_names(names: Sequence[str]) -> list[str]:
+    """Names as they may stand in a figure, all different where the names are.
+
+    Example:
+        >>> drawn_names(["a" * 40 + "1", "a" * 40 + "2"])[1]
+        'aaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (2)'
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        shown, number = drawn_name(name), 2
+        while shown in taken:
+            shown, number = f"{drawn_name(name)} ({number})", number + 1
+        taken.add(shown)
+        found.append(shown)
+    return found

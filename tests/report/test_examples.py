@@ -1,0 +1,139 @@
+"""Single samples with bars."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from manyhot.refusal import Refusal
+from manyhot.report import as_png, draw_examples
+from manyhot.report.examples import Said, bar_of, cut
+from manyhot.report.looks import DARK, LIGHT
+
+LABELS = [("cat", 0.93, True, 1), ("dog", 0.41, True, 0), ("sky", 0.2, False, 1), ("car", 0.004, False, 0)]
+
+
+def words(call):
+    with pytest.raises(Refusal) as caught:
+        call()
+    return str(caught.value)
+
+
+def sample(**changes):
+    return {"picture": Image.new("RGB", (40, 30), "red"), "title": "one.jpg", "labels": LABELS} | changes
+
+
+def bars(axis):
+    """The bars of the labels, without what lies behind them."""
+    return [patch for patch in axis.patches if patch.get_zorder() == 2]
+
+
+def test_bars_show_probabilities_and_texts_the_truth():
+    picture, below = draw_examples([sample()]).axes
+    assert [bar.get_width() for bar in bars(below)] == pytest.approx([93, 41, 20, 0.4])
+    assert [text.get_text() for text in below.texts] == [
+        "✓ cat", "93 %", "✗ dog", "41 %", "✓ sky", "20 %", "✗ car", "0.4 %",
+    ]  # fmt: skip
+    assert picture.images[0].get_size() == (30, 40)
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_right_and_wrong_differ_without_colours(look):
+    """By filling and hatching, and what is not given by the sign before its name."""
+    given, alarm, missed = (bar_of(Said("a", 0.5, *said), look) for said in ((True, 1), (True, 0), (False, 1)))
+    assert (given["hatch"], alarm["hatch"]) == ("", "////")
+    assert missed["facecolor"] == look.face
+    assert given["facecolor"] != look.face
+
+
+def test_unknown_labels_and_samples_that_nobody_labelled():
+    (axis,) = draw_examples([sample(picture=None, labels=[("a", 0.5, True, -1), ("b", 0.5, True, None)])]).axes
+    assert [text.get_text() for text in axis.texts[::2]] == ["? a", "b"]
+    assert {bar.get_hatch() for bar in bars(axis)} <= {"", None}
+
+
+def test_the_legend_explains_what_is_there_and_nothing_else():
+    (legend,) = draw_examples([sample()]).legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "given", "given, but not there", "not given", "not given, but there", "there", "not there",
+    ]  # fmt: skip
+    (legend,) = draw_examples([sample(labels=[("a", 0.5, True, None)])]).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["given"]
+
+
+def test_samples_stand_in_rows_with_bars_at_one_height():
+    figure = draw_examples([sample(), sample(picture=None, labels=LABELS[:2]), sample(note="a note")], columns=2)
+    below = [axis.get_position() for axis in figure.axes if axis.patches]
+    assert below[0].y1 == pytest.approx(below[1].y1)
+    assert below[2].y1 < below[0].y0
+    assert below[2].x0 == pytest.approx(below[0].x0)
+    assert below[0].height == pytest.approx(2 * below[1].height)
+
+
+def test_texts_stay_within_their_sample():
+    long = "a name that nobody would give to a label " * 3
+    figure = draw_examples([sample(title=long, note=long, labels=[(long, 0.999, True, 1)])] * 4)
+    figure.draw_without_rendering()
+    places = sorted((axis.get_window_extent().x0, axis.get_window_extent().x1) for axis in figure.axes if axis.patches)
+    heads = [text.get_window_extent() for text in figure.texts]
+    assert len(heads) == 8
+    for box in heads:
+        assert any(left - 1 <= box.x0 and box.x1 <= right + 33 for left, right in places)
+    for axis in figure.axes:
+        if axis.texts:
+            name, share = (text.get_window_extent() for text in axis.texts)
+            assert name.x1 < share.x0
+
+
+def test_names_are_cut_in_their_middle():
+    assert cut("a/long/path/to/0001.jpg", 13) == "a/long…01.jpg"
+    assert cut("short", 13) == "short"
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "1"])
+def test_pictures_of_every_kind_are_taken(mode):
+    assert draw_examples([sample(picture=Image.new(mode, (1000, 20)))]).axes[0].images[0].get_size()[1] <= 512
+
+
+def test_photographs_keep_their_colours():
+    """From a little way off: few colours are mixed, where they would turn soft changes into steps."""
+    ramp = Image.linear_gradient("L").resize((440, 440))
+    figure = draw_examples([sample(picture=Image.merge("RGB", [ramp, ramp.rotate(90), ramp.rotate(180)]))])
+    many = io.BytesIO()
+    figure.savefig(many, format="png", dpi=110)
+    seen = []
+    for content in (many, io.BytesIO(as_png(figure))):
+        with Image.open(content) as drawn:
+            seen.append(np.asarray(drawn.convert("RGB").reduce(8), dtype=float))
+    assert np.abs(seen[0] - seen[1]).mean() < 0.3  # 0.5 if the same colours are not mixed, 1 as in other pictures
+
+
+def test_a_picture_is_left_as_it_was():
+    picture = Image.new("RGB", (2000, 1000))
+    draw_examples([sample(picture=picture)])
+    assert picture.size == (2000, 1000)
+
+
+def test_what_is_refused():
+    remedy = 'Pass {"picture": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
+    rule = "be a name, a probability, whether it is given, and a target of 1, 0, -1 or None"
+    assert words(lambda: draw_examples([])) == (
+        f"`examples` of `draw_examples` must be a list of at least one sample; got none. {remedy}"
+    )
+    assert words(lambda: draw_examples({"a": sample()})) == (
+        f"`examples` of `draw_examples` must be a list of at least one sample; got dict. {remedy}"
+    )
+    assert words(lambda: draw_examples([{"title": "a"}])) == (
+        f"`examples[0]` of `draw_examples` must have 'labels'; got none called 'labels'. {remedy}"
+    )
+    assert words(lambda: draw_examples([sample(labels=[("cat", 93, True, 1)])])) == (
+        f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got ('cat', 93, True, 1). {remedy}"
+    )
+    assert words(lambda: draw_examples([sample(labels=["cat"])])) == (
+        f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got 'cat'. {remedy}"
+    )
+    assert words(lambda: draw_examples([sample(picture="one.jpg")])) == (
+        "`examples[0]['picture']` of `draw_examples` must be an image of Pillow; got str. "
+        "Open it with `PIL.Image.open`, or pass None."
+    )
