@@ -8,6 +8,9 @@ WHAT ?= losses
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13 python,\
 	$(shell $(name) -c 'import sys; print("$(name)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 
+# What tests of pages look for; see tests/browsers.py.
+BROWSERS := "$${MANYHOT_BROWSER:-chromium}" chromium chromium-browser google-chrome chrome
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -22,7 +25,7 @@ export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lint format unit docs test demo bench clean distclean
+.PHONY: help setup browser lint format unit docs test demo bench clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -31,6 +34,12 @@ help: ## list the targets
 setup: $(READY) ## make .venv and install the package with its tools
 
 test: lint unit docs ## all checks: lint, tests, docs
+
+browser: ## a Chromium for the tests of the studio's page, where none is there and apt-get can install it
+	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
+	else echo "No Chromium was found. Install one, or name it: export MANYHOT_BROWSER=/path/to/chrome"; fi
 
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -41,7 +50,7 @@ format: $(READY) ## let ruff rewrite the code in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-unit: $(READY) ## the tests and the examples in docstrings, in WORKERS processes if set
+unit: $(READY) browser ## the tests and the examples in docstrings, in WORKERS processes if set
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
 
 docs: $(READY) ## build the documentation into site/; a warning is an error
@@ -50,7 +59,7 @@ docs: $(READY) ## build the documentation into site/; a warning is an error
 demo: $(READY) ## run the demonstration
 	$(BIN)/manyhot demo
 
-bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions, engine, linear, features, search, retrieval, split
+bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predictions, engine, linear, features, search, retrieval, split, studio
 	$(BIN)/python benchmarks/$(WHAT).py
 
 clean: ## remove caches and built files

@@ -13,7 +13,9 @@ from manyhot.cli.export import export
 from manyhot.cli.importing import import_
 from manyhot.cli.inspect import inspect
 from manyhot.cli.predict import predict
+from manyhot.cli.report import report
 from manyhot.cli.search import search
+from manyhot.cli.studio import studio
 from manyhot.cli.train import train
 
 app = typer.Typer(
@@ -26,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order in which people need them.
-for verb in (demo, inspect, train, compare, predict, search, export, evaluate, calibrate, decide):
+for verb in (demo, inspect, train, compare, predict, search, studio, export, evaluate, report, calibrate, decide):
     app.command()(verb)
 app.command("import")(import_)
 

@@ -168,10 +168,14 @@ def _limit_by_errors(doubts: Tensor, wrong: Tensor, most: float) -> tuple[Tensor
     return torch.where(high.isinf(), high, midway_strict(low, high)), True
 
 
+def expected_errors(probs: Tensor, labels: Tensor) -> Tensor:
+    """(N,) in float64, the number of wrong cells that probabilities (N, K) let expect of decisions (N, K)."""
+    return torch.where(labels, 1 - probs, probs).sum(1, dtype=torch.float64)
+
+
 def _doubts(probs: Tensor, decision: Decision) -> Tensor:
     """(N,) in float64, the expected number of wrong cells; infinite for rows that are left to a person already."""
-    doubts = torch.where(decision.labels, 1 - probs, probs).sum(1, dtype=torch.float64)
-    return doubts.masked_fill(decision.abstain, torch.inf)
+    return expected_errors(probs, decision.labels).masked_fill(decision.abstain, torch.inf)
 
 
 def _largest(values: Tensor) -> Tensor:

@@ -92,6 +92,8 @@ def _members(archive: Path, names: set[str]) -> dict[str, Place | Unreadable]:
     try:
         with tarfile.open(archive, "r:") as opened:
             for member in opened:
+                if member.size < 0:  # which would lead back to where it begins, for ever
+                    raise tarfile.ReadError("a file of a negative size")
                 if member.name in names and member.isfile():
                     found[member.name] = Place(archive, member.offset_data, member.size)
                 if len(found) == len(names):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyhot.bombs import why_costly
 from manyhot.search.places import Place, Unreadable
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def small_picture(place: Place, side: int) -> Image.Image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise Unreadable(f"it has {width:,} x {height:,} pixels")
+            costly = why_costly(image, file, max_pixels=MAX_PIXELS)
+            if costly is not None:
+                raise Unreadable(costly)
             # A JPEG can be decoded at a half, a quarter or an eighth of its size, which is several times as fast.
             image.draft(None, (2 * side, 2 * side))
             image.load()

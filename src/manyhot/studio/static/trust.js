@@ -1,0 +1,118 @@
+/** Trust: whether probabilities come true, drawn and told, and how often each label is expected and there. */
+
+import { ask, onlyLatest, sentenceOf, wasReplaced } from "./api.js";
+import { labelBox } from "./combobox.js";
+import { button, el, percent, whole } from "./dom.js";
+import { LabelsTable } from "./labelstable.js";
+import { reliabilityChart } from "./reliability.js";
+import { go, onRoute } from "./route.js";
+import { collection } from "./session.js";
+
+const UNKNOWN = "Whether probabilities come true can be told only where true labels are known.";
+const LEGEND =
+  "On the diagonal, probabilities come true. Below it the model is too sure, above it not sure enough. " +
+  "The bars are 95 % intervals; where they are long there are few answers.";
+
+export function mountTrust(root) {
+  root.append(el("h2", { class: "view-title" }, "Trust"));
+  if (!collection().has_targets) {
+    root.append(el("p", { class: "notice", "data-testid": "no-targets" }, UNKNOWN), new LabelsTable(null).root);
+    return;
+  }
+  const view = new Reliability(root);
+  root.append(new LabelsTable((label) => view.choose(label)).root);
+  onRoute((now) => now.view === "trust" && view.follow(now));
+}
+
+/** The diagram of all labels or of one, with its words and its numbers. */
+class Reliability {
+  shown = null;
+  nextSignal = onlyLatest();
+  chart = reliabilityChart();
+
+  constructor(root) {
+    this.title = el("h3", { "data-testid": "trust-title" });
+    this.words = el("div", { class: "trust-words", "data-testid": "trust-words" });
+    this.numbers = el("div");
+    const summary = el("summary", {}, "The same as a table");
+    this.table = el("details", { "data-testid": "trust-table", hidden: true }, summary, this.numbers);
+    this.head = this.chooser();
+    const said = el("div", {}, this.words, this.table);
+    root.append(this.head, this.title, el("div", { class: "trust-diagram" }, this.chart.root, said));
+  }
+
+  chooser() {
+    const input = { type: "text", id: "trust-label", "data-testid": "trust-label", placeholder: "All labels together" };
+    const list = { id: "trust-options", class: "options", "data-testid": "trust-options", "aria-label": "Labels" };
+    this.input = el("input", input);
+    this.all = button("All labels", () => go({ label: "" }), { kind: "plain", testid: "trust-all" });
+    const options = el("ul", list);
+    labelBox(this.input, options, { labels: collection().labels, take: (label) => go({ label }) });
+    const field = el("div", { class: "field" }, this.input, options);
+    return el("div", { class: "trust-head" }, el("label", { for: "trust-label" }, "Label"), field, this.all);
+  }
+
+  choose(label) {
+    go({ label });
+    this.head.scrollIntoView();
+  }
+
+  async follow({ label, split }) {
+    const wanted = JSON.stringify([label, split]);
+    if (wanted === this.shown) return;
+    this.shown = wanted;
+    this.input.value = label;
+    this.all.hidden = label === "";
+    this.title.textContent = label === "" ? "All labels together" : label;
+    try {
+      this.show(await ask("/api/reliability", { params: { label, split }, signal: this.nextSignal() }));
+    } catch (error) {
+      if (!wasReplaced(error)) this.fail(sentenceOf(error));
+    }
+  }
+
+  show(found) {
+    this.chart.show(found);
+    this.words.replaceChildren(...sentences(found));
+    this.numbers.replaceChildren(binsTable(found.bins));
+    this.table.hidden = false;
+  }
+
+  fail(sentence) {
+    this.shown = null; // so that it is asked for again
+    this.chart.clear();
+    this.table.hidden = true;
+    this.words.replaceChildren(el("p", { class: "notice", role: "alert" }, sentence));
+  }
+}
+
+function sentences({ words, cells, ece, ace }) {
+  const few = words.length === 0 && ["There are too few sure answers to say how many came true."];
+  const numbers = [
+    ["Expected calibration error", ece === null ? null : percent(ece)],
+    ["Average calibration error", ace === null ? null : percent(ace)],
+    ["Answers", whole(cells)],
+  ].filter(([, value]) => value !== null);
+  return [
+    ...(few || words).map((sentence) => el("p", {}, sentence)),
+    el(
+      "dl",
+      { class: "numbers" },
+      numbers.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    ),
+    el("p", { class: "soft" }, LEGEND),
+  ];
+}
+
+function binsTable(bins) {
+  const head = ["Probability", "Promised", "Observed", "95 % interval", "Answers"];
+  const between = (low, high) => `${percent(low)} to ${percent(high)}`;
+  const row = ({ low, high, promised, observed, least, most, cells }) =>
+    [between(low, high), percent(promised), percent(observed), between(least, most), whole(cells)].map(cell);
+  const table = el("table", {}, el("thead", {}, line(head.map(headCell))), el("tbody", {}, bins.map(row).map(line)));
+  return el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Table of the diagram" }, table);
+}
+
+const cell = (text) => el("td", {}, text);
+const headCell = (text) => el("th", { scope: "col" }, text);
+const line = (cells) => el("tr", {}, cells);

@@ -1,0 +1,105 @@
+"""`manyhot studio` as people type it: a server that says where it is, and ends well."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from manyhot.studio import listen
+from tests.studio.collections import write_collection
+from tests.studio.servers import Started
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_collection(tmp_path)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_is_answers_and_ends_well(table, how):
+    studio = Started(table, "--port", "0", "--no-open")
+    assert studio.said.startswith("The studio is open at http://127.0.0.1:")
+    assert studio.ask("/api/collection")["rows"] == 30
+    studio.ask("/api/review/2", method="PUT", body={"labels": {"dog": 1}, "done": True})
+    code, told = studio.stop(how)
+    assert code == (0 if how == signal.SIGINT else -how)
+    assert "All 30 pictures were found." in told
+    assert "Traceback" not in told
+    assert "002.png" in table.with_name("predictions.reviewed.csv").read_text()
+
+
+def test_edits_survive_a_kill(table):
+    studio = Started(table, "--port", "0", "--no-open")
+    for row in range(10):
+        studio.ask(f"/api/review/{row}", method="PUT", body={"labels": {"dog": row % 2}, "done": True})
+    studio.stop(signal.SIGKILL)
+    again = Started(table, "--port", "0", "--no-open")
+    assert again.ask("/api/collection")["review"]["done"] == 10
+    said = [label["edited"] for label in again.ask("/api/items/3")["labels"] if label["name"] == "dog"]
+    assert said == [1]
+    again.stop()
+    assert table.with_name("predictions.reviewed.csv").read_text().count("\n") == 11
+
+
+def test_beyond_this_machine_a_token_is_asked_for(table):
+    studio = Started(table, "--port", "0", "--no-open", "--host", "0.0.0.0", "--read-only")
+    assert re.search(r"\?token=[\w-]{20,}$", studio.url)
+    port = re.search(r":(\d+)/", studio.url).group(1)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/collection", timeout=20)
+    assert refused.value.code == 401
+    refused.value.close()
+    studio.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "`RUN_OR_PREDICTIONS` of `manyhot studio` must be there; got 'nothing'."),
+        (["TABLE", "--host", "192.0.2.1"], "`--host` of `manyhot studio` must be free to listen on; got 192.0.2.1"),
+        (["TABLE", "--token", " "], "`--token` of `manyhot studio` must have at least one character"),
+        (["TABLE", "--split", "nope"], "must be one of the splits, 'val', 'test'; got 'nope'."),
+    ],
+)
+def test_what_cannot_be_opened_is_said_in_one_sentence(table, run, arguments, words):
+    arguments = [str(table) if one == "TABLE" else one for one in arguments]
+    printed = run("studio", *arguments, "--no-open", code=2)
+    assert words in " ".join(printed.err.split())
+
+
+def test_a_port_that_is_taken_is_refused_and_the_usual_one_gives_way_to_the_next(table, run):
+    with contextlib.closing(listen().listener) as first, contextlib.closing(listen().listener) as second:
+        ports = [listener.getsockname()[1] for listener in (first, second)]
+        assert ports[0] != ports[1]
+        printed = run("studio", table, "--port", ports[0], "--no-open", "--read-only", code=2)
+    assert f"`--port` of `manyhot studio` must be free to listen on; got 127.0.0.1:{ports[0]}" in printed.err
+
+
+def test_the_folder_of_the_table_may_be_closed_to_writing(table):
+    if os.geteuid() == 0:
+        # The administrator may write everywhere; a folder that is not there cannot be written to by anybody.
+        studio = Started(table, "--port", "0", "--no-open", "--labels", table.parent / "gone" / "labels.csv")
+    else:
+        table.parent.chmod(0o555)
+        studio = Started(table, "--port", "0", "--no-open")
+    facts = studio.ask("/api/collection")["review"]
+    assert not facts["reviewable"]
+    assert "you may not write to" in facts["why"]
+    studio.stop()
+    table.parent.chmod(0o755)
+
+
+def test_help_shows_examples_without_torch():
+    code = (
+        "import sys; sys.argv = ['manyhot', 'studio', '--help']; from manyhot.cli import main\n"
+        "try: main()\nfinally: print('torch' in sys.modules, 'fastapi' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip().endswith("False False")
+    assert "manyhot studio runs/last" in shown

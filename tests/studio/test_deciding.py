@@ -1,0 +1,113 @@
+"""Ways to decide: the sliders show what the rules of the package do."""
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.refusal import Refusal
+from manyhot.studio.deciding import Choice, Deciding
+from tests.studio.collections import LABELS, predictions
+
+NAMES = [str(number) for number in range(90)]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return predictions(NAMES, rule=mh.LabelThresholds())
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.7, 3.0, 5.0])
+def test_a_size_is_the_rule_average_k_on_what_is_shown(table, value):
+    deciding = Deciding(table)
+    expected = mh.AverageK(value).fit(table.probs)(table.probs).labels
+    assert torch.equal(deciding.decision(Choice("size", value)).labels, expected)
+    assert deciding.summary(Choice("size", value)).mean_size == pytest.approx(value, abs=1 / len(NAMES))
+
+
+def test_a_risk_is_learnt_from_the_rows_called_val(table):
+    val = table.of_split("val")
+    rule = mh.RiskControl(0.2).fit(val.probs, val.targets)
+    deciding = Deciding(table)
+    assert torch.equal(deciding.decision(Choice("risk", 0.2)).labels, rule(table.probs).labels)
+    summary = deciding.summary(Choice("risk", 0.2))
+    assert summary.threshold == pytest.approx(float(rule.threshold))
+    assert "at most 20 % of a picture's labels are missed" in summary.promise
+
+
+def test_a_promise_that_cannot_be_kept_says_so():
+    deciding = Deciding(predictions(NAMES[:6]))
+    summary = deciding.summary(Choice("risk", 0.01))
+    assert summary.threshold is None
+    assert summary.words == "Everything is given."
+    assert "too few pictures" in summary.promise
+
+
+def test_expected_and_observed_quality_are_those_of_the_cells(table):
+    summary = Deciding(table).summary(Choice("threshold", 0.4))
+    given, present = table.probs >= 0.4, table.targets == 1
+    assert summary.expected.precision == pytest.approx(float(table.probs[given].mean()))
+    assert summary.expected.recall == pytest.approx(float(table.probs[given].sum() / table.probs.sum()))
+    assert summary.observed.precision == pytest.approx(int((given & present).sum()) / int(given.sum()))
+    assert summary.observed.recall == pytest.approx(int((given & present).sum()) / int(present.sum()))
+    assert summary.observed.rows == len(NAMES)
+    assert sum(summary.sizes) == len(NAMES)
+    assert summary.none_share == pytest.approx(summary.sizes[0] / len(NAMES))
+
+
+def test_what_is_expected_comes_true_where_probabilities_are_honest():
+    summary = Deciding(predictions([str(number) for number in range(6000)])).summary(Choice("threshold", 0.5))
+    assert summary.expected.precision == pytest.approx(summary.observed.precision, abs=0.02)
+    assert summary.expected.recall == pytest.approx(summary.observed.recall, abs=0.02)
+
+
+def test_unknown_cells_are_not_judged(table):
+    targets = table.targets.clone()
+    targets[:, 1:] = -1
+    summary = Deciding(table.replace(targets=targets)).summary(Choice("threshold", 0.4))
+    given, present = table.probs[:, 0] >= 0.4, table.targets[:, 0] == 1
+    assert summary.observed.precision == pytest.approx(int((given & present).sum()) / int(given.sum()))
+
+
+def test_some_rows_are_judged_by_themselves(table):
+    rows = torch.arange(30)
+    some, alone = (
+        Deciding(found).summary(Choice("threshold", 0.4), which)
+        for found, which in ((table, rows), (table.take(rows), None))
+    )
+    assert some == alone
+
+
+def test_the_rule_of_the_run_comes_first_where_there_is_one(table):
+    deciding = Deciding(table)
+    assert [way.by for way in deciding.ways] == ["rule", "size", "threshold", "risk"]
+    assert torch.equal(deciding.decision(Choice()).labels, table.decisions)
+    assert deciding.summary(Choice()).threshold is None
+    without = Deciding(predictions(NAMES))
+    assert [way.by for way in without.ways] == ["size", "threshold", "risk"]
+    with pytest.raises(Refusal, match="`by` of `studio` must be one of size, threshold, risk; got rule"):
+        without.decision(Choice("rule"))
+
+
+def test_without_true_labels_no_risk_can_be_promised():
+    deciding = Deciding(predictions(NAMES, targets=False))
+    assert deciding.ways[-1].why == "It needs pictures with true labels."
+    assert deciding.summary(Choice("threshold", 0.5)).observed is None
+    with pytest.raises(Refusal, match="It needs pictures with true labels"):
+        deciding.summary(Choice("risk", 0.1))
+
+
+def test_a_collection_without_rows_or_without_decided_labels():
+    empty = Deciding(mh.Predictions(probs=torch.zeros(0, len(LABELS)), labels=LABELS))
+    summary = empty.summary(Choice("size", 2.0))
+    assert (summary.mean_size, summary.expected.precision, summary.sizes) == (0.0, None, [0])
+    nothing = Deciding(predictions(NAMES)).summary(Choice("size", 0.0))
+    assert nothing.words == "Nothing is given."
+    assert (nothing.expected.precision, nothing.expected.recall, nothing.none_share) == (None, 0.0, 1.0)
+
+
+def test_decisions_that_say_nothing_of_abstaining_are_taken_as_they_are():
+    given = torch.tensor([[True, False], [False, False]])
+    deciding = Deciding(mh.Predictions(probs=torch.full((2, 2), 0.5), decisions=given))
+    assert torch.equal(deciding.decision(Choice()).labels, given)
+    summary = deciding.summary(Choice())
+    assert (summary.mean_size, summary.none_share, summary.ask_share) == (0.5, 0.5, 0.0)

@@ -1,0 +1,314 @@
+"""The page of the studio in a real browser: what people see, type, drop and press."""
+
+import csv
+import io
+import re
+from contextlib import contextmanager
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.browsers import open_browser
+from tests.studio.collections import LABELS, write_collection, write_run
+from tests.studio.servers import Started
+
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 780}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A studio that several tests look at, and none edits."""
+    studio = Started(write_run(tmp_path_factory.mktemp("shown"), 70), "--port", "0", "--no-open", "--read-only")
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """A studio whose labels are corrected, and its folder."""
+    studio = Started(write_run(tmp_path), "--port", "0", "--no-open")
+    yield studio, tmp_path
+    studio.stop()
+
+
+@contextmanager
+def opened(browser, url, *, viewport=WIDE, **options):
+    """A page that must neither complain on its console nor ask any other machine, whatever is done with it."""
+    context = browser.new_context(viewport=viewport, **options)
+    complaints, requests = [], []
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append(message.text) if message.type != "log" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(url)
+    expect(at(page, "collection-name")).not_to_be_empty()
+    yield page
+    context.close()
+    assert complaints == []
+    home = re.match(r"https?://[^/]+/", url).group()
+    assert [request for request in requests if not request.startswith((home, "blob:" + home, "data:"))] == []
+    assert requests
+
+
+def at(page, name):
+    return page.get_by_test_id(name)
+
+
+def tiles(page):
+    return at(page, "tile")
+
+
+def in_percent(share):
+    """A share as the page shows it, with a digit after the point where it is small."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+
+
+def picture(colour="white"):
+    written = io.BytesIO()
+    Image.new("RGB", (64, 64), colour).save(written, format="PNG")
+    return {"name": f"{colour}.png", "mimeType": "image/png", "buffer": written.getvalue()}
+
+
+def test_a_search_completes_labels_counts_matches_and_shows_pictures(browser, shown):
+    with opened(browser, shown.url) as page:
+        expect(tiles(page)).not_to_have_count(0)
+        page.keyboard.press("/")
+        expect(at(page, "search-input")).to_be_focused()
+        page.keyboard.type("do")
+        expect(at(page, "suggestions").get_by_role("option")).to_have_count(2)
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(at(page, "search-input")).to_have_value(re.compile(r"^(hot )?dog"))
+        at(page, "search-input").fill("dog & !park")
+        expected = shown.ask("/api/expect?q=dog+%26+!park")["expected"]
+        expect(at(page, "count")).to_contain_text(expected["words"])
+        page.keyboard.press("Escape")
+        page.keyboard.press("Enter")
+        best = shown.ask("/api/search?q=dog+%26+!park&limit=1")["items"][0]
+        expect(tiles(page).first).to_have_attribute("data-row", str(best["row"]))
+        expect(tiles(page).first.get_by_test_id("tile-prob")).to_have_text(best["prob_words"])
+        loaded = "image => image.complete && image.naturalWidth > 0"
+        page.wait_for_function(f"([...document.querySelectorAll('[data-testid=tile] img')].slice(0, 4)).every({loaded})")
+
+
+def test_a_query_that_cannot_be_read_is_marked_where_it_is_wrong(browser, shown):
+    with opened(browser, shown.url + "#/search") as page:
+        at(page, "search-input").fill("dog & ctt")
+        expect(at(page, "query-error")).to_contain_text("Did you mean 'cat'?")
+        expect(at(page, "query-place").locator("mark")).to_have_text(re.compile("^c"))
+
+
+def test_more_pictures_come_as_one_goes_down_and_all_of_them_once(browser, shown):
+    with opened(browser, shown.url) as page:
+        expect(tiles(page)).not_to_have_count(0)
+        for _ in range(20):
+            page.mouse.wheel(0, 4000)
+            page.wait_for_timeout(100)
+            if tiles(page).count() == 70:
+                break
+        expect(tiles(page)).to_have_count(70)
+        rows = tiles(page).evaluate_all("tiles => tiles.map(tile => +tile.dataset.row)")
+        assert rows == list(range(70))
+
+
+def test_the_address_keeps_what_was_searched(browser, shown):
+    with opened(browser, shown.url) as page:
+        at(page, "search-input").fill("cat")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("q=cat"))
+        at(page, "tab-trust").click()
+        expect(at(page, "reliability")).to_be_visible()
+        page.go_back()
+        expect(at(page, "search-input")).to_have_value("cat")
+        page.reload()
+        expect(at(page, "search-input")).to_have_value("cat")
+        expect(tiles(page).first.get_by_test_id("tile-prob")).to_be_visible()
+
+
+def test_a_picture_opens_with_all_its_bars_and_closes_again(browser, shown):
+    with opened(browser, shown.url) as page:
+        tiles(page).first.click()
+        detail = at(page, "detail")
+        expect(detail).to_be_visible()
+        expect(at(page, "detail-bars").get_by_role("listitem")).to_have_count(len(LABELS))
+        first = at(page, "detail-name").inner_text()
+        page.keyboard.press("ArrowRight")
+        expect(at(page, "detail-name")).not_to_have_text(first)
+        page.keyboard.press("Escape")
+        expect(detail).to_be_hidden()
+
+
+def test_sliders_change_decisions_and_what_is_to_be_expected(browser, shown):
+    with opened(browser, shown.url) as page:
+        at(page, "way-threshold").check()
+        at(page, "slider-threshold").fill("0.9")
+        few = shown.ask("/api/decide?by=threshold&value=0.9")
+        expect(at(page, "decide-words")).to_have_text(few["words"])
+        expect(at(page, "precision-expected")).to_have_text(in_percent(few["expected"]["precision"]))
+        expect(at(page, "recall-observed")).to_have_text(in_percent(few["observed"]["recall"]))
+        bare = shown.ask("/api/search?by=threshold&value=0.9")["items"]
+        empty = next(item["row"] for item in bare if item["none"])
+        tile = page.locator(f"[data-testid=tile][data-row='{empty}']")
+        expect(tile).to_contain_text(re.compile("none of these", re.IGNORECASE))
+        at(page, "way-size").check()
+        at(page, "slider-size").fill("5")
+        expect(at(page, "mean-size")).to_have_text(re.compile("^5"))
+        expect(tile).not_to_contain_text(re.compile("none of these", re.IGNORECASE))
+        at(page, "way-risk").check()
+        expect(at(page, "promise")).to_contain_text("at most 10 % of a picture's labels are missed")
+
+
+def test_the_arrow_keys_move_a_slider(browser, shown):
+    with opened(browser, shown.url) as page:
+        at(page, "way-threshold").check()
+        at(page, "slider-threshold").focus()
+        page.keyboard.press("ArrowRight")
+        expect(at(page, "value-threshold")).to_have_text("51 %")
+        expect(at(page, "decide-words")).to_have_text("Labels of at least 51 % are given.")
+
+
+def test_a_picture_that_is_dropped_is_classified(browser, shown):
+    with opened(browser, shown.url) as page:
+        expect(tiles(page)).not_to_have_count(0)
+        dropped = page.evaluate_handle(
+            """async bytes => {
+                const transfer = new DataTransfer();
+                transfer.items.add(new File([new Uint8Array(bytes)], "white.png", {type: "image/png"}));
+                return transfer;
+            }""",
+            list(picture()["buffer"]),
+        )
+        for event in ("dragenter", "dragover", "drop"):
+            page.dispatch_event("body", event, {"dataTransfer": dropped})
+        result = at(page, "classify-result")
+        expect(result).to_contain_text("white.png")
+        expect(result.get_by_test_id("classify-bars").get_by_role("listitem")).not_to_have_count(0)
+
+
+def test_none_of_these_is_an_answer(browser, shown):
+    with opened(browser, shown.url + "#/classify") as page:
+        at(page, "way-threshold").check()
+        at(page, "slider-threshold").fill("0.99")
+        at(page, "file-input").set_input_files([picture("black")])
+        expect(at(page, "classify-result").first).to_contain_text(re.compile("none of these", re.IGNORECASE))
+
+
+def test_trust_shows_the_diagram_and_says_it_in_words(browser, shown):
+    with opened(browser, shown.url + "#/trust") as page:
+        expect(at(page, "reliability").locator("svg").first).to_be_visible()
+        found = shown.ask("/api/reliability")
+        expect(at(page, "trust-words")).to_contain_text(found["words"][0])
+        expect(at(page, "label-rows").get_by_role("row")).to_have_count(len(LABELS))
+
+
+def test_a_review_is_saved_and_there_after_a_reload(browser, edited):
+    studio, folder = edited
+    first = studio.ask("/api/review?order=errors&limit=1")["items"][0]
+    with opened(browser, studio.url + "#/review") as page:
+        at(page, "order-errors").check()
+        expect(at(page, "review-name")).to_contain_text(first["name"])
+        suspect = first["suspects"][0]
+        expect(at(page, "review-labels")).to_contain_text(suspect["question_words"])
+        page.keyboard.press("y")
+        expect(at(page, "save-state")).to_contain_text(re.compile("saved", re.IGNORECASE))
+        page.keyboard.press("Enter")
+        expect(at(page, "review-name")).not_to_contain_text(first["name"])
+        page.reload()
+        expect(at(page, "review-progress")).to_contain_text("1")
+        expect(at(page, "review-name")).not_to_contain_text(first["name"])
+    item = studio.ask(f"/api/items/{first['row']}")
+    assert item["done"]
+    assert next(label["edited"] for label in item["labels"] if label["name"] == suspect["name"]) == 1
+    studio.stop()
+    (row,) = csv.DictReader((folder / "reviewed.csv").read_text().splitlines())
+    assert (row["path"], row[suspect["name"]]) == (first["name"], "1")
+
+
+def test_reject_add_and_undo_without_a_mouse(browser, edited):
+    studio, _ = edited
+    first = studio.ask("/api/review?order=uncertain&limit=1")["items"][0]
+    suspect = first["suspects"][0]["name"]
+
+    def said():
+        labels = studio.ask(f"/api/items/{first['row']}")["labels"]
+        return {label["name"]: label["edited"] for label in labels if label["edited"] is not None}
+
+    with opened(browser, studio.url) as page:
+        page.keyboard.press("2")
+        expect(at(page, "review-name")).to_contain_text(first["name"])
+        page.keyboard.press("n")
+        expect(at(page, "save-state")).to_contain_text(re.compile("saved", re.IGNORECASE))
+        assert said() == {suspect: 0}
+        other = next(name for name in LABELS if name != suspect)
+        page.keyboard.press("a")
+        page.keyboard.type(other)
+        expect(at(page, "add-options").get_by_role("option").first).to_contain_text(other)
+        page.keyboard.press("Enter")
+        expect(at(page, "review-labels").locator(f"[data-name='{other}']")).to_be_visible()
+        page.wait_for_function("() => /saved/i.test(document.querySelector('[data-testid=save-state]').textContent)")
+        assert said() == {suspect: 0, other: 1}
+        page.keyboard.press("u")
+        expect(at(page, "save-state")).not_to_be_empty()
+        page.wait_for_timeout(300)
+        assert said() == {suspect: 0}
+
+
+def test_keys_are_told_and_every_view_has_one(browser, shown):
+    with opened(browser, shown.url) as page:
+        for key, view in (("2", "review"), ("3", "classify"), ("4", "trust"), ("1", "search")):
+            page.keyboard.press(key)
+            expect(at(page, f"view-{view}")).to_be_visible()
+        page.keyboard.press("?")
+        expect(at(page, "keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(at(page, "keys")).to_be_hidden()
+
+
+def test_tiles_are_walked_by_arrows_and_opened_by_enter(browser, shown):
+    with opened(browser, shown.url) as page:
+        expect(tiles(page)).not_to_have_count(0)
+        tiles(page).first.focus()
+        page.keyboard.press("ArrowRight")
+        expect(tiles(page).nth(1)).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(at(page, "detail")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(tiles(page).nth(1)).to_be_focused()
+
+
+@pytest.mark.parametrize("view", ["search?q=dog", "review", "classify", "trust"])
+def test_a_phone_shows_everything_without_moving_sideways(browser, shown, edited, view):
+    studio = edited[0] if view == "review" else shown
+    with opened(browser, f"{studio.url}#/{view}", viewport=PHONE, has_touch=True, color_scheme="dark") as page:
+        expect(at(page, f"view-{view.partition('?')[0]}")).to_be_visible()
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        sides = page.evaluate(
+            """() => [...document.querySelectorAll("main button, main input:not([type=radio]):not([type=file]), nav a")]
+                .filter(element => element.offsetParent).map(element => [element.outerHTML.slice(0, 80), element.getBoundingClientRect()])
+                .filter(([, box]) => box.width > 1 && (box.height < 36 || box.right > innerWidth + 1)).map(([html]) => html)"""
+        )
+        assert sides == []
+
+
+def test_a_read_only_studio_says_so(browser, shown):
+    with opened(browser, shown.url + "#/review") as page:
+        expect(at(page, "no-review")).to_contain_text("Nothing can be edited here")
+
+
+def test_a_table_without_a_model_or_true_labels(browser, tmp_path):
+    studio = Started(write_collection(tmp_path, targets=False), "--port", "0", "--no-open")
+    with opened(browser, studio.url) as page:
+        expect(at(page, "way-risk")).to_be_disabled()
+        page.keyboard.press("3")
+        expect(at(page, "no-model")).to_be_visible()
+        page.keyboard.press("4")
+        expect(at(page, "no-targets")).to_be_visible()
+    studio.stop()
