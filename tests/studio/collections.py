@@ -21,7 +21,9 @@ def write_pictures(folder: Path, count: int) -> list[str]:
     return names
 
 
-def predictions(names: list[str], *, seed: int = 0, targets: bool = True, rule: mh.Rule | None = None) -> mh.Predictions:
+def predictions(
+    names: list[str], *, seed: int = 0, targets: bool = True, rule: mh.Rule | None = None
+) -> mh.Predictions:
     """Honest probabilities of every picture, the first third of them called "val"; labels are drawn from them."""
     draw = torch.Generator().manual_seed(seed)
     probs = torch.rand(len(names), len(LABELS), generator=draw) ** 2

@@ -225,3 +225,22 @@ def test_a_process_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledg
         assert there == list(range(len(there)))
         assert len(there) > acknowledged
     assert acknowledged > 20
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_neither_read_nor_written(tmp_path, there):
+    secret = tmp_path / "secret.txt"
+    if there:
+        secret.write_text("a line without an end")
+    (tmp_path / "reviewed.csv.journal").symlink_to(secret)
+    with pytest.raises(Refusal, match=r"must be a file of its own; got .* which is a link"):
+        Journal(tmp_path / "reviewed.csv.journal")
+    assert secret.exists() == there
+    assert not there or secret.read_text() == "a line without an end"
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "notes").write_text("what I meant to say")
+    with pytest.raises(Refusal, match="what I meant to say"):
+        Journal(tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "what I meant to say"

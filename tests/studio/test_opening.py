@@ -52,7 +52,9 @@ def test_scores_without_a_link_are_refused(tmp_path):
 
 def test_what_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "MOST_CELLS", 100)
-    with pytest.raises(Refusal, match="at most 100 cells, rows times labels; got 30 x 5. Open one split with --split"):
+    with pytest.raises(
+        Refusal, match=r"at most 100 cells, rows times labels; got 30 x 5\. Open one split with --split"
+    ):
         open_studio(write_collection(tmp_path), read_only=True)
 
 

@@ -19,6 +19,10 @@ HEADER: Entry = {"journal": "manyhot review", "format": 1}
 SHOWN_BYTES = 40
 
 
+# Without following a link that came up after the check; elsewhere than on POSIX there is no such flag.
+OPENING = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
 class NotSaved(Refusal):
     """Something that could not be written; nothing has changed, on the disk or in memory."""
 
@@ -27,6 +31,13 @@ def not_saved(path: Path, error: OSError | str, remedy: str) -> NotSaved:
     """The error for what could not be written, in the words of all refusals."""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else error
     return NotSaved(str(refusal("file", "Review", "be writable", f"{str(path)!r} ({reason})", remedy)))
+
+
+def check_own_file(path: Path) -> None:
+    """Refuses a link, a pipe or a folder: what a run from elsewhere links to is not to be read or written."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        got = f"{str(path)!r}, which is {'a link' if path.is_symlink() else 'none'}"
+        raise refusal("file", "Review", "be a file of its own", got, "Remove it, or name another labels file.")
 
 
 class Journal:
@@ -75,10 +86,11 @@ class Journal:
 
     def _open(self) -> None:
         """Opens and locks the file, which may be removed by another process between the two."""
+        check_own_file(self.path)
         while True:
             new = not self.path.exists()
             try:
-                self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+                self._file = os.fdopen(os.open(self.path, OPENING, 0o666), "r+b", buffering=0)
                 if new:
                     keep_names(self.path.parent)
             except OSError as error:
@@ -116,6 +128,8 @@ class Journal:
                 raise self._garbage(number, line)
             self.entries += [entry] if headed else []
             headed = True
+        if not headed and not _line(HEADER).startswith(tail) and _parse(tail) != HEADER:
+            raise self._garbage(1, tail)  # no crash of ours left this
         self._end = len(data) - len(tail)
         self._mend(tail, is_entry if headed else HEADER.__eq__)
         self.count = len(self.entries)

@@ -17,7 +17,7 @@ from manyhot.refusal import Refusal
 from manyhot.studio.reviewing.edits import NOTHING, Edit, History, Known
 from manyhot.studio.reviewing.entries import edit_entry, is_entry, labels_entry, sample_entry
 from manyhot.studio.reviewing.hand_changes import HandChange, Naming, differences, moved, nearest, settled
-from manyhot.studio.reviewing.journal import Entry, Journal, not_saved
+from manyhot.studio.reviewing.journal import Entry, Journal, check_own_file, not_saved
 from manyhot.studio.reviewing.labels_file import LabelsTable, read_table, write_table
 from manyhot.studio.reviewing.samples import Samples
 
@@ -52,6 +52,7 @@ class Keeper:
         self.lock, self._writing = threading.RLock(), threading.RLock()
         self._timer: threading.Timer | None = None
         self._seconds, self._closed = 0.0, False
+        check_own_file(file)
         self.journal = Journal(file.with_name(file.name + JOURNAL), is_entry=is_entry)
         try:
             self._begin()
