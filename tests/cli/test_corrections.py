@@ -44,7 +44,6 @@ def review_run(folder, scenes, count=5):
         labels=table.labels,
         ids=table.ids,
         paths=paths,
-        targets=table.targets,
         splits=table.splits,
     ) as review:
         for row in range(0, len(table), len(table) // count):

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from manyhot.studio import listen
+from manyhot.studio import listen, open_studio
 from tests.studio.collections import write_collection
 from tests.studio.servers import Started
 
@@ -63,6 +63,7 @@ def test_beyond_this_machine_a_token_is_asked_for(table):
     [
         (["nothing"], "`RUN_OR_PREDICTIONS` of `manyhot studio` must be there; got 'nothing'."),
         (["TABLE", "--host", "192.0.2.1"], "`--host` of `manyhot studio` must be free to listen on; got 192.0.2.1"),
+        (["TABLE", "--labels", "gone/labels.csv"], "`--labels` of `studio` must lie in a folder that is there"),
         (["TABLE", "--token", " "], "`--token` of `manyhot studio` must have at least one character"),
         (["TABLE", "--split", "nope"], "must be one of the splits, 'val', 'test'; got 'nope'."),
     ],
@@ -81,18 +82,11 @@ def test_a_port_that_is_taken_is_refused_and_the_usual_one_gives_way_to_the_next
     assert f"`--port` of `manyhot studio` must be free to listen on; got 127.0.0.1:{ports[0]}" in printed.err
 
 
-def test_the_folder_of_the_table_may_be_closed_to_writing(table):
-    if os.geteuid() == 0:
-        # The administrator may write everywhere; a folder that is not there cannot be written to by anybody.
-        studio = Started(table, "--port", "0", "--no-open", "--labels", table.parent / "gone" / "labels.csv")
-    else:
-        table.parent.chmod(0o555)
-        studio = Started(table, "--port", "0", "--no-open")
-    facts = studio.ask("/api/collection")["review"]
-    assert not facts["reviewable"]
-    assert "you may not write to" in facts["why"]
-    studio.stop()
-    table.parent.chmod(0o755)
+def test_a_folder_that_may_not_be_written_to_is_looked_at_all_the_same(table, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the administrator may write everywhere
+    studio, notes = open_studio(table)
+    assert studio.review is None
+    assert f"Nothing can be edited: you may not write to {str(table.parent)!r}" in notes[-1]
 
 
 def test_help_shows_examples_without_torch():

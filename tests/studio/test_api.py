@@ -191,6 +191,27 @@ def test_edits_are_kept_shown_and_taken_back(client, folder):
     assert (nothing.status_code, nothing.json()["sentence"]) == (409, "There is no edit to take back.")
 
 
+def test_a_picture_that_is_confirmed_says_something_of_every_label(client, folder):
+    item = client.put("/api/review/4", json={"labels": {"dog": 1, "cat": -1}, "rest": 0, "done": True}).json()
+    said = {label["name"]: label["edited"] for label in item["labels"]}
+    assert said == {name: {"dog": 1, "cat": -1}.get(name, 0) for name in LABELS}
+    assert item["trouble"] is None
+    client.put("/api/review/4", json={"labels": {"cat": None}})
+    labels = client.get("/api/items/4").json()["labels"]
+    assert next(label["edited"] for label in labels if label["name"] == "cat") is None
+
+
+def test_numbers_are_those_of_the_split(client, folder):
+    client.put("/api/review/3", json={"done": True})
+    val, test = (client.get("/api/collection", params={"split": split}).json() for split in ("val", "test"))
+    whole = client.get("/api/collection").json()
+    assert (val["rows"], test["rows"], whole["rows"]) == (10, 20, 30)
+    assert (val["review"]["done"], test["review"]["done"]) == (1, 0)
+    assert client.get("/api/review", params={"split": "test"}).json()["done"] == 0
+    for name in ("expected", "present"):
+        assert [a + b for a, b in zip(val[name], test[name], strict=True)] == pytest.approx(whole[name])
+
+
 def test_the_labels_file_is_a_table_that_training_reads(client, folder):
     assert client.get("/api/review/file").status_code == 404
     client.put("/api/review/3", json={"labels": {"dog": 1, "cat": 0, "hot dog": 0, "black and white": 1, "park": 0}})
@@ -222,6 +243,8 @@ def test_the_queue_of_errors_asks_about_labels_that_contradict(client):
         suspect = item["suspects"][0]
         assert (suspect["prob"] > 0.5) == (suspect["target"] == 0)
     first = page["items"][0]
+    again = client.get(f"/api/items/{first['row']}", params={"order": "errors"}).json()
+    assert again["suspects"] == first["suspects"]
     client.put(f"/api/review/{first['row']}", json={"labels": {first["suspects"][0]["name"]: 1}})
     after = client.get("/api/review", params={"order": "errors", "limit": 100}).json()["items"]
     again = [item for item in after if item["row"] == first["row"]]
@@ -296,6 +319,8 @@ def test_every_route_of_the_api_is_described(client):
             operation = described[route.path][route.method.lower()]
             assert operation["summary"]
             assert "422" in operation["responses"]
+            assert list(operation["responses"]["200"]["content"]) == [route.kind]
+            assert {str(status) for status in route.problems} <= set(operation["responses"])
     assert json.dumps(described).count("HTTPValidationError") == 0
 
 

@@ -90,7 +90,7 @@ def test_the_rule_of_the_run_comes_first_where_there_is_one(table):
 
 def test_without_true_labels_no_risk_can_be_promised():
     deciding = Deciding(predictions(NAMES, targets=False))
-    assert deciding.ways[-1].why == "It needs pictures with true labels."
+    assert deciding.ways[-1].why.startswith("It needs pictures with true labels")
     assert deciding.summary(Choice("threshold", 0.5)).observed is None
     with pytest.raises(Refusal, match="It needs pictures with true labels"):
         deciding.summary(Choice("risk", 0.1))
@@ -111,3 +111,39 @@ def test_decisions_that_say_nothing_of_abstaining_are_taken_as_they_are():
     assert torch.equal(deciding.decision(Choice()).labels, given)
     summary = deciding.summary(Choice())
     assert (summary.mean_size, summary.none_share, summary.ask_share) == (0.5, 0.5, 0.0)
+
+
+def test_rows_that_the_model_was_trained_on_promise_nothing(table):
+    splits = ["train" if split == "val" else split for split in table.splits]
+    trained = Deciding(table.replace(splits=splits))
+    assert "that the model was not trained on" in trained.ways[-1].why
+    unnamed = Deciding(table.replace(splits=None))
+    assert "learnt from" in unnamed.summary(Choice("risk", 0.3)).promise
+
+
+def test_rows_that_are_left_to_a_person_are_not_judged(table):
+    abstain = torch.arange(len(table)) % 3 == 0
+    asking = table.replace(decisions=table.decisions, abstain=abstain)
+    found = Deciding(asking).summary(Choice("rule"))
+    answered = Deciding(table.take(~abstain)).summary(Choice("rule"))
+    assert found.ask_share == pytest.approx(1 / 3, abs=0.02)
+    assert (found.mean_size, found.sizes) == (answered.mean_size, answered.sizes)
+    assert (found.expected, found.observed) == (answered.expected, answered.observed)
+
+
+def test_what_is_expected_and_what_is_observed_are_of_the_same_cells(table):
+    targets = torch.where(
+        torch.rand(table.targets.shape, generator=torch.Generator().manual_seed(1)) < 0.5, -1, table.targets
+    )
+    known = targets >= 0
+    summary = Deciding(table.replace(targets=targets)).summary(Choice("threshold", 0.4))
+    given = (table.probs >= 0.4) & known
+    assert summary.expected.precision == pytest.approx(float(table.probs[given].mean()))
+    assert summary.expected.recall == pytest.approx(float(table.probs[given].sum() / table.probs[known].sum()))
+
+
+def test_without_a_known_absence_there_is_no_precision(table):
+    present_only = torch.where(table.targets == 1, 1, -1)
+    observed = Deciding(table.replace(targets=present_only)).summary(Choice("threshold", 0.4)).observed
+    assert observed.precision is None
+    assert observed.recall is not None

@@ -55,6 +55,20 @@ def test_a_journal_without_entries_leaves_nothing_behind(path):
     assert not path.exists()
 
 
+def test_an_empty_journal_that_cannot_be_removed_is_set_free_nevertheless(path, monkeypatch):
+    journal = Journal(path)
+
+    def fail(self, missing_ok=False):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(path), "unlink", fail)
+        journal.close()
+    assert path.exists()
+    Journal(path).close()
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("torn", [b'{"n": 2', b"\0" * 5000, b'{"journal": "man', b"x"])
 def test_a_line_that_a_crash_cut_off_is_removed_and_told_about(path, torn):
     whole = b"" if torn.startswith(b'{"j') else HEAD.encode() + b'{"n": 1}\n'

@@ -79,3 +79,41 @@ def test_a_run_without_predictions_is_refused(tmp_path):
     (tmp_path / "classifier.json").write_text("{}")
     with pytest.raises(Refusal, match=r"must be a run with a predictions.parquet; got .*manyhot predict"):
         open_studio(tmp_path, read_only=True)
+
+
+def test_edits_belong_to_the_picture_and_not_to_its_id(tmp_path):
+    """Pictures of two months have the same names; what was said of the one must not be read of the other."""
+    for month in ("march", "april"):
+        names = write_pictures(tmp_path / month, 3)
+        table = predictions(names)
+        table.replace(paths=[str(tmp_path / month / name) for name in names]).save(tmp_path / "new.parquet")
+        studio, _ = open_studio(tmp_path / "new.parquet")
+        assert not studio.edits(1)
+        studio.review.edit(1, {"dog": 1}, done=True)
+        studio.close()
+    text = (tmp_path / "new.reviewed.csv").read_text()
+    assert "march/001.png" in text
+    assert "april/001.png" in text
+
+
+def test_a_picture_that_is_a_link_keeps_its_own_name(tmp_path):
+    path = write_collection(tmp_path / "photos")
+    (tmp_path / "photos" / "000.png").unlink()
+    (tmp_path / "photos" / "000.png").symlink_to("001.png")
+    studio, _ = open_studio(path)
+    studio.review.edit(0, {"dog": 1})
+    studio.close()
+    assert "000.png" in (tmp_path / "photos" / "predictions.reviewed.csv").read_text()
+
+
+def test_a_link_to_the_last_run_may_lead_on_while_the_studio_is_open(tmp_path):
+    write_collection(tmp_path / "runs" / "a")
+    (tmp_path / "runs" / "b").mkdir()
+    last = tmp_path / "runs" / "last"
+    last.symlink_to("a")
+    studio, _ = open_studio(last)
+    last.unlink()
+    last.symlink_to("b")
+    studio.review.edit(0, {"dog": 1})
+    studio.close()
+    assert (tmp_path / "runs" / "a" / "reviewed.csv").is_file()

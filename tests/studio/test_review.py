@@ -1,5 +1,7 @@
 """Edits: what somebody said is kept, shown, taken back, and written to a table that training reads."""
 
+import errno
+import hashlib
 import json
 import multiprocessing
 import os
@@ -9,19 +11,16 @@ import signal
 import threading
 import time
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manyhot.data import SparseTargets, read_data
+from manyhot.data import from_arrays, read_corrections, read_data
 from manyhot.refusal import Refusal
 from manyhot.studio.reviewing.journal import NotSaved
 from manyhot.studio.reviewing.review import Review
 
 LABELS, IDS = ["dog", "cat", "park"], ["a", "b", "c", "d"]
-TARGETS = torch.tensor([[1, 0, 0], [0, -1, 1], [0, 0, 0], [-1, -1, -1]], dtype=torch.int8)
 NEVER = 1e6  # seconds, for tests that say when the file is written
 
 
@@ -33,9 +32,9 @@ def file(tmp_path):
     return tmp_path / "reviewed.csv"
 
 
-def opened(file, *, labels=LABELS, ids=IDS, targets=TARGETS, splits=None, delay=NEVER, paths=None):
+def opened(file, *, labels=LABELS, ids=IDS, splits=None, delay=NEVER, paths=None):
     paths = [f"{name}.jpg" for name in ids] if paths is None else paths
-    return Review(file, labels=labels, ids=ids, paths=paths, targets=targets, splits=splits, delay=delay)
+    return Review(file, labels=labels, ids=ids, paths=paths, splits=splits, delay=delay)
 
 
 def crash(review):
@@ -54,7 +53,7 @@ def known(data):
     return dict(zip(data.ids, cells, strict=True))
 
 
-def test_edits_lie_over_what_was_known_and_are_there_again(file):
+def test_edits_are_kept_and_there_again(file):
     review = opened(file)
     review.edit(1, {"dog": 1, "park": 0}, done=True)
     review.edit(0, {"cat": 1})
@@ -63,8 +62,6 @@ def test_edits_lie_over_what_was_known_and_are_there_again(file):
     def check(review):
         assert [review.cells(row) for row in range(4)] == [{0: 0}, {0: 1, 2: 0}, {}, {}]
         assert [review.is_done(row) for row in range(4)] == [False, True, False, False]
-        assert review.targets_of(1).tolist() == [1, -1, 0]
-        assert review.targets_of(3).tolist() == [-1, -1, -1]
         assert (review.done, review.edited) == (1, 2)
         assert (review.done_rows(), review.edited_rows()) == ([1], [0, 1])
 
@@ -73,21 +70,16 @@ def test_edits_lie_over_what_was_known_and_are_there_again(file):
     with opened(file) as again:
         check(again)
         assert again.notes == []
-    assert TARGETS[1].tolist() == [0, -1, 1]
 
 
-def test_the_labels_file_is_a_table_that_training_reads(file):
+def test_the_labels_file_holds_what_was_said_and_nothing_else(file):
     with opened(file, splits=["train", "test", "val", "test"]) as review:
-        review.edit(1, {"dog": 1}, done=True)
-        review.edit(3, {"park": 1})
+        review.edit(1, {"dog": 1, "cat": -1}, done=True)
+        review.edit(3, {"park": 0})
         review.edit(2, {}, done=True)
-    assert file.read_text() == "path,split,dog,cat,park\nb.jpg,test,1,,1\nd.jpg,test,,,1\nc.jpg,val,0,0,0\n"
+    assert file.read_text() == "path,split,dog,cat,park\nb.jpg,test,1,-1,\nd.jpg,test,,,0\nc.jpg,val,,,\n"
     data = read_data(file)
-    assert known(data) == {
-        "b.jpg": {"dog": 1, "park": 1},
-        "d.jpg": {"park": 1},
-        "c.jpg": {"dog": 0, "cat": 0, "park": 0},
-    }
+    assert known(data) == {"b.jpg": {"dog": 1}, "d.jpg": {"park": 0}, "c.jpg": {}}
     assert data.splits.tolist() == ["test", "test", "val"]
 
 
@@ -97,7 +89,7 @@ def test_the_labels_file_follows_soon(file):
     end = time.monotonic() + 10
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.005)
-    assert known(read_data(file)) == {"a.jpg": {"dog": 1, "cat": 1, "park": 0}}
+    assert known(read_data(file)) == {"a.jpg": {"cat": 1}}
     review.close()
 
 
@@ -133,15 +125,47 @@ def test_what_holds_already_is_no_edit(file):
     assert not file.exists()
 
 
-def test_targets_may_be_sparse_or_missing(file):
-    with opened(file, targets=SparseTargets.from_dense(TARGETS)) as review:
-        review.edit(1, {"dog": 1})
-        assert review.targets_of(1).tolist() == [1, -1, 1]
-        assert review.targets_of(1).dtype == np.int8
-    with opened(file, targets=None) as review:
-        assert review.targets_of(1).tolist() == [1, -1, -1]
-    # What an earlier collection knew stays in the file.
-    assert file.read_text() == "path,dog,cat,park\nb.jpg,1,,1\n"
+def test_labels_files_laid_over_each_other_and_over_repaired_data_undo_nothing(file, tmp_path):
+    with opened(file) as review:
+        review.edit(0, {"cat": 1}, done=True)
+    second = tmp_path / "second.csv"
+    with opened(second) as review:
+        review.edit(0, {"park": 1})
+    for dog in (["dog"], []):  # the second time, somebody has repaired the data
+        data = from_arrays([[0.0]] * 2, [dog, ["dog", "cat", "park"]], ids=["a.jpg", "b.jpg"])
+        wanted = {"dog": len(dog), "cat": 1, "park": 1}
+        for order in ((file, second), (second, file)):
+            better = data
+            for one in order:
+                better = better.corrected(read_corrections(one))
+            assert known(better)["a.jpg"] == wanted
+
+
+def test_a_label_that_only_late_rows_speak_of_is_read(file):
+    ids = [f"s{n:04}" for n in range(1002)]
+    with opened(file, ids=ids) as review:
+        review._keeper._keep(
+            [{"kind": "edit", "number": n, "id": name, "labels": {"dog": 1}, "done": None} for n, name in enumerate(ids)]
+        )
+        review.edit(1001, {"cat": 0, "dog": None})
+    assert known(read_corrections(file))["s1001"] == {"cat": 0}
+
+
+def test_a_journal_that_holds_what_was_known_opens_and_that_is_not_said(file):
+    lines = [
+        {"journal": "manyhot review", "format": 1},
+        {"kind": "labels", "names": LABELS},
+        {"kind": "sample", "id": "a", "path": "a.jpg", "split": None, "rest": 0, "but": {"dog": 1, "bird": 1}},
+        {"kind": "edit", "number": 1, "id": "a", "labels": {"cat": 1}, "done": True, "at": "", "by": "studio"},
+    ]
+    text = "path,dog,cat,park,bird\na.jpg,1,1,0,1\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    lines += [{"kind": "table", "sha256": digest, "entries": 3}, {"kind": "wrote", "sha256": digest}]
+    file.with_name("reviewed.csv.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file.write_text(text)
+    with opened(file) as review:
+        assert (review.notes, review.cells(0), review.is_done(0)) == ([], {1: 1}, True)
+    assert file.read_text() == "path,dog,cat,park\na.jpg,,1,\n"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +191,6 @@ def test_what_is_no_edit_is_refused(file, arguments, words):
     ("change", "words"),
     [
         ({"ids": ["a", "a", "c", "d"]}, "`ids` of `Review` must be distinct; got 'a' twice."),
-        ({"targets": TARGETS[:2]}, "`targets` of `Review` must be (N, K) (4, 3); got (2, 3)."),
         ({"splits": ["test"]}, "`splits` of `Review` must have one entry for each of the 4 samples; got 1."),
         ({"paths": ["a.jpg"]}, "`paths` of `Review` must have one entry for each of the 4 samples; got 1."),
     ],
@@ -219,9 +242,48 @@ def test_a_labels_file_that_cannot_be_written_is_told_and_written_later(file):
     file.rmdir()
     review.close()
     assert review.trouble is None
-    assert file.read_text() == "path,dog,cat,park\na.jpg,1,1,0\n"
+    assert file.read_text() == "path,dog,cat,park\na.jpg,,1,\n"
     with pytest.raises(NotSaved, match="it has been closed"):
         review.edit(0, {"cat": 0})
+
+
+@pytest.mark.parametrize("spoil", ["folder", "something else", "no journal", "no way"])
+def test_a_labels_file_that_cannot_be_written_at_the_end_is_told_and_the_journal_set_free(file, spoil, monkeypatch):
+    monkeypatch.setattr("manyhot.studio.reviewing.keeping.QUIET", 0.01)
+    journal = file.with_name("reviewed.csv.journal")
+    review = opened(file)
+    review.edit(0, {"cat": 1})
+    if spoil == "folder":
+        file.mkdir()
+    elif spoil == "something else":
+        file.write_text("something else")
+    elif spoil == "no journal":
+        journal.rename(file.with_name("elsewhere"))
+    else:
+
+        def fail(path, **_):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+        monkeypatch.setattr(type(file), "stat", fail)
+    with pytest.raises(Refusal) as error:
+        review.close()
+    assert str(error.value).startswith("`file` of `Review` must ")
+    assert str(error.value) == review.trouble
+    if spoil == "no way":
+        monkeypatch.undo()
+    review.close()  # nothing is left to do
+    with pytest.raises(NotSaved, match="it has been closed"):
+        review.edit(0, {"cat": 0})
+    if spoil == "folder":
+        file.rmdir()
+    elif spoil == "something else":
+        assert file.read_text() == "something else"
+        file.unlink()
+    elif spoil == "no journal":
+        file.with_name("elsewhere").rename(journal)
+    with opened(file) as review:
+        assert (review.cells(0), review.trouble) == ({1: 1}, None)
+    assert file.read_text() == "path,dog,cat,park\na.jpg,,1,\n"
 
 
 def test_other_collections_keep_edits_of_samples_and_labels_that_they_lack(file):
@@ -230,19 +292,18 @@ def test_other_collections_keep_edits_of_samples_and_labels_that_they_lack(file)
         review.edit(1, {"dog": 1, "park": 0}, done=True)
     # Other rows in another order, one label less, one more.
     ids, labels = ["e", "d", "a"], ["bird", "dog", "cat"]
-    targets = torch.tensor([[1, 1, 1], [0, 0, 0], [1, 0, -1]])
-    with opened(file, ids=ids, labels=labels, targets=targets, splits=["train"] * 3) as review:
+    with opened(file, ids=ids, labels=labels, splits=["train"] * 3) as review:
         assert review.notes == []
         assert [review.cells(row) for row in range(3)] == [{}, {}, {2: 1}]
         assert (review.done, review.edited) == (0, 1)
-        assert review.targets_of(2).tolist() == [1, 0, 1]
         review.edit(0, {"bird": 0})
     (file.parent / "e.jpg").write_bytes(b"")
     assert known(read_data(file)) == {
-        "a.jpg": {"bird": 1, "dog": 0, "cat": 1, "park": 0},
+        "a.jpg": {"cat": 1},
         "b.jpg": {"dog": 1, "park": 0},
-        "e.jpg": {"bird": 0, "dog": 1, "cat": 1},
+        "e.jpg": {"bird": 0},
     }
+    assert file.read_text().splitlines()[:2] == ["path,split,bird,dog,cat,park", "a.jpg,train,,,1,"]
     with opened(file) as review:
         assert review.cells(1) == {0: 1, 2: 0}
         assert review.is_done(1)
@@ -253,7 +314,7 @@ def test_other_collections_keep_edits_of_samples_and_labels_that_they_lack(file)
 def test_undo_leaves_edits_of_other_collections_alone(file):
     with opened(file) as review:
         review.edit(0, {"cat": 1})
-    with opened(file, ids=["b"], targets=None) as review:
+    with opened(file, ids=["b"]) as review:
         assert review.undo() is None
     with opened(file) as review:
         assert review.cells(0) == {1: 1}
@@ -266,12 +327,12 @@ def test_a_labels_file_that_a_crash_left_behind_is_brought_up_to_date_and_is_no_
     review.edit(0, {"cat": 0, "dog": 0})
     review.edit(1, {}, done=True)
     crash(review)
-    assert file.read_text() == "path,dog,cat,park\na.jpg,1,1,0\n"
+    assert file.read_text() == "path,dog,cat,park\na.jpg,,1,\n"
     (file.parent / ".reviewed.csv.0badcafe.part").write_text("half of")
     with opened(file) as review:
         assert review.notes == []
         assert review.cells(0) == {0: 0, 1: 0}
-    assert file.read_text() == "path,dog,cat,park\na.jpg,0,0,0\nb.jpg,0,,1\n"
+    assert file.read_text() == "path,dog,cat,park\na.jpg,0,0,\nb.jpg,,,\n"
     assert not list(file.parent.glob(".*.part"))
 
 
@@ -331,20 +392,27 @@ class TestChangesByHand:
             review.close()
 
     def test_cells_become_edits_that_can_be_taken_back(self, changed, file):
-        review = changed(("a.jpg,1,1,0", "a.jpg,0,,0"), ("b.jpg,1,,1", "b.jpg,0,1,1"))
+        review = changed(("a.jpg,,1,", "a.jpg,0,-1,"), ("b.jpg,1,,", "b.jpg,,1,"))
         assert review.notes == ["reviewed.csv had been changed by hand: 4 cells of 2 rows became edits."]
         assert review.cells(0) == {0: 0, 1: -1}
-        assert review.cells(1) == {1: 1}  # no dog, as was known before
+        assert review.cells(1) == {1: 1}  # a cell that was blanked is withdrawn
         assert review.is_done(1)
         assert review.undo() == 1
         assert review.cells(1) == {0: 1}
         review.close()
-        assert file.read_text() == "path,dog,cat,park\na.jpg,0,,0\nb.jpg,1,,1\n"
+        assert file.read_text() == "path,dog,cat,park\na.jpg,0,-1,\nb.jpg,1,,\n"
         with opened(file) as review:
             assert review.notes == []
 
+    def test_a_row_whose_cells_were_all_blanked_stays_if_somebody_finished_it(self, changed, file):
+        review = changed(("a.jpg,,1,", "a.jpg,,,"), ("b.jpg,1,,", "b.jpg,,,"))
+        assert [review.cells(row) for row in range(4)] == [{}] * 4
+        assert review.done_rows() == [1]
+        review.close()
+        assert file.read_text() == "path,target:dog,target:cat,target:park\nb.jpg,,,\n"
+
     def test_they_are_taken_over_once(self, changed, file):
-        review = changed(("a.jpg,1,1,0", "a.jpg,0,1,0"))
+        review = changed(("a.jpg,,1,", "a.jpg,0,1,"))
         assert review.cells(0) == {1: 1, 0: 0}
         review.edit(0, {"dog": 1})
         crash(review)
@@ -358,30 +426,30 @@ class TestChangesByHand:
         review.edit(0, {"park": 1})
         review.edit(2, {"park": 1})
         crash(review)
-        file.write_text(file.read_text().replace("a.jpg,1,1,0", "a.jpg,0,1,0"))
+        file.write_text(file.read_text().replace("a.jpg,,1,", "a.jpg,0,1,"))
         with opened(file) as review:
             assert [review.cells(0), review.cells(2)] == [{1: 1, 2: 1, 0: 0}, {2: 1}]
 
     def test_a_row_that_was_removed_takes_back_what_was_said(self, changed):
-        review = changed(("b.jpg,1,,1\n", ""))
+        review = changed(("b.jpg,1,,\n", ""))
         assert (review.cells(1), review.is_done(1), review.cells(0)) == ({}, False, {1: 1})
         assert review.undo() == 1
         assert (review.cells(1), review.is_done(1)) == ({0: 1}, True)
 
     def test_rows_may_be_added_also_of_pictures_that_are_not_in_the_collection(self, changed, file):
         place = file.parent / "c.jpg"
-        review = changed(("b.jpg,1,,1\n", f"b.jpg,1,,1\n{place},1,0,0\nd.jpg,,,\nnew.jpg,1,,\n"))
-        assert [review.cells(2), review.is_done(2)] == [{0: 1}, False]
+        review = changed(("b.jpg,1,,\n", f"b.jpg,1,,\n{place},1,0,\nd.jpg,,,\nnew.jpg,1,,\n"))
+        assert [review.cells(2), review.is_done(2)] == [{0: 1, 1: 0}, False]
         assert [review.cells(3), review.is_done(3)] == [{}, True]
         review.close()
-        assert file.read_text().splitlines()[3:] == ["c.jpg,1,0,0", "d.jpg,,,", "new.jpg,1,,"]
+        assert file.read_text().splitlines()[3:] == ["c.jpg,1,0,", "d.jpg,,,", "new.jpg,1,,"]
 
     def test_columns_may_be_added_and_those_that_are_gone_come_back(self, changed, file):
-        review = changed(("dog,cat,park", "dog,cat,bird"), ("a.jpg,1,1,0", "a.jpg,1,1,1"), ("b.jpg,1,,1", "b.jpg,1,,"))
-        assert review.notes[1] == "Columns that are gone from reviewed.csv are written again: 'park'."
+        review = changed(("dog,cat,park", "park,cat,bird"), ("a.jpg,,1,", "a.jpg,,1,1"), ("b.jpg,1,,", "b.jpg,,,"))
+        assert review.notes[1] == "Columns that are gone from reviewed.csv are written again: 'dog'."
         assert [review.cells(0), review.cells(1)] == [{1: 1}, {0: 1}]
         review.close()
-        assert file.read_text() == "path,dog,cat,park,bird\na.jpg,1,1,0,1\nb.jpg,1,,1,\n"
+        assert file.read_text() == "path,dog,cat,park,bird\na.jpg,,1,,1\nb.jpg,1,,,\n"
 
     def test_splits_stay_what_the_data_say(self, file):
         splits = ["train", "test", "val", "test"]
@@ -394,8 +462,8 @@ class TestChangesByHand:
         assert file.read_text() == text
 
     def test_a_spreadsheet_may_write_it_in_its_own_way(self, changed, file):
-        text = '\ufeffpath;dog;"cat";park\r\na.jpg;1;1;0\r\n"b.jpg";TRUE;;1\r\n'
-        review = changed(("path,dog,cat,park\na.jpg,1,1,0\nb.jpg,1,,1\n", text))
+        text = '\ufeffpath;dog;"cat";park\r\na.jpg;;1;\r\n"b.jpg";TRUE;;\r\n'
+        review = changed(("path,dog,cat,park\na.jpg,,1,\nb.jpg,1,,\n", text))
         assert review.notes == ["reviewed.csv had been changed by hand: 0 cells of 0 rows became edits."]
         assert [review.cells(0), review.cells(1)] == [{1: 1}, {0: 1}]
         review.close()
@@ -406,12 +474,12 @@ class TestChangesByHand:
         ("old", "new", "words"),
         [
             (
-                "a.jpg,1,1,0",
-                "a.jpg,1,yes,0",
-                "must hold 1, 0 or blank for each label; got 'yes' in line 2, column 'cat'",
+                "a.jpg,,1,",
+                "a.jpg,,yes,",
+                "must hold 1, 0, -1 or blank for each label; got 'yes' in line 2, column 'cat'",
             ),
-            ("a.jpg,1,1,0", "a.jpg,1,1", "must have 4 columns in every line; got 3 in line 2"),
-            ("a.jpg,1,1,0", ",1,1,0", "must have a path in every line; got none in line 2"),
+            ("a.jpg,,1,", "a.jpg,,1", "must have 4 columns in every line; got 3 in line 2"),
+            ("a.jpg,,1,", ",,1,", "must have a path in every line; got none in line 2"),
             ("path,", "where,", "must have a column of paths; got the columns 'where', 'dog', 'cat', 'park'"),
             ("dog,cat", "cat,cat", "must have columns of different names; got 'cat' twice"),
             ("dog,cat", "target:dog,cat", "must begin all labels with 'target:', or none; got 'cat'"),
@@ -431,7 +499,7 @@ class TestChangesByHand:
             review.edit(0, {"cat": 1})
             review.write()
             review.edit(2, {"dog": 1})
-            file.write_text("path,dog,cat,park\na.jpg,0,1,0\n")
+            file.write_text("path,dog,cat,park\na.jpg,0,1,\n")
             review.write()
             assert [review.cells(0), review.cells(2), review.edited] == [{1: 1, 0: 0}, {0: 1}, 2]
             file.write_text("something else")
@@ -441,12 +509,12 @@ class TestChangesByHand:
             assert file.read_text() == "something else"
             review.edit(3, {"dog": 1})
             file.unlink()
-        assert file.read_text() == "path,dog,cat,park\na.jpg,0,1,0\nc.jpg,1,0,0\nd.jpg,1,,\n"
+        assert file.read_text() == "path,dog,cat,park\na.jpg,0,1,\nc.jpg,1,,\nd.jpg,1,,\n"
 
     def test_a_table_of_another_kind_is_not_overwritten(self, file):
         text = "path,labels\na.jpg,dog|cat\n"
         file.write_text(text)
-        with pytest.raises(Refusal, match=r"must hold 1, 0 or blank for each label; got 'dog.cat' in line 2"):
+        with pytest.raises(Refusal, match=r"must hold 1, 0, -1 or blank for each label; got 'dog.cat' in line 2"):
             opened(file)
         assert file.read_text() == text
         assert not file.with_name("reviewed.csv.journal").exists()
@@ -486,7 +554,7 @@ names = st.one_of(st.sampled_from(ODD), st.text(st.characters(codec="utf-8"), ma
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(names, min_size=1, max_size=5, unique=True),
-    st.lists(st.lists(st.sampled_from([1, 0, -1]), min_size=5, max_size=5), min_size=3, max_size=3),
+    st.lists(st.lists(st.sampled_from([1, 0, -1, None]), min_size=5, max_size=5), min_size=3, max_size=3),
     st.booleans(),
 )
 def test_labels_of_any_name_survive_the_way_through_the_file(tmp_path, labels, cells, with_splits):
@@ -496,24 +564,26 @@ def test_labels_of_any_name_survive_the_way_through_the_file(tmp_path, labels, c
     paths = ["a.jpg", "b c,d.jpg", " e'\".png"]
     for path in paths:
         (tmp_path / path).write_bytes(b"")
-    targets = torch.tensor(cells)[:, : len(labels)]
+    said = [dict(zip(labels, row, strict=False)) for row in cells]
     splits = ["test", "val", "test"] if with_splits else None
-    with opened(file, labels=labels, ids=["x", "y", "z"], paths=paths, targets=targets, splits=splits) as review:
+    with opened(file, labels=labels, ids=["x", "y", "z"], paths=paths, splits=splits) as review:
         for row in range(3):
-            review.edit(row, {}, done=True)
+            review.edit(row, said[row], done=True)
     data = read_data(file)
     found = dict(zip(data.ids, data.targets.dense().tolist(), strict=True))
-    wanted = dict(zip(["a.jpg", "b c,d.jpg", "./ e'\".png"], targets.tolist(), strict=True))
-    # A column of which nothing is known may be left out where all others are known in every row.
-    kept = [column for column, name in enumerate(labels) if name in data.labels.names]
-    assert data.labels.names == [labels[column] for column in kept]
-    assert all((targets[:, column] == -1).all() for column in range(len(labels)) if column not in kept)
-    assert found == {name: [row[column] for column in kept] for name, row in wanted.items()}
+    wanted = dict(zip(["a.jpg", "b c,d.jpg", "./ e'\".png"], said, strict=True))
+    # A column of which nothing is said may be left out where something is said of all others in every row.
+    kept = data.labels.names
+    assert kept == [name for name in labels if name in kept]
+    assert all(row[name] is None for row in said for name in labels if name not in kept)
+    assert found == {path: [-1 if row[name] is None else row[name] for name in kept] for path, row in wanted.items()}
     assert (None if data.splits is None else data.splits.tolist()) == splits
     # A change by hand is understood as well.
     file.write_bytes(file.read_bytes().replace(b"\na.jpg,", b"\n./a.jpg,"))
-    with opened(file, labels=labels, ids=["x", "y", "z"], paths=paths, targets=targets, splits=splits) as review:
-        assert [review.cells(row) for row in range(3)] == [{}] * 3
+    with opened(file, labels=labels, ids=["x", "y", "z"], paths=paths, splits=splits) as review:
+        for row in range(3):
+            there = {labels[column]: value for column, value in review.cells(row).items()}
+            assert there == {name: value for name, value in said[row].items() if value is not None}
         assert review.done == 3
 
 
@@ -572,21 +642,21 @@ def test_any_order_of_steps_comes_to_what_a_plain_list_says(file, steps, order):
         for row in range(4):
             assert review.cells(row) == {LABELS.index(name): value for name, value in model.states[-1][0][row].items()}
             assert review.is_done(row) == model.states[-1][1][row]
-    expected = [review.targets_of(row).tolist() for row in range(4)]
+    expected = [review.cells(row) for row in range(4)]
     review.close()
     cells, done = model.states[-1]
-    with opened(file, ids=[IDS[row] for row in order], targets=TARGETS[list(order)]) as review:
-        assert [review.targets_of(order.index(row)).tolist() for row in range(4)] == expected
+    with opened(file, ids=[IDS[row] for row in order]) as review:
+        assert [review.cells(order.index(row)) for row in range(4)] == expected
         assert (review.done, review.edited) == (sum(done), sum(map(bool, cells)))
     touched = [row for row in range(4) if cells[row] or done[row]]
     if touched:
-        text = [f"{IDS[row]}.jpg," + ",".join({1: "1", 0: "0", -1: ""}[v] for v in expected[row]) for row in touched]
+        text = [f"{IDS[row]}.jpg," + ",".join(str(expected[row].get(k, "")) for k in range(3)) for row in touched]
         assert sorted(file.read_text().splitlines()[1:]) == sorted(text)
 
 
 def test_threads_may_edit_at_once(file):
     labels, ids = [f"l{k}" for k in range(8)], [f"s{n}" for n in range(20)]
-    review = opened(file, labels=labels, ids=ids, targets=None, delay=0.001)
+    review = opened(file, labels=labels, ids=ids, delay=0.001)
 
     def work(column):
         for row in range(20):
@@ -600,7 +670,7 @@ def test_threads_may_edit_at_once(file):
         thread.join()
     review.close()
     assert review.trouble is None
-    with opened(file, labels=labels, ids=ids, targets=None) as review:
+    with opened(file, labels=labels, ids=ids) as review:
         assert review.notes == []
         assert [review.cells(row) for row in range(20)] == [dict.fromkeys(range(8), row % 2) for row in range(20)]
 

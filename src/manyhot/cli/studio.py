@@ -95,11 +95,14 @@ def studio(
     def started() -> None:
         typer.echo(f"The studio is open at {address.url}")
         if opened.review is not None:
-            tell.print(f"Corrected labels go to {opened.labels_file}. Stop with Ctrl+C; nothing is lost.")
+            tell.print(f"Corrected labels go to {opened.labels_name}. Stop with Ctrl+C; nothing is lost.")
         if not no_open:
             open_browser(address.url)
 
     serve(opened, address, started=started)
+    if opened.review is not None and opened.review.trouble is not None:
+        tell.print(f"All edits are in the journal, but not in the labels file: {opened.review.trouble}")
+        raise typer.Exit(1)
     tell.print("The studio is closed.")
 
 

@@ -119,7 +119,9 @@ def describe_source(data: list[str], given: dict[str, Any]) -> dict[str, Any]:
 
 def add_corrections(source: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """How data are read, with the corrections that were typed behind those that were there."""
-    files = [*source.get("corrections", ()), *(str(Path(path).absolute()) for path in given.get("corrections") or ())]
+    # Without the links of folders: `runs/last` leads elsewhere as soon as this run is done.
+    typed = (Path(path) for path in given.get("corrections") or ())
+    files = [*source.get("corrections", ()), *(str(path.parent.resolve() / path.name) for path in typed)]
     return source | {"corrections": list(dict.fromkeys(files))} if files else source
 
 

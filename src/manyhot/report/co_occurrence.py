@@ -63,7 +63,9 @@ def count_pairs(targets: Any, *, most: int = 100) -> dict[str, Any]:
     return {"labels": chosen.tolist(), "together": together.long().tolist()}
 
 
-def draw_co_occurrence(counts: Any, *, names: Sequence[str], most: int = 25, dark: bool = False) -> Figure:
+def draw_co_occurrence(
+    counts: Any, *, names: Sequence[str], most: int = 25, order: Sequence[int] | None = None, dark: bool = False
+) -> Figure:
     """How likely each label is where another is present, for the most frequent labels; those that go together adjoin.
 
     A row shows, in percent, the share of the samples with its label that have the label of the column as well.
@@ -73,6 +75,8 @@ def draw_co_occurrence(counts: Any, *, names: Sequence[str], most: int = 25, dar
             one.
         names: Of all K labels.
         most: The most labels to draw.
+        order: The columns of the labels to draw, in this order, also of those that no row has: for pictures that are
+            held against each other. By default the most frequent ones.
         dark: Colours for a dark page.
 
     Example:
@@ -83,14 +87,9 @@ def draw_co_occurrence(counts: Any, *, names: Sequence[str], most: int = 25, dar
         ['cat (1)', 'animal (3)', 'dog (1)']
     """
     most = check_whole("most", OWNER, most, low=1)
-    table, shown = read_pairs(counts, names)
-    frequent = sorted(range(len(table)), key=lambda place: -table[place][place])[:most]
-    kept = [place for place in frequent if table[place][place]]
-    if not kept:
-        raise refusal("counts", OWNER, "have a label that is present", "none", REMEDY)
-    order = side_by_side([[table[row][column] for column in kept] for row in kept])
-    places = [kept[place] for place in order]
-    shares = [[100 * table[row][column] / table[row][row] for column in places] for row in places]
+    table, shown, columns = read_pairs(counts, names)
+    places = adjoining(table, most) if order is None else read_order(order, columns)
+    shares = [[100 * table[row][column] / max(table[row][row], 1) for column in places] for row in places]
     look = look_of(dark=dark)
     titles = [shorten(shown[place]) for place in places]
     cell = min(max(ALL_CELLS / len(places), SMALLEST), LARGEST)
@@ -109,8 +108,27 @@ def draw_co_occurrence(counts: Any, *, names: Sequence[str], most: int = 25, dar
     return dress(figure, look)
 
 
-def read_pairs(counts: Any, names: Sequence[str]) -> tuple[list[list[int]], list[str]]:
-    """The table of pairs, and the names of its labels."""
+def adjoining(table: list[list[int]], most: int) -> list[int]:
+    """The places of the most frequent labels, those that go together side by side."""
+    frequent = sorted(range(len(table)), key=lambda place: -table[place][place])[:most]
+    kept = [place for place in frequent if table[place][place]]
+    if not kept:
+        raise refusal("counts", OWNER, "have a label that is present", "none", REMEDY)
+    return [kept[place] for place in side_by_side([[table[row][column] for column in kept] for row in kept])]
+
+
+def read_order(order: Sequence[int], columns: list[int]) -> list[int]:
+    """The places of wanted labels in the table of pairs."""
+    missing = [column for column in order if column not in columns]
+    if missing or not len(order) or len(set(order)) != len(order):
+        got = f"{missing[0]!r}, which is not among them" if missing else repr(list(order))
+        remedy = "Count more labels with `count_pairs(targets, most=...)`, or name fewer."
+        raise refusal("order", OWNER, "name columns of labels that were counted, each once", got, remedy)
+    return [columns.index(column) for column in order]
+
+
+def read_pairs(counts: Any, names: Sequence[str]) -> tuple[list[list[int]], list[str], list[int]]:
+    """The table of pairs, and the names and columns of its labels."""
     kept = isinstance(counts, Mapping)
     if kept:
         check_keys("counts", OWNER, counts, ("labels", "together"), REMEDY)
@@ -128,7 +146,7 @@ def read_pairs(counts: Any, names: Sequence[str]) -> tuple[list[list[int]], list
     if len(names) < needed or (not kept and len(names) != needed):
         remedy = "Pass one name for each label, in their order."
         raise refusal("names", OWNER, f"be those of the {needed} labels", str(len(names)), remedy)
-    return table, [str(names[place]) for place in places]
+    return table, [str(names[place]) for place in places], places
 
 
 def check_pairs(table: list[list[int]]) -> None:

@@ -231,4 +231,5 @@ def wilson(share: float, cells: int) -> tuple[float, float]:
     spread = WIDTH**2 / cells
     centre = (share + spread / 2) / (1 + spread)
     half = math.sqrt(spread * share * (1 - share) + spread**2 / 4) / (1 + spread)
-    return max(centre - half, 0.0), min(centre + half, 1.0)
+    # At the ends the sums are exact but for their last digit.
+    return 0.0 if share <= 0 else max(centre - half, 0.0), 1.0 if share >= 1 else min(centre + half, 1.0)

@@ -95,6 +95,7 @@ def draw_scores(
     per: str = "cell",
     bins: int = 60,
     learned: Mapping[str, float] | None = None,
+    dotted: str = "learned threshold",
     columns: int = 3,
     dark: bool = False,
 ) -> Figure:
@@ -109,6 +110,7 @@ def draw_scores(
         bins: The number of bins for scores that are counted here.
         learned: The threshold that a model has learned, by its name: 0 where scores hold their bias, minus the bias
             of a linear head where they do not.
+        dotted: What the dotted line is called in legends.
         columns: The most panels in a row.
         dark: Colours for a dark page.
 
@@ -127,7 +129,7 @@ def draw_scores(
     figure, axes = new_panels(len(found), columns=columns, width=4.0, height=3.0)
     for place, (axis, (name, counts)) in enumerate(zip(axes, found.items(), strict=True)):
         line = counts.learned if learned is None or name not in learned else learned[name]
-        draw_panel(axis, counts._replace(learned=line), look)
+        draw_panel(axis, counts._replace(learned=line), look, dotted)
         axis.set_title(name, fontsize=10)
         axis.set_ylabel(WORDS[counts.per][2] if place % columns == 0 else "", fontsize=9)
     figure.supxlabel("score", fontsize=9)
@@ -157,7 +159,7 @@ def read(argument: str, given: Any, per: str, bins: int) -> Counts:
     return Counts(edges, present, absent, given.get("per", per), *lines)
 
 
-def draw_panel(axis: Any, counts: Counts, look: Look) -> None:
+def draw_panel(axis: Any, counts: Counts, look: Look, dotted: str) -> None:
     """Both distributions of one model as shares of their own, and its thresholds."""
     for place, side in enumerate((counts.present, counts.absent)):
         style = style_of(place, look)
@@ -169,7 +171,7 @@ def draw_panel(axis: Any, counts: Counts, look: Look) -> None:
         label = f"best threshold {counts.best:.2f}"
         axis.axvline(counts.best, ymax=1 / ROOM, color=look.ink, lw=1.4, label=label, zorder=4)
     if counts.learned is not None:
-        label = f"learned threshold {counts.learned:.2f}"
+        label = f"{dotted} {counts.learned:.2f}"
         axis.axvline(counts.learned, ymax=1 / ROOM, color=look.ink, lw=1.8, ls=":", label=label, zorder=4)
     axis.set_ylim(0, axis.get_ylim()[1] * ROOM)
     axis.tick_params(labelsize=8)

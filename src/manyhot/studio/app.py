@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 
 from manyhot import __version__
+from manyhot.refusal import Refusal
 from manyhot.studio.bodies import Limited
 from manyhot.studio.classifying import UPLOAD_BYTES
 from manyhot.studio.guarding import Guard, Guarded
 from manyhot.studio.messages import Problem
 from manyhot.studio.problems import answer_problems
-from manyhot.studio.routes import ROUTES
+from manyhot.studio.routes import JSON, ROUTES, Route
 from manyhot.studio.session import Studio
 
 # What a multipart body has besides the file itself.
 ENVELOPE_BYTES = 64 * 2**10
-PROBLEMS = {404: "It is not here.", 422: "It cannot be taken; the sentence says why."}
+# What any request may be told, and what some are; the sentence says why.
+PROBLEMS = {404: "It is not here.", 422: "It cannot be taken."}
+MORE_PROBLEMS = {
+    409: "There is nothing to do.",
+    413: "It is too large.",
+    429: "Others are first; try again.",
+    507: "It could not be written to the disk.",
+}
+LOG = logging.getLogger("manyhot.studio")
 
 
 def build_api(studio: Studio) -> FastAPI:
@@ -27,7 +38,10 @@ def build_api(studio: Studio) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        studio.close()
+        try:
+            studio.close()
+        except Refusal as error:  # the edits are in the journal; who started the studio is told
+            LOG.error("%s", error)
 
     app = FastAPI(
         title="manyhot studio",
@@ -39,18 +53,31 @@ def build_api(studio: Studio) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.studio = studio
-    responses = {status: {"model": Problem, "description": text} for status, text in PROBLEMS.items()}
     for route in ROUTES:
+        form: dict[str, Any] = {} if route.kind == JSON else {"response_class": Response}
         app.add_api_route(
             route.path,
             route.answer,
             methods=[route.method],
             summary=(route.answer.__doc__ or "").split("\n")[0],
             include_in_schema=route.api,
-            responses=responses,  # type: ignore[arg-type]
+            responses=described(route),
+            **form,
         )
     answer_problems(app)
     return app
+
+
+def described(route: Route) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route besides the one that its types describe."""
+    problems = PROBLEMS | {status: MORE_PROBLEMS[status] for status in route.problems}
+    found: dict[int | str, dict[str, Any]] = {
+        status: {"description": text, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+        for status, text in problems.items()
+    }
+    if route.kind == JSON:
+        return found | {422: {"model": Problem, "description": PROBLEMS[422]}}
+    return found | {200: {"content": {route.kind: {}}}}
 
 
 def build_app(studio: Studio, *, token: str | None = None, hosts: frozenset[str] | None = None) -> Guarded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ OWNER = "studio"
 # Rules that were fitted for the positions of a slider.
 KEPT_RULES = 256
 LARGEST_SIZE = 30
-NEEDS_TARGETS = "It needs pictures with true labels."
+NEEDS_TARGETS = "It needs pictures with true labels that the model was not trained on, best of a split called 'val'."
 
 
 class Choice(NamedTuple):
@@ -140,13 +140,11 @@ class Deciding:
         return RiskControl(choice.value).fit(self.probs[self._held_out], self.table.targets[self._held_out])
 
     def summary(self, choice: Choice, rows: Tensor | None = None) -> Decided:
-        """What a choice does to some rows, or to all."""
+        """What a choice does to some rows, or to all; rows that are left to a person are not judged."""
         choice = self.settled(choice)
         decision = self.decision(choice, rows)
-        probs = self.probs if rows is None else self.probs[rows]
-        count = max(len(probs), 1)
-        sizes = torch.bincount(decision.sizes.clamp(max=LARGEST_SIZE), minlength=1).tolist()
-        empty = (decision.sizes == 0) & ~decision.abstain
+        answered, count = ~decision.abstain, max(len(decision.abstain), 1)
+        sizes = decision.sizes[answered]
         rule = None if choice.by == "rule" else self.rule(choice)
         threshold = None if rule is None else float(rule.threshold)  # type: ignore[arg-type]
         assert choice.by is not None
@@ -155,15 +153,35 @@ class Deciding:
             value=choice.value,
             threshold=threshold if threshold is not None and math.isfinite(threshold) else None,
             words=self._words(threshold),
-            mean_size=float(decision.sizes.sum()) / count,
-            none_share=int(empty.sum()) / count,
+            mean_size=float(sizes.sum()) / max(len(sizes), 1),
+            none_share=int((sizes == 0).sum()) / count,
             ask_share=int(decision.abstain.sum()) / count,
-            expected=_expected(probs, decision.labels),
-            observed=_observed(self.table.targets, rows, decision.labels),
-            promise=_promise(rule),
-            sizes=sizes,
-            more=bool((decision.sizes > LARGEST_SIZE).any()),
+            **self._quality(rows, decision, answered),
+            promise=self._promise(rule),
+            sizes=torch.bincount(sizes.clamp(max=LARGEST_SIZE), minlength=1).tolist(),
+            more=bool((sizes > LARGEST_SIZE).any()),
         )
+
+    def _quality(self, rows: Tensor | None, decision: Decision, answered: Tensor) -> dict[str, Any]:
+        """What is expected and what is observed, both of the same cells where some are known."""
+        probs = (self.probs if rows is None else self.probs[rows])[answered]
+        labels, targets = decision.labels[answered], self.table.targets
+        if targets is None:
+            return {"expected": _expected(probs, labels), "observed": None}
+        known = (targets if rows is None else targets[rows])[answered]
+        if not bool((known >= 0).any()):
+            return {"expected": _expected(probs, labels), "observed": None}
+        judged = known >= 0
+        return {"expected": _expected(probs * judged, labels & judged), "observed": _observed(known, labels)}
+
+    def _promise(self, rule: Rule | None) -> str | None:
+        if not isinstance(rule, RiskControl):
+            return None
+        if not bool(rule.reached):
+            return "There are too few pictures with true labels for this promise, so everything is given."
+        assert self._held_out is not None
+        text = f"On average over pictures like these, at most {100 * rule.alpha:.0f} % of a picture's labels are missed"
+        return f"{text}; learnt from {len(self._held_out):,} pictures with labels."
 
     def _words(self, threshold: float | None) -> str:
         if threshold is None:
@@ -175,13 +193,14 @@ class Deciding:
 
 
 def _held_out_rows(table: Predictions) -> Tensor | None:
-    """The rows that a promise may be learnt from: those of "val" where there are some, else all with true labels."""
+    """The rows that a promise may be learnt from: those of "val", or all where none is called "val" or "train"."""
     if table.targets is None:
         return None
-    known = (table.targets == 1).any(1)
-    if table.splits is not None:
-        val = torch.tensor([split == "val" for split in table.splits], dtype=torch.bool)
-        known = known & val if bool((known & val).any()) else known
+    known, splits = (table.targets == 1).any(1), table.splits or []
+    if "val" in splits:
+        known = known & torch.tensor([split == "val" for split in splits], dtype=torch.bool)
+    elif "train" in splits:
+        return None
     return known.nonzero().squeeze(1) if bool(known.any()) else None
 
 
@@ -191,17 +210,13 @@ def _expected(probs: Tensor, labels: Tensor) -> Quality:
     return _quality(right, float(labels.sum()), float(probs.sum(dtype=torch.float64)))
 
 
-def _observed(targets: Tensor | None, rows: Tensor | None, labels: Tensor) -> Observed | None:
-    """What they are on the rows with a known cell."""
-    if targets is None:
-        return None
-    known = targets if rows is None else targets[rows]
-    counted = int((known >= 0).any(1).sum())
-    if not counted:
-        return None
-    right = int((labels & (known == 1)).sum())
-    found = _quality(right, int((labels & (known >= 0)).sum()), int((known == 1).sum()))
-    return Observed(**found.model_dump(), rows=counted)
+def _observed(targets: Tensor, labels: Tensor) -> Observed:
+    """What they are on known cells; there is no precision where nothing is known to be absent."""
+    right = int((labels & (targets == 1)).sum())
+    found = _quality(right, int((labels & (targets >= 0)).sum()), int((targets == 1).sum()))
+    if not bool((targets == 0).any()):
+        found = Quality(precision=None, recall=found.recall, f=None)
+    return Observed(**found.model_dump(), rows=int((targets >= 0).any(1).sum()))
 
 
 def _quality(right: float, given: float, there: float) -> Quality:
@@ -210,11 +225,3 @@ def _quality(right: float, given: float, there: float) -> Quality:
         recall=right / there if there else None,
         f=2 * right / (given + there) if given + there else None,
     )
-
-
-def _promise(rule: Rule | None) -> str | None:
-    if not isinstance(rule, RiskControl):
-        return None
-    if not bool(rule.reached):
-        return "There are too few pictures with true labels for this promise, so everything is given."
-    return f"On average over pictures like these, at most {100 * rule.alpha:.0f} % of a picture's labels are missed."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -162,11 +162,22 @@ class Suspect(Message):
     question_words: str
 
 
-class ReviewItem(Item):
+class AskedItem(Item):
+    """A picture with the labels to ask about."""
+
+    suspects: list[Suspect]
+
+
+class ReviewItem(AskedItem):
     """A picture in the queue."""
 
     doubt: float
-    suspects: list[Suspect]
+
+
+class EditedItem(Item):
+    """A picture after an edit; `trouble` says why the labels file is older than the edits in the journal."""
+
+    trouble: str | None
 
 
 class SearchPage(Message):
@@ -245,9 +256,13 @@ class ReviewPage(Message):
 
 
 class Edit(Message):
-    """What a person says about a picture: 1 there, 0 not there, null as before; and whether they are done with it."""
+    """What a person says about a picture, and whether they are done with it.
 
-    labels: dict[str, Annotated[Literal[1, 0] | None, Field()]] = Field(default_factory=dict, max_length=100_000)
+    Of labels by name: 1 there, 0 not there, -1 nobody can tell, null as before. `rest` is said of all other labels.
+    """
+
+    labels: dict[str, Cell | None] = Field(default_factory=dict, max_length=100_000)
+    rest: Literal[0] | None = None
     done: bool | None = None
 
 
@@ -255,7 +270,7 @@ class Undone(Message):
     """The picture whose last edit was taken back."""
 
     row: int
-    item: Item
+    item: EditedItem
 
 
 class Alive(Message):

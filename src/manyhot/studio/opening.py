@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,7 +61,9 @@ def open_studio(
     deciding = Deciding(table)
     classifying, more = _classifying(model, place if is_run else None, deciding)
     notes += more
-    file = Path(labels_file) if labels_file is not None else _labels_file(place, is_run=is_run)
+    file = in_real_folder(Path(labels_file) if labels_file is not None else _labels_file(place, is_run=is_run))
+    if labels_file is not None and not file.parent.is_dir():
+        raise refusal("--labels", OWNER, "lie in a folder that is there", repr(str(file)), "Make the folder first.")
     review, why = (None, "it was opened with --read-only") if read_only else _review(file, table, pictures)
     notes += [pictures.words(), *(review.notes if review is not None else ())]
     notes += [f"Nothing can be edited: {why}."] if why and not read_only else []
@@ -131,16 +134,24 @@ def _classifying(
         why = "the scores of the model mean no probability"
     if why is not None:
         return None, [f"New pictures cannot be classified: {why}."]
-    return Classifying(classifier, deciding), []
+    notes = []
+    if classifier.labels.names != deciding.table.labels.names:
+        notes.append("The model has other labels than the table: new pictures are answered with those of the model.")
+    return Classifying(classifier, deciding), notes
 
 
 def _labels_file(place: Path, *, is_run: bool) -> Path:
     """Where corrected labels go: into the run, or beside the table."""
     if is_run:
         return place / REVIEWED
-    folder = place if place.is_dir() else place.parent
-    stem = place.name.removesuffix(".gz").rsplit(".", 1)[0] if not place.is_dir() else place.name
-    return (folder.parent if place.is_dir() else folder) / f"{stem}.{REVIEWED}"
+    name = place.name if place.is_dir() else place.name.removesuffix(".gz").rsplit(".", 1)[0]
+    stem = re.sub(r"[*?\[\]{}]+", "", name).strip("-_.") or "predictions"  # a pattern is no name
+    return place.parent / f"{stem}.{REVIEWED}"
+
+
+def in_real_folder(path: Path) -> Path:
+    """A path with the links of its folders followed, and not its own: a link such as `runs/last` may soon lead on."""
+    return path.parent.resolve() / path.name
 
 
 def _review(file: Path, table: Predictions, pictures: Pictures) -> tuple[Review | None, str | None]:
@@ -148,21 +159,34 @@ def _review(file: Path, table: Predictions, pictures: Pictures) -> tuple[Review 
     folder = file.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return None, f"you may not write to {str(folder)!r}; name another file with --labels"
+    paths = [path_from(file, pictures, row, path) for row, path in enumerate(table.paths or table.ids)]
     review = Review(
         file,
         labels=table.labels.names,
-        ids=table.ids,
-        paths=[path_from(file, pictures, row, path) for row, path in enumerate(table.paths or table.ids)],
-        targets=table.targets,
+        ids=names_of_pictures(paths, table.ids, pictures),
+        paths=paths,
         splits=table.splits,
     )
     return review, None
 
 
+def names_of_pictures(paths: Sequence[str], ids: Sequence[str], pictures: Pictures) -> list[str]:
+    """What edits are kept under: where a picture lies, because the same id may mean another one in another table.
+
+    The id serves where there is no such file, and where two rows are of one picture.
+    """
+    seen: set[str] = set()
+    names = []
+    for row, (path, name) in enumerate(zip(paths, ids, strict=True)):
+        names.append(path if pictures.file(row) is not None and path not in seen else f"id:{name}")
+        seen.add(path)
+    return names
+
+
 def path_from(file: Path, pictures: Pictures, row: int, path: str) -> str:
     """The path of a picture as it leads from the folder of a file; as it is where the picture was not found."""
     found = pictures.file(row)
-    return path if found is None else os.path.relpath(os.path.realpath(found), os.path.realpath(file.parent))
+    return path if found is None else os.path.relpath(in_real_folder(found), file.parent)
 
 
 def _name(place: Path) -> str:

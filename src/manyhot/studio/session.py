@@ -19,7 +19,8 @@ from manyhot.refusal import refusal
 from manyhot.search import Collection
 from manyhot.studio.completing import Completing
 from manyhot.studio.deciding import Choice, Deciding
-from manyhot.studio.items import Cells, Items
+from manyhot.studio.items import ALL_SHOWN, Cells, Items
+from manyhot.studio.messages import Item
 from manyhot.studio.pictures import Pictures
 from manyhot.studio.reviewing import Review
 
@@ -51,6 +52,7 @@ class Studio:
     labels_file: Path
     why_no_review: str | None = None
     _collections: dict[str | None, Collection] = field(default_factory=dict)
+    _completing: dict[str | None, Completing] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
@@ -84,16 +86,26 @@ class Studio:
         """The row number of each id."""
         return {name: row for row, name in enumerate(self.ids)}
 
-    @cached_property
-    def expected(self) -> list[float]:
-        """How many rows are expected to have each label."""
-        found: list[float] = self.deciding.probs.sum(0, dtype=torch.float64).tolist()
+    def expected(self, split: str | None) -> list[float]:
+        """How many rows of a split, or of all, are expected to have each label."""
+        rows = self.rows_of_split(split)
+        probs = self.deciding.probs if rows is None else self.deciding.probs[rows]
+        found: list[float] = probs.sum(0, dtype=torch.float64).tolist()
         return found
 
-    @cached_property
-    def completing(self) -> Completing:
-        """Labels for what somebody types."""
-        return Completing(self.table.labels.names, self.expected)
+    def completing(self, split: str | None) -> Completing:
+        """Labels for what somebody types, the frequent ones of a split first."""
+        with self._lock:
+            if split not in self._completing:
+                self._completing[split] = Completing(self.table.labels.names, self.expected(split))
+            return self._completing[split]
+
+    @property
+    def labels_name(self) -> str:
+        """The labels file as it is called from here."""
+        here = Path.cwd()
+        file = self.labels_file
+        return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
     def rows_of_split(self, split: str | None) -> Tensor | None:
         """The numbers of the rows of a split; None for all rows."""
@@ -121,6 +133,10 @@ class Studio:
         """What is decided about some rows."""
         return self.deciding.decision(choice, torch.tensor(list(rows), dtype=torch.int64))
 
+    def whole_item(self, row: int, choice: Choice) -> Item:
+        """A row with all its labels."""
+        return self.items.make([row], self.decision([row], choice), probable=ALL_SHOWN, most=ALL_SHOWN)[0]
+
     def edits(self, row: int) -> Cells:
         """What people said about a row, by column."""
         return {} if self.review is None else self.review.cells(row)
@@ -138,10 +154,12 @@ class Studio:
 
     def close(self) -> None:
         """Answers what is under way, and writes what is to be kept."""
-        if self.classifying is not None:
-            self.classifying.close()
-        if self.review is not None:
-            self.review.close()
+        try:
+            if self.classifying is not None:
+                self.classifying.close()
+        finally:
+            if self.review is not None:
+                self.review.close()
 
 
 class NoSuchRow(Exception):

@@ -10,7 +10,7 @@ import torch
 from manyhot.decide import AverageK
 from manyhot.links import NoLink, SoftmaxLink
 from manyhot.report.curves import count_curve, f1_of
-from manyhot.report.page.gathering import Subject
+from manyhot.report.page.gathering import HALF, ROUNDING, Subject
 from manyhot.report.page.pieces import Drawing, Section, drawn_name, drawn_names
 from manyhot.report.page.shares import percent
 from manyhot.report.page.words import mean_size
@@ -26,7 +26,7 @@ def thresholds(subjects: Sequence[Subject]) -> Section | None:
     if not told:
         return Section("thresholds", "Precision and recall", ["Left out: no label is present in the judged rows."])
     names = drawn_names([subject.name for subject in told])
-    curves = {name: count_curve(ranked(one), one.targets) for name, one in zip(names, told, strict=True)}
+    curves = {name: count_curve(one.ranked, one.targets) for name, one in zip(names, told, strict=True)}
     points = {name: point for name, one in zip(names, told, strict=True) if (point := point_of(one)) is not None}
     marks = {
         name: {"threshold": one.threshold, "label": drawn_name(one.rule)}
@@ -51,11 +51,6 @@ def thresholds(subjects: Sequence[Subject]) -> Section | None:
         lambda dark: draw_thresholds(curves, marked=marks, dark=dark),
     )
     return Section("thresholds", "Precision and recall", [words], drawings=[first, second])
-
-
-def ranked(subject: Subject) -> torch.Tensor:
-    """What thresholds are held against: probabilities, or scores where there are none."""
-    return subject.values if subject.probs is None else subject.probs
 
 
 def point_of(subject: Subject) -> dict[str, Any] | None:
@@ -92,15 +87,18 @@ def scores(subjects: Sequence[Subject]) -> Section | None:
     for name, one in zip(drawn_names([one.name for one in told]), told, strict=True):
         per = "row" if one.facts.single_label else "cell"
         counted[name] = count_scores(one.values, one.targets, per=per, learned=half(one))
+    caption = "Scores of labels that are there and of labels that are not."
+    if any(found["learned"] is not None for found in counted.values()):
+        caption += " The dotted line is the score that means a probability of one half."
     words = ["The less the two overlap, the better one threshold serves all."]
     if any(found["per"] == "row" for found in counted.values()):
         words.append("With one label a row, the solid line is the threshold at which the most rows are wholly right.")
     middles = "; ".join(in_the_middle(one, found) for one, found in zip(told, counted.values(), strict=True))
     drawing = Drawing(
         "scores",
-        "Scores of labels that are there and of labels that are not. The dotted line is the score that means one half.",
+        caption,
         f"Distributions of the scores of present and of absent labels. {middles}.",
-        lambda dark: draw_scores(counted, dark=dark),
+        lambda dark: draw_scores(counted, dotted="one half at", dark=dark),
     )
     return Section("scores", "Scores of present and absent labels", words, drawings=[drawing])
 
@@ -116,6 +114,8 @@ def in_the_middle(subject: Subject, counted: dict[str, Any]) -> str:
 def half(subject: Subject) -> float | None:
     """The score that means a probability of one half; None where it depends on the label or on the other scores."""
     table = subject.table
+    if table.calibrator is not None or (table.scores is not None and table.probs is not None):
+        return None if subject.probs is None else crossing(subject.values, subject.probs)
     if table.scores is None:
         return 0.5
     if table.link is None or isinstance(table.link, NoLink | SoftmaxLink):
@@ -124,14 +124,37 @@ def half(subject: Subject) -> float | None:
     return float(found[0]) if bool((found == found[0]).all()) and bool(found[0].isfinite()) else None
 
 
+def crossing(scores: torch.Tensor, probs: torch.Tensor) -> float | None:
+    """Where probabilities reach one half; None where they never do, or no single map of scores gives all of them.
+
+    Example:
+        >>> crossing(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.1, 0.4, 0.6]]))
+        2.0
+        >>> crossing(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.4, 0.1, 0.6]])) is None
+        True
+    """
+    finite = scores.isfinite()
+    values, order = scores[finite].double().sort(stable=True)
+    found = probs[finite].double()[order]
+    rises = found.diff()
+    one_map = bool((rises >= -ROUNDING).all()) and bool((rises[values.diff() == 0].abs() <= ROUNDING).all())
+    below = int((found < HALF).sum())
+    if not one_map or not 0 < below < len(found):
+        return None
+    left, right = below - 1, below
+    share = (HALF - found[left]) / (found[right] - found[left])
+    return float(values[left] + share * (values[right] - values[left]))
+
+
 def sizes(subjects: Sequence[Subject]) -> Section | None:
     """How many labels rows are given, against how many they have, and what average-K would give."""
-    told = [subject for subject in subjects if subject.decision is not None]
+    told = [subject for subject in subjects if subject.decision is not None and bool(subject.answered.any())]
     if not told:
         return None
     given = {name: sizes_given(one) for name, one in zip(drawn_names([one.name for one in told]), told, strict=True)}
-    true = {name: (one.targets > 0).sum(1) for name, one in zip(given, told, strict=True)}
+    true = {name: sizes_true(one) for name, one in zip(given, told, strict=True)}
     words = ["Rows should be given as many labels as they have: not only on average, but each of them."]
+    words += left_out(told)
     if len(subjects) == 1:
         (name,) = given
         given, true = {drawn_name(told[0].rule): given[name]}, {drawn_name(told[0].rule): true[name]}
@@ -141,7 +164,7 @@ def sizes(subjects: Sequence[Subject]) -> Section | None:
                 "Average-K gives as many labels as are true on average: more where it is unclear, fewer where plain."
             )
             given |= averaged
-            true |= dict.fromkeys(averaged, (told[0].targets > 0).sum(1))
+            true |= dict.fromkeys(averaged, sizes_true(told[0]))
     panels = {
         name: {"given": {"counts": count_sizes(found)}, "true": {"counts": count_sizes(true[name])}}
         for name, found in given.items()
@@ -159,10 +182,22 @@ def sizes(subjects: Sequence[Subject]) -> Section | None:
     return Section("sizes", "Sizes of the sets", words, drawings=[drawing])
 
 
+def left_out(subjects: Sequence[Subject]) -> list[str]:
+    """That some rows are not counted, where it is so."""
+    if all(bool(subject.answered.all()) for subject in subjects):
+        return []
+    return ["Rows of which nothing is known, and those left to a person, are not counted."]
+
+
 def sizes_given(subject: Subject) -> torch.Tensor:
-    """(N,), how many labels a row is given, of those whose truth is known."""
+    """How many labels each answered row is given, of those whose truth is known."""
     assert subject.decision is not None
-    return (subject.decision.labels & (subject.targets >= 0)).sum(1)
+    return (subject.decision.labels & (subject.targets >= 0))[subject.answered].sum(1)
+
+
+def sizes_true(subject: Subject) -> torch.Tensor:
+    """How many labels each answered row has."""
+    return (subject.targets > 0)[subject.answered].sum(1)
 
 
 def mean_of(sizes: torch.Tensor) -> float:
@@ -172,9 +207,10 @@ def mean_of(sizes: torch.Tensor) -> float:
 
 def average_k(subject: Subject) -> dict[str, torch.Tensor] | None:
     """The sizes of the sets of the rule that gives as many labels as are true on average, by its name."""
-    size = round(mean_size(subject.targets), 1)
-    if not size or not bool((subject.targets >= 0).all()):
+    targets, ranked = subject.targets[subject.answered], subject.ranked[subject.answered]
+    size = round(mean_size(targets), 1)
+    if not size or not bool((targets >= 0).all()):
         # With unknown cells the rule would count some that nobody can hold against the truth.
         return None
-    rule = AverageK(size).fit(ranked(subject))
-    return {repr(rule): rule(ranked(subject)).sizes}
+    rule = AverageK(size).fit(ranked)
+    return {repr(rule): rule(ranked).sizes}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from manyhot.evaluation.names import NAMES
 from manyhot.report.frontier import draw_frontier
 from manyhot.report.intervals import draw_intervals
@@ -93,13 +96,23 @@ def overlaid(subjects: dict[str, Subject]) -> Drawing:
     )
 
 
+def by_id(subject: Subject) -> tuple[list[str], Tensor]:
+    """The ids of the judged rows in their order, and the targets in the same one."""
+    ids = list(subject.table.ids)
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    return [ids[place] for place in order], subject.targets.long()[order]
+
+
 def alike(subjects: Sequence[Subject]) -> list[str]:
     """Whether the figures may be held against each other."""
     first = subjects[0]
     if any(subject.labels != first.labels for subject in subjects):
         return ["The models do not have the same labels, so that their figures mean different things."]
-    if any(subject.table.ids != first.table.ids for subject in subjects):
+    orders = [by_id(subject) for subject in subjects]
+    if any(ids != orders[0][0] for ids, _ in orders):
         return ["The models were not judged on the same rows, so that part of a difference may be due to the rows."]
+    if any(not torch.equal(targets, orders[0][1]) for _, targets in orders):
+        return ["The models were not judged by the same truth: rows of the same id differ in their true labels."]
     return [
         "All were judged on the same rows of the same labels. What is hard for one is often hard for the others, so "
         "that differences are surer than the intervals, each of one model alone, suggest."

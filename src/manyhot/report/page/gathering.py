@@ -34,6 +34,7 @@ MOST_CELLS = 1 << 25
 REPLICATES = {1 << 18: 200, 1 << 19: 100}
 LEVEL = 0.95
 HALF = 0.5
+ROUNDING = 1e-6
 # Rules that hold every label of every row against the same number.
 ONE_THRESHOLD = (Threshold, AverageK, RiskControl, UniformThreshold)
 
@@ -110,6 +111,12 @@ class Subject:
             return Decision(self.table.decisions.cpu(), nobody if abstain is None else abstain.cpu())
         return None if self.probs is None else Threshold(HALF)(self.probs)
 
+    @cached_property
+    def answered(self) -> Tensor:
+        """(N,), rows whose sets are judged: something is known about them, and they are not left to a person."""
+        known = (self.targets >= 0).any(1)
+        return known if self.decision is None else known & ~self.decision.abstain
+
     @property
     def rule(self) -> str:
         """What decided, in words."""
@@ -118,13 +125,26 @@ class Subject:
         return "as given" if self.table.rule is None else repr(self.table.rule)
 
     @property
+    def ranked(self) -> Tensor:
+        """(N, K), what thresholds are held against: probabilities, or scores where there are none."""
+        return self.values if self.probs is None else self.probs
+
+    @cached_property
     def threshold(self) -> float | None:
-        """The one threshold that decided; None where there is no single one."""
+        """The one threshold on `ranked` that decided; None where there is no single one, or it speaks of other values.
+
+        A rule may have read scores, or probabilities before calibration: then its number says nothing here.
+        """
         if self.table.decisions is None:
             return HALF
         rule = self.table.rule
         found = float(rule.threshold) if isinstance(rule, ONE_THRESHOLD) else math.nan
-        return found if math.isfinite(found) else None
+        if not math.isfinite(found) or self.decision is None:
+            return None
+        same = (self.ranked >= found) == self.decision.labels
+        # A cell that lies on the threshold may have lost its last digit in a file.
+        same |= (self.ranked.double() - found).abs() <= ROUNDING
+        return found if bool(same[~self.decision.abstain].all()) else None
 
     @cached_property
     def facts(self) -> Survey:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyhot.evaluation.label_table import TITLES
-from manyhot.report.co_occurrence import count_pairs, draw_co_occurrence
+from manyhot.report.co_occurrence import count_pairs, draw_co_occurrence, side_by_side
+from manyhot.report.page.choosing import left_out
 from manyhot.report.page.gathering import Subject
 from manyhot.report.page.pieces import Drawing, Grid, Rows, Section, drawn_names
 from manyhot.report.page.shares import percent
@@ -24,18 +25,23 @@ def together(subjects: Sequence[Subject]) -> Section | None:
         return None
     names = drawn_names(subject.labels)
     tables = {"true": subject.targets}
-    if subject.decision is not None:
-        # Only what is known, so that the two can be held against each other.
-        tables["given"] = (subject.decision.labels & (subject.targets >= 0)).to(subject.targets.dtype)
+    words = ["Each row of a picture: of the samples with its label, how many have the label of the column as well."]
+    if subject.decision is not None and bool((subject.targets > 0)[subject.answered].any()):
+        # The same rows and what is known of them, so that the two can be held against each other.
+        true = subject.targets[subject.answered]
+        given = subject.decision.labels[subject.answered] & (true >= 0)
+        tables = {"true": true, "given": given.to(true.dtype)}
+        words += ["What is given should look like what is true.", *left_out([subject])]
+    # The frequent ones of the truth, in an order in which those that go together adjoin; of both pictures.
+    frequent = count_pairs(tables["true"], most=MOST)
+    order = [frequent["labels"][place] for place in side_by_side(frequent["together"])]
+    order = [label for label in order if bool((tables["true"][:, label] > 0).any())]
     drawings = []
     for kind, table in tables.items():
-        counts = count_pairs(table, most=MOST)
-        if any(counts["together"][place][place] for place in range(len(counts["labels"]))):
-            drawings.append(draw_pairs(kind, counts, names, subject.labels))
-    words = [
-        "Each row of a picture: of the samples with its label, how many have the label of the column as well. What is "
-        "given should look like what is true."
-    ]
+        pairs = count_pairs(table[:, order], most=len(order))
+        counts = {"labels": [order[place] for place in pairs["labels"]], "together": pairs["together"]}
+        if any(counts["together"][place][place] for place in range(len(order))):
+            drawings.append(draw_pairs(kind, counts, names, subject.labels, order))
     if len(subject.labels) > MOST:
         words.append(f"The {MOST} most frequent of {len(subject.labels):,} labels.")
     if len(subjects) > 1:
@@ -43,7 +49,7 @@ def together(subjects: Sequence[Subject]) -> Section | None:
     return Section("together", "Labels that occur together", words, drawings=drawings)
 
 
-def draw_pairs(kind: str, counts: dict[str, Any], names: list[str], plain: list[str]) -> Drawing:
+def draw_pairs(kind: str, counts: dict[str, Any], names: list[str], plain: list[str], order: list[int]) -> Drawing:
     """The heat map of the true or of the given labels."""
     pairs = [
         (both / row[a], a, b)
@@ -57,7 +63,7 @@ def draw_pairs(kind: str, counts: dict[str, Any], names: list[str], plain: list[
     caption = {"true": "True labels.", "given": "Labels that are given."}[kind]
     alt = f"Heat map of which labels occur together, {kind}. {told}."
     key = f"co-occurrence-{kind}"
-    return Drawing(key, caption, alt, lambda dark: draw_co_occurrence(counts, names=names, most=MOST, dark=dark))
+    return Drawing(key, caption, alt, lambda dark: draw_co_occurrence(counts, names=names, order=order, dark=dark))
 
 
 def every_label(subjects: Sequence[Subject]) -> Section:

@@ -32,7 +32,8 @@ def share_of(hits: Tensor, cells: Tensor) -> Share | None:
     """The share of hits among cells, both (N, K) of booleans; None without cells.
 
     The interval is Wilson's for as many cells as these are worth: where cells of a row are right or wrong together,
-    that is fewer than there are.
+    that is fewer than there are. Where all or none are hits, nothing tells whether they go together, and a row is worth
+    one cell.
 
     Example:
         >>> cells = torch.ones(50, 4, dtype=torch.bool)
@@ -47,7 +48,7 @@ def share_of(hits: Tensor, cells: Tensor) -> Share | None:
     share = found / count
     spread = float(((right - share * by_row) ** 2).sum())
     alone = count * share * (1 - share)
-    worth = count / max(1.0, spread / alone) if alone else float(count)
+    worth = count / max(1.0, spread / alone) if alone else int((by_row > 0).sum())
     return Share(found, count, *wilson(share, max(1, round(worth))))
 
 
@@ -85,6 +86,7 @@ def between(low: float, high: float) -> str:
 
 def number(share: float) -> str:
     """A share in percent without its sign; what is not everything is not rounded to it."""
+    share = round(share, 9)
     near = min(share, 1 - share)
     digits = next((digits for digits, least in enumerate((0.01, 0.001, 0.0001)) if near >= least), 3)
     return f"{100 * share:.0f}" if near <= 0 else f"{100 * share:.{digits}f}"

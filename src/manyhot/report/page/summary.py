@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from manyhot.evaluation.names import GROUPS, shown, title
 from manyhot.evaluation.result import Evaluation, Value
 from manyhot.report.page.gathering import Subject
 from manyhot.report.page.pieces import Grid, Rows, Section
 from manyhot.report.page.shares import counted
-from manyhot.report.page.words import mean_size, readings
+from manyhot.report.page.words import mean_size, promises, readings
 
 # What is told first of each group, and what it says.
 HEADLINES = {
@@ -62,8 +63,12 @@ def header(subjects: Sequence[Subject]) -> Header:
     """The head of the page."""
     if len(subjects) > 1:
         same = dict.fromkeys(map(judged, subjects))
-        lead = f"Judged on {next(iter(same))}." if len(same) == 1 else "Judged on different rows; see below."
-        return Header(f"{len(subjects)} models compared", lead, [(one.name, model_of(one)) for one in subjects])
+        if len(same) == 1:
+            facts_of_each = [(one.name, model_of(one)) for one in subjects]
+            return Header(f"{len(subjects)} models compared", f"Judged on {next(iter(same))}.", facts_of_each)
+        lead = "Judged on different rows, so that part of a difference may be due to the rows."
+        found = [(one.name, f"{model_of(one)}, judged on {judged(one)}") for one in subjects]
+        return Header(f"{len(subjects)} models compared", lead, found)
     (subject,) = subjects
     what = "a trained classifier" if subject.run is not None else "a table of predictions"
     return Header(subject.name, f"Report on {what}, judged on {judged(subject)}.", facts(subject))
@@ -89,12 +94,26 @@ def rows_of(subject: Subject) -> str:
 
 
 def honesty(subject: Subject) -> str:
-    """Whether a run has seen the rows that it is judged by."""
-    if subject.run is None:
+    """Whether a model has seen the rows that it is judged by, as far as their splits tell."""
+    if subject.split is None:
+        return all_splits(subject.table.split_sizes())
+    known = {
+        "test": ", none of them seen in training",
+        "val": ", which it was tuned on (so that the figures are too rosy)",
+        "train": ", which it was trained on (so that the figures are far too rosy)",
+    }
+    # Who made a table may have used its splits for something else.
+    unsure = {"val": ", which models are often tuned on (so that the figures may be too rosy)", "train": known["train"]}
+    return (unsure if subject.run is None else known).get(subject.split, "")
+
+
+def all_splits(sizes: dict[str, int]) -> str:
+    """That rows of all splits were judged together; nothing for a table without splits."""
+    if not sizes:
         return ""
-    if subject.split == "test":
-        return ", none of them seen in training"
-    return ", which it was tuned on (so that the figures are too rosy)" if subject.split == "val" else ""
+    counts = ", ".join(f"{name} {count:,}" for name, count in sizes.items())
+    seen = ": training rows are among them, so that the figures are too rosy" if "train" in sizes else ""
+    return f" of all splits together ({counts}{seen})"
 
 
 def facts(subject: Subject) -> list[tuple[str, str]]:
@@ -108,6 +127,7 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
     found.append((f"Labels of a {subject.noun}", sizes))
     for name, words in (
         ("rows without labels", f"{subject.noun.capitalize()}s without labels"),
+        ("rows without known cells", f"{subject.noun.capitalize()}s of which nothing is known"),
         ("unknown cells", "Unknown cells"),
         ("labels without positives", "Labels that no row has"),
     ):
@@ -141,11 +161,12 @@ def summary(subjects: Sequence[Subject]) -> Section:
         )
     else:
         notes.append(
-            "Intervals: what other samples of the same kind would give, 95 times in 100. Training again is not in them."
+            "Intervals: 95 of 100 such intervals hold the value that endlessly many rows of this kind would give. "
+            "Training again is not in them."
         )
     if len(subjects) > 1:
         grids = [comparison_grid(subjects)]
-        said = [f"{subject.name}: {line}" for subject in subjects for line in readings(subject)[:1]]
+        said = [f"{subject.name}: {line}" for subject in subjects for line in islice(promises(subject), 1)]
         return Section("summary", "Summary", notes, said, grids=grids)
     groups = first.evaluation.groups.items()
     notes += [f"{GROUPS[name]}: {note}" for name, group in groups for note in group.notes if not group.values]

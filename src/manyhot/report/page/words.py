@@ -35,7 +35,12 @@ def calibration(subject: Subject) -> Iterator[str]:
         return
     before = None if subject.evaluation_before is None else subject.evaluation_before["ece"]
     earlier = "" if before is None else f" (before calibration {100 * before:.1f})"
-    yield f"Over all cells, a promised probability is off by {100 * error:.1f} percentage points on average{earlier}."
+    single = subject.evaluation.values.get("label_ece")
+    alone = "" if single is None or single != single else f"; those of a single label by {100 * single:.1f} on average"
+    yield (
+        f"Taken together, the promised probabilities of all labels are off by {100 * error:.1f} percentage points"
+        f"{earlier}{alone}."
+    )
 
 
 def sets(subject: Subject) -> Iterator[str]:
@@ -76,12 +81,14 @@ def empty_rows(subject: Subject) -> Iterator[str]:
     facts, noun = subject.facts, subject.noun
     if subject.decision is None or not facts.empty_rows:
         return
-    known, labelled = (subject.targets >= 0).any(1), (subject.targets > 0).any(1)
-    nothing = ~(subject.decision.labels & (subject.targets >= 0)).any(1) & ~subject.decision.abstain
-    right, wrong = int((nothing & known & ~labelled).sum()), int((nothing & labelled).sum())
-    share = percent(right / facts.empty_rows)
-    others = f"; so are {wrong:,} of the {facts.labelled_rows:,} with labels" if facts.labelled_rows else ""
-    yield f"Of {counted(facts.empty_rows, noun)} without labels, {right:,} ({share}) are given none{others}."
+    labelled = (subject.targets > 0).any(1) & subject.answered
+    empty = subject.answered & ~labelled
+    nothing = ~(subject.decision.labels & (subject.targets >= 0)).any(1)
+    if not bool(empty.any()):
+        return
+    rows, right, wrong = int(empty.sum()), int((nothing & empty).sum()), int((nothing & labelled).sum())
+    others = f"; so are {wrong:,} of the {int(labelled.sum()):,} with labels" if bool(labelled.any()) else ""
+    yield f"Of {counted(rows, noun)} without labels, {right:,} ({percent(right / rows)}) are given none{others}."
 
 
 def labels(subject: Subject) -> Iterator[str]:

@@ -12,46 +12,8 @@ from manyhot.studio.reviewing.labels_file import LabelsTable
 PRESENT, ABSENT, UNKNOWN = 1, 0, -1
 
 
-class Known:
-    """What was known of a sample before anybody edited it.
-
-    Args:
-        columns: The labels that the sample was described by, with their places.
-        rest: What holds for all of these that are not in `but`: 0 absent, or -1 unknown.
-        but: The other ones by name, also labels that are not in `columns`.
-    """
-
-    def __init__(self, columns: Mapping[str, int], rest: int, but: Mapping[str, int]) -> None:
-        self.columns, self.rest, self.but = columns, rest, but
-
-    def __getitem__(self, label: str) -> int:
-        """1, 0 or -1."""
-        return self.but.get(label, self.rest if label in self.columns else UNKNOWN)
-
-    def cells(self, columns: Mapping[str, int]) -> list[int]:
-        """The value of each of these labels."""
-        if columns is not self.columns:
-            return [self[name] for name in columns]
-        found = [self.rest] * len(columns)
-        for name, value in self.but.items():
-            if name in columns:
-                found[columns[name]] = value
-        return found
-
-    def beyond(self, columns: Mapping[str, int]) -> dict[str, int]:
-        """What is known of other labels than these."""
-        if columns is self.columns:
-            names: Iterable[str] = self.but
-        else:
-            names = dict.fromkeys([*(self.columns if self.rest != UNKNOWN else ()), *self.but])
-        return {name: self[name] for name in names if name not in columns and self[name] != UNKNOWN}
-
-
-NOTHING = Known({}, UNKNOWN, {})
-
-
 class Edit(NamedTuple):
-    """One thing that somebody said: None takes a label back to what was known, and leaves `done` as it is."""
+    """One thing that somebody said: None withdraws what was said of a label, and leaves `done` as it is."""
 
     number: int
     sample: str
@@ -66,7 +28,6 @@ class Sample:
     Attributes:
         path: How the labels file names its picture.
         split: Its split, where known.
-        known: What was known before.
         edits: What was said, in order, without what was taken back.
         cells: What that comes to, by label; replaced as a whole, so that others may read it meanwhile.
         done: Whether somebody has finished with it.
@@ -74,7 +35,6 @@ class Sample:
 
     path: str
     split: str | None
-    known: Known
     edits: list[Edit] = field(default_factory=list)
     cells: Mapping[str, int] = field(default_factory=dict)
     done: bool = False
@@ -129,13 +89,12 @@ class History:
         self.columns = {name: place for place, name in enumerate(entry["names"])}
 
     def _sample(self, entry: Entry) -> None:
-        known = Known(self.columns, entry["rest"], entry["but"])
-        sample = self.samples.setdefault(entry["id"], Sample("", None, known))
-        sample.path, sample.split, sample.known = entry["path"], entry["split"], known
+        sample = self.samples.setdefault(entry["id"], Sample("", None))
+        sample.path, sample.split = entry["path"], entry["split"]
 
     def _edit(self, entry: Entry) -> None:
         edit = Edit(entry["number"], entry["id"], entry["labels"], entry["done"])
-        sample = self.samples.setdefault(edit.sample, Sample(edit.sample, None, NOTHING))
+        sample = self.samples.setdefault(edit.sample, Sample(edit.sample, None))
         sample.edits.append(edit)
         sample.settle()
         self.last.append(edit)
@@ -164,7 +123,7 @@ class History:
 
     def snapshot(self) -> Snapshot:
         """What the labels file is made from, as it is now."""
-        rows = [(name, one.path, one.split, one.known, one.cells) for name, one in self.touched().items()]
+        rows = [(name, one.path, one.split, one.cells) for name, one in self.touched().items()]
         return Snapshot(self.columns, rows)
 
     def table(self) -> LabelsTable:
@@ -173,31 +132,28 @@ class History:
 
 
 class Snapshot(NamedTuple):
-    """Labels with their places, and of each touched sample id, path, split, what was known, and what was said.
+    """Labels with their places, and of each touched sample id, path, split, and what was said.
 
     Nothing of it changes any more, so that a table can be made from it while others go on.
     """
 
     columns: Mapping[str, int]
-    rows: Sequence[tuple[str, str, str | None, Known, Mapping[str, int]]]
+    rows: Sequence[tuple[str, str, str | None, Mapping[str, int]]]
 
     def table(self) -> LabelsTable:
-        """What was known, overlaid by what was said.
+        """What was said, and nothing else: old labels would undo what others have repaired meanwhile.
 
-        Labels that the collection does not have follow those that it has, if something is known of them.
+        Labels that the collection does not have follow those that it has, if somebody said something about them.
         """
-        others: dict[str, int] = {}
-        for *_, known, cells in self.rows:
-            for name in (*known.beyond(self.columns), *(name for name, value in cells.items() if value != UNKNOWN)):
-                if name not in self.columns:
-                    others.setdefault(name, len(self.columns) + len(others))
-        places = {**self.columns, **others}
+        places = dict(self.columns)
+        for *_, cells in self.rows:
+            for name in cells:
+                places.setdefault(name, len(places))
         table = LabelsTable(list(places), [], [], [], [])
-        for name, path, split, known, cells in self.rows:
-            row = known.cells(self.columns) + [known[other] for other in others]
+        for name, path, split, cells in self.rows:
+            row: list[int | None] = [None] * len(places)
             for label, value in cells.items():
-                if label in places:
-                    row[places[label]] = value
+                row[places[label]] = value
             table.ids.append(name)
             table.paths.append(path)
             table.splits.append(split)

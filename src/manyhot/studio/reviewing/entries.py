@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from manyhot.studio.reviewing.edits import ABSENT, PRESENT, UNKNOWN, Edit, Known
+from manyhot.studio.reviewing.edits import ABSENT, PRESENT, UNKNOWN, Edit
 from manyhot.studio.reviewing.journal import Entry
 
 
@@ -14,16 +14,9 @@ def labels_entry(names: Sequence[str]) -> Entry:
     return {"kind": "labels", "names": list(names)}
 
 
-def sample_entry(name: str, path: str, split: str | None, known: Known) -> Entry:
-    """What was known of a sample."""
-    return {
-        "kind": "sample",
-        "id": name,
-        "path": path,
-        "split": split,
-        "rest": known.rest,
-        "but": dict(known.but),
-    }
+def sample_entry(name: str, path: str, split: str | None) -> Entry:
+    """How the labels file names a sample, and its split."""
+    return {"kind": "sample", "id": name, "path": path, "split": split}
 
 
 def edit_entry(edit: Edit, *, at: str, by: str) -> Entry:
@@ -41,10 +34,10 @@ def edit_entry(edit: Edit, *, at: str, by: str) -> Entry:
 
 
 def is_entry(entry: Entry) -> bool:
-    """Whether an object of a journal is an entry that `History` understands."""
+    """Whether an object of a journal is an entry that `History` understands; what else is in it says nothing."""
     kinds = {
         "labels": {"names": _are_texts},
-        "sample": {"id": _is_text, "path": _is_text, "split": _may_be_text, "rest": _is_rest, "but": _are_cells},
+        "sample": {"id": _is_text, "path": _is_text, "split": _may_be_text},
         "edit": {"number": _is_count, "id": _is_text, "labels": _may_be_cells, "done": _may_be_truth},
         "undo": {"number": _is_count},
         "table": {"sha256": _is_text, "entries": _is_count},
@@ -75,17 +68,9 @@ def _may_be_truth(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
 
-def _is_rest(value: Any) -> bool:
-    return is_value(value) and value != PRESENT
-
-
 def is_value(value: Any) -> bool:
     """Whether this is 1, 0 or -1."""
     return isinstance(value, int) and not isinstance(value, bool) and value in (PRESENT, ABSENT, UNKNOWN)
-
-
-def _are_cells(value: Any) -> bool:
-    return isinstance(value, dict) and all(is_value(one) for one in value.values())
 
 
 def _may_be_cells(value: Any) -> bool:

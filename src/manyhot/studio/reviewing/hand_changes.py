@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from manyhot.studio.reviewing.edits import UNKNOWN, Known, Sample
+from manyhot.studio.reviewing.edits import Sample
 from manyhot.studio.reviewing.labels_file import DEFAULT_SPLIT, LabelsTable, written_path
-
-Original = Callable[[str], Known]
 
 
 @dataclass
@@ -59,32 +57,28 @@ class Naming:
         return os.path.normpath(os.path.join(self.folder, path))
 
 
-def differences(file: LabelsTable, base: LabelsTable, naming: Naming, original: Original) -> list[HandChange]:
+def differences(file: LabelsTable, base: LabelsTable, naming: Naming) -> list[HandChange]:
     """What is in a file and was not in what the studio had written.
 
-    Only the cells that differ are edits, so that what was said in the studio since then stays. A row that is gone takes
-    back what was said about it. A row that is new says how it differs from what was known; if it does not, somebody
-    has put it there to say that all is well. A column that is gone says nothing.
+    Only the cells that differ are edits, so that what was said in the studio since then stays; one that was blanked
+    withdraws what was said. A row that is gone takes back all that was said about it. A row that is new says what its
+    cells hold; if all are blank, somebody has put it there to say that all is well. A column that is gone says nothing.
 
     Args:
         file: What is in the file.
         base: What the studio wrote.
         naming: Which sample a path is about.
-        original: What was known of a sample before all edits.
     """
     pairs, gone = _pair(file, base, naming)
     places = {name: place for place, name in enumerate(base.labels)}
     found: list[HandChange] = []
     for row, (path, before) in enumerate(zip(file.paths, pairs, strict=True)):
         name = naming(path) if before is None else base.ids[before]
-        known = original(name)
         change = HandChange(name, path=path, split=file.splits[row])
         for label, value in zip(file.labels, file.cells[row], strict=True):
-            was = known[label]
-            if before is not None:
-                was = base.cells[before][places[label]] if label in places else UNKNOWN
+            was = base.cells[before][places[label]] if before is not None and label in places else None
             if value != was:
-                change.labels[label] = None if value == known[label] else value
+                change.labels[label] = value
         if before is None and not change.labels:
             change.done = True
         if before is None or change.labels:
@@ -113,11 +107,11 @@ def settled(change: HandChange, sample: Sample | None) -> tuple[Mapping[str, int
     return (labels, done) if labels or done is not None else None
 
 
-def nearest(file: LabelsTable, bases: Sequence[LabelsTable], naming: Naming, original: Original) -> LabelsTable:
+def nearest(file: LabelsTable, bases: Sequence[LabelsTable], naming: Naming) -> LabelsTable:
     """Of the tables that the studio may have written last, the one that the file differs least from, or the latest."""
 
     def distance(base: LabelsTable) -> int:
-        changes = differences(file, base, naming, original)
+        changes = differences(file, base, naming)
         return sum(max(len(change.labels), 1) for change in changes)
 
     return bases[0] if len(bases) == 1 else min(reversed(bases), key=distance)

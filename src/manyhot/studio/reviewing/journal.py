@@ -166,10 +166,10 @@ class Journal:
         with self._lock:
             if self._file.closed:
                 raise not_saved(self.path, "it has been closed", "Open the studio again.")
-            if not self._is_there():
-                raise not_saved(self.path, "it was moved or removed", "Put it back, or open the studio again.")
             data = data if self._end else _line(HEADER) + data
             try:
+                if not self._is_there():
+                    raise not_saved(self.path, "it was moved or removed", "Put it back, or open the studio again.")
                 self._cut()
                 self._torn = True
                 self._write(data, self._end)
@@ -200,9 +200,9 @@ class Journal:
         with self._lock:
             if self._file.closed:
                 return
-            if not self._end and self._is_there():
-                self.path.unlink()
-            self._file.close()
+            with self._file, suppress(OSError):  # an empty one that stays does no harm
+                if not self._end and self._is_there():
+                    self.path.unlink()
 
 
 def _line(entry: Entry) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from glob import escape
@@ -14,7 +15,7 @@ from pathlib import Path
 from manyhot.files import keep_names, whole_file
 from manyhot.predictions.roles import listed
 from manyhot.refusal import Refusal
-from manyhot.studio.reviewing.edits import NOTHING, Edit, History, Known
+from manyhot.studio.reviewing.edits import Edit, History
 from manyhot.studio.reviewing.entries import edit_entry, is_entry, labels_entry, sample_entry
 from manyhot.studio.reviewing.hand_changes import HandChange, Naming, differences, moved, nearest, settled
 from manyhot.studio.reviewing.journal import Entry, Journal, check_own_file, not_saved
@@ -26,6 +27,7 @@ JOURNAL = ".journal"
 REST = 5.0
 # Seconds after which a file that somebody else wrote counts as whole, and the longest wait for that.
 QUIET, LONGEST_WAIT = 1.0, 10.0
+KEPT = "Make room or let the folder be written to; all edits are in the journal beside it."
 
 State = tuple[int, int, int]
 
@@ -108,26 +110,21 @@ class Keeper:
         for number, change in enumerate(changes, self.history.next_number):
             name = change.sample
             if name not in self.history.samples and name not in described:
-                found = self.samples.describe(name) or (change.path, change.split, NOTHING)
+                found = self.samples.describe(name) or (change.path, change.split)
                 entries.append(sample_entry(name, *found))
                 described.add(name)
             entries.append(edit_entry(Edit(number, name, change.labels, change.done), at=at, by=by))
         return entries
 
     def _describe_again(self) -> None:
-        """Notes what this collection knows otherwise than the one that was open before."""
+        """Notes which labels, paths and splits are others than in the collection that was open before."""
         names, entries = self.samples.labels.names, []
         if self.history.samples and list(self.history.columns) != names:
             entries.append(labels_entry(names))
-        relabelled = bool(entries)
         for name, sample in self.history.samples.items():
-            found = self.samples.describe(name, sample.known)
-            if found is None:
-                continue
-            entry = sample_entry(name, *found)
-            same = sample.known.columns is self.history.columns and not relabelled
-            if not same or entry != sample_entry(name, sample.path, sample.split, sample.known):
-                entries.append(entry)
+            found = self.samples.describe(name)
+            if found is not None and found != (sample.path, sample.split):
+                entries.append(sample_entry(name, *found))
         if entries:
             self._keep(entries)
 
@@ -139,26 +136,34 @@ class Keeper:
             Refusal: Somebody changed the file into something that is no labels file; it is left as it is.
         """
         with self._writing:
-            self._wait_for_others()
-            begun = time.monotonic()
+            if self._closed:
+                return
+            try:
+                self._write()
+            except Refusal as error:  # also for whoever asks later; the next edit tries again, and so does `close`
+                self.trouble = str(error)
+                raise
+            self.trouble = None
+
+    def _write(self) -> None:
+        self._wait_for_others()
+        begun = time.monotonic()
+        with self.lock:
+            self._absorb()
+            said, count = self.history.snapshot(), self.journal.count
+        table = said.table()
+        text, notes = write_table(table)
+        data = text.encode()
+        digest = _digest(data)
+        if digest != self._digest and (table.paths or self._digest is not None):
             with self.lock:
-                if self._closed:
-                    return
-                self._absorb()
-                said, count = self.history.snapshot(), self.journal.count
-            table = said.table()
-            text, notes = write_table(table)
-            data = text.encode()
-            digest = _digest(data)
-            if digest != self._digest and (table.paths or self._digest is not None):
-                with self.lock:
-                    self._keep([{"kind": "table", "sha256": digest, "entries": count}])
-                self._put(data)
-                with self.lock:
-                    self._keep([{"kind": "wrote", "sha256": digest}])
-                    self._digest, self._base = digest, table
-                    self.notes += [note for note in notes if note not in self.notes]
-            self._seconds, self.trouble = time.monotonic() - begun, None
+                self._keep([{"kind": "table", "sha256": digest, "entries": count}])
+            self._put(data)
+            with self.lock:
+                self._keep([{"kind": "wrote", "sha256": digest}])
+                self._digest, self._base = digest, table
+                self.notes += [note for note in notes if note not in self.notes]
+        self._seconds = time.monotonic() - begun
 
     def _put(self, data: bytes) -> None:
         """The labels file on the disk, whole or not at all, and under its name also after a power cut."""
@@ -168,8 +173,7 @@ class Keeper:
             keep_names(self.file.parent)
             self._state = self._look()
         except OSError as error:
-            remedy = "Make room or let the folder be written to; all edits are in the journal beside it."
-            raise not_saved(self.file, error, remedy) from error
+            raise not_saved(self.file, error, KEPT) from error
 
     def _look(self) -> State | None:
         """What tells whether somebody wrote the labels file since, or None where there is none."""
@@ -177,6 +181,8 @@ class Keeper:
             stat = self.file.stat()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise not_saved(self.file, error, KEPT) from error
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self) -> bytes | None:
@@ -217,10 +223,10 @@ class Keeper:
         """
         table, digest = read_table(self.file, data), _digest(data)
         naming = self._naming()
-        base = nearest(table, bases, naming, self._original)
+        base = nearest(table, bases, naming)
         said = [
             replace(change, labels=dict(news[0]), done=news[1])
-            for change in differences(table, base, naming, self._original)
+            for change in differences(table, base, naming)
             if (news := settled(change, self.history.samples.get(change.sample))) is not None
         ]
         entries = self._entries_for(said, by="file") if said else []
@@ -237,13 +243,6 @@ class Keeper:
         others = {name: one.path for name, one in self.history.samples.items() if name not in self.samples.rows}
         return Naming(self.file.parent, [*self.samples.ids, *others], [*self.samples.paths, *others.values()])
 
-    def _original(self, name: str) -> Known:
-        """What was known of a sample before all edits."""
-        sample = self.history.samples.get(name)
-        remembered = NOTHING if sample is None else sample.known
-        found = self.samples.describe(name, remembered)
-        return remembered if found is None else found.known
-
     def _soon(self) -> None:
         """Has the labels file written after a while, once for all that is said until then."""
         if self._timer is None and not self._closed:
@@ -254,13 +253,15 @@ class Keeper:
     def _write_later(self) -> None:
         with self.lock:
             self._timer = None
-        try:
+        with suppress(Refusal):  # `trouble` tells it
             self.write()
-        except Refusal as error:  # told by whoever asks; the next edit tries again, and so does `close`
-            self.trouble = str(error)
 
     def close(self) -> None:
-        """Writes the labels file, and lets others open it."""
+        """Writes the labels file, and lets others open it, also if that fails.
+
+        Raises:
+            NotSaved, Refusal: As `write`; the journal holds all edits, and is closed nevertheless.
+        """
         try:
             self.write()
         finally:

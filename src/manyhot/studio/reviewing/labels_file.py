@@ -11,12 +11,12 @@ from pathlib import Path
 from manyhot.data.readers.columns import LABELS, MARK, PATHS, SPLITS, known_column, plain_name
 from manyhot.data.readers.open_images import is_open_images
 from manyhot.data.readers.places import is_image
-from manyhot.predictions.delimited import MISSING, find_delimiter
+from manyhot.predictions.delimited import MISSING, SAMPLE_ROWS, find_delimiter
 from manyhot.predictions.texts import encodable
 from manyhot.refusal import Refusal, refusal
 
 PATH, SPLIT, DEFAULT_SPLIT = "path", "split", "train"
-TEXTS = {1: "1", 0: "0", -1: ""}
+TEXTS = {1: "1", 0: "0", -1: "-1", None: ""}
 VALUES = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "-1": -1, "-1.0": -1}
 
 
@@ -29,14 +29,14 @@ class LabelsTable:
         ids: Which sample each row is about; empty for a file that was read.
         paths: N texts.
         splits: N texts, or None where not known.
-        cells: N rows of K: 1 present, 0 absent, -1 unknown.
+        cells: N rows of K: 1 present, 0 absent, -1 unknown, None where nobody said anything.
     """
 
     labels: list[str]
     ids: list[str]
     paths: list[str]
     splits: list[str | None]
-    cells: list[Sequence[int]]
+    cells: list[Sequence[int | None]]
 
     def rows(self) -> dict[str, list[int]]:
         """The row numbers of each path as it stands in the file, without those that it cannot hold."""
@@ -51,15 +51,15 @@ def write_table(table: LabelsTable) -> tuple[str, list[str]]:
     """The text of a labels file, and what people should know about it.
 
     The first column is `path`. `split` follows if some splits are known; rows without one are then rows to train on.
-    Names that `read_data` would take for something else make all labels be written as `target:name`.
+    Names or columns that `read_data` would take for something else make all labels be written as `target:name`.
     """
     with_splits = any(split is not None for split in table.splits)
     columns = [place for place, name in enumerate(table.labels) if encodable(name)]
     rows = [row for row, path in enumerate(table.paths) if encodable(path)]
     names = [table.labels[place] for place in columns]
-    blank = all(table.cells[row][place] == -1 for row in rows for place in columns)
+    unseen = _is_unseen([[table.cells[row][place] for place in columns] for row in rows])
     mistaken = is_open_images(names) or any(_is_ambiguous(name, with_splits=with_splits) for name in names)
-    mark = MARK if blank or mistaken else ""
+    mark = MARK if unseen or mistaken else ""
     # Signs that readers take for the end of a column or a line, and that Python 3.11 writes without quotes.
     odd = any(sign in text for sign in "\r;|\t" for text in (*names, *table.paths))
     text = io.StringIO(newline="")
@@ -75,6 +75,16 @@ def write_table(table: LabelsTable) -> tuple[str, list[str]]:
     ]
     notes = [f"The labels file cannot hold {' and '.join(kinds)}, whose names are no Unicode."] if kinds else []
     return text.getvalue(), notes
+
+
+def _is_unseen(cells: Sequence[Sequence[int | None]]) -> bool:
+    """Whether the first rows, by which `read_data` knows a column of labels, are blank in one that has cells."""
+
+    def filled(rows: Sequence[Sequence[int | None]]) -> set[int]:
+        return {place for row in rows for place, value in enumerate(row) if value is not None}
+
+    seen = filled(cells[:SAMPLE_ROWS])
+    return not seen or not filled(cells[SAMPLE_ROWS:]) <= seen
 
 
 def _is_ambiguous(name: str, *, with_splits: bool) -> bool:
@@ -148,14 +158,14 @@ class _Reading:
         self.table.splits.append(split or None)
         self.table.cells.append([self._value(row[place], self.header[place], line) for place in self.places])
 
-    def _value(self, text: str, column: str, line: int) -> int:
+    def _value(self, text: str, column: str, line: int) -> int | None:
         plain = text.strip()
         if plain in MISSING:
-            return -1
+            return None
         value = VALUES.get(plain.lower())
         if value is None:
             got = f"{plain!r} in line {line:,}, column {column!r}"
-            raise _refused(self.path, "hold 1, 0 or blank for each label", got)
+            raise _refused(self.path, "hold 1, 0, -1 or blank for each label", got)
         return value
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
-
-import numpy as np
+from typing import NamedTuple, Self
 
 from manyhot.labels import Labels
 from manyhot.refusal import refusal
@@ -15,8 +13,6 @@ from manyhot.studio.reviewing.edits import Edit, Sample
 from manyhot.studio.reviewing.entries import is_value
 from manyhot.studio.reviewing.keeping import Keeper
 from manyhot.studio.reviewing.samples import Samples
-
-Array = np.ndarray[Any, Any]
 
 
 class Tally(NamedTuple):
@@ -30,24 +26,24 @@ class Tally(NamedTuple):
 class Review:
     """Edits of labels, each on the disk before `edit` returns. Several threads may call it.
 
-    `reviewed.csv.journal` holds every edit, by the id of the sample and the name of the label, and what was known of
-    the sample before. From it alone `reviewed.csv` is made, an ordinary table that `read_data` reads: the samples that
-    somebody edited or finished, one column a label, what was known overlaid by the edits. It is written soon after
-    each edit, whole or not at all.
+    `reviewed.csv.journal` holds every edit, by the id of the sample and the name of the label. From it alone
+    `reviewed.csv` is made, a table that `read_corrections` reads: the samples that somebody edited or finished, one
+    column a label, 1, 0 or -1 where somebody said so, and blank where nobody said anything, whatever the data say. So
+    it can be laid over data that were repaired meanwhile, and over other corrections, without undoing them. It is
+    written soon after each edit, whole or not at all.
 
     A collection of other samples or labels may be opened with the same file. Edits of samples and labels that it does
-    not have are not shown, and stay in the journal and in the labels file: such a sample with what was known of it
-    when it was last open, such a label as a column behind those of the collection.
+    not have are not shown, and stay in the journal and in the labels file, such a label as a column behind those of
+    the collection.
 
     If somebody changed the labels file by hand, the cells that differ from what was written become edits when it is
-    opened, or before it is written again. `notes` tell how many.
+    opened, or before it is written again; a cell that was blanked withdraws what was said. `notes` tell how many.
 
     Args:
         file: The labels file.
         labels: The K labels of the collection.
         ids: N distinct texts.
         paths: How the labels file shall name each picture, relative to its own folder or absolute; None for the id.
-        targets: (N, K), 1 present, 0 absent, -1 unknown; None where nothing is known.
         splits: N names of splits, or None.
         delay: Seconds from an edit to the writing of the labels file.
 
@@ -61,11 +57,10 @@ class Review:
     Example:
         >>> from tempfile import mkdtemp
         >>> file = Path(mkdtemp()) / "reviewed.csv"
-        >>> targets = torch.tensor([[1, 0], [0, -1]])
-        >>> with Review(file, labels=["dog", "cat"], ids="ab", paths=["a.jpg", "b.jpg"], targets=targets) as review:
+        >>> with Review(file, labels=["dog", "cat"], ids="ab", paths=["a.jpg", "b.jpg"]) as review:
         ...     review.edit(1, {"dog": 1}, done=True)
-        ...     review.targets_of(1)
-        array([ 1, -1], dtype=int8)
+        ...     review.cells(1)
+        {0: 1}
         >>> print(file.read_text(), end="")
         path,dog,cat
         b.jpg,1,
@@ -78,12 +73,11 @@ class Review:
         labels: Labels | Sequence[str],
         ids: Sequence[str],
         paths: Sequence[str | None],
-        targets: Any = None,
         splits: Sequence[str] | None = None,
         delay: float = 0.5,
     ) -> None:
         self.file = Path(file)
-        self._samples = Samples(labels if isinstance(labels, Labels) else Labels(labels), ids, paths, targets, splits)
+        self._samples = Samples(labels if isinstance(labels, Labels) else Labels(labels), ids, paths, splits)
         self._keeper = Keeper(self.file, self._samples, delay=delay)
         self._tally = Tally(-1, [], [])
 
@@ -135,19 +129,12 @@ class Review:
         sample = self._sample(row)
         return sample is not None and sample.done
 
-    def targets_of(self, row: int) -> Array:
-        """(K,) int8: what was known of a row, overlaid by what was said: 1 present, 0 absent, -1 unknown."""
-        cells = self._samples.targets_of(self._check_row(row))
-        for column, value in self.cells(row).items():
-            cells[column] = value
-        return cells
-
     def edit(self, row: int, labels: Mapping[str, int | None], done: bool | None = None) -> None:
         """Keeps what somebody says about a row; it is on the disk when this returns.
 
         Args:
             row: Row number in the collection.
-            labels: 1 present, 0 absent, -1 unknown, None back to what was known before, by label.
+            labels: 1 present, 0 absent, -1 unknown, None to withdraw what was said, by label.
             done: Whether somebody has finished with the row; None leaves that as it is.
 
         Raises:
@@ -178,7 +165,12 @@ class Review:
         self._keeper.write()
 
     def close(self) -> None:
-        """Writes the labels file, and lets others open it; edits are refused from now on."""
+        """Writes the labels file, and lets others open it, also where that fails; edits are refused from now on.
+
+        Raises:
+            NotSaved: The labels file could not be written; all edits are in the journal, and `trouble` says it too.
+            Refusal: Somebody changed the labels file into something else; it is left as it is.
+        """
         self._keeper.close()
 
     def __enter__(self) -> Self:
@@ -206,7 +198,7 @@ class Review:
             self._samples.labels.column(name)
             if value is not None and not is_value(value):
                 rule = "be 1, 0, -1 or None for each label"
-                remedy = "Pass 1 where it is there, 0 where it is not, and None for what was known before."
+                remedy = "Pass 1 where it is there, 0 where it is not, -1 where nobody can tell, and None to withdraw it."
                 raise refusal("labels", "Review", rule, f"{value!r} for {name!r}", remedy)
         if done is not None and not isinstance(done, bool):
             raise refusal("done", "Review", "be true, false or None", repr(done), "Pass None to leave it as it is.")

@@ -1,4 +1,4 @@
-/** Classify: pictures that are dropped, pasted or chosen, one after the other, and what the model says of each. */
+/** Classify: pictures that are dropped, pasted or chosen, a few at once, and what the model says of each. */
 
 import { ask, onlyLatest, sentenceOf, wasReplaced } from "./api.js";
 import { button, byId, debounced, el, mark, say } from "./dom.js";
@@ -9,6 +9,7 @@ import { collection, decidesAnew, wayParams } from "./session.js";
 const SHOWN_BARS = 8; // besides labels that are given
 const PATIENCE = 5; // how often a picture is sent again when the server is busy
 const SLIDER_PAUSE = 200;
+const AT_ONCE = 4; // pictures that are under way; the server classifies those that come together in one go
 
 export function mountClassify(root) {
   root.append(el("h2", { class: "view-title" }, "Classify"));
@@ -28,7 +29,8 @@ class ClassifyView {
   list = el("div", { class: "answers", "data-testid": "classify-results" });
   cards = [];
   waiting = []; // cards whose picture has not been sent
-  sending = false;
+  sending = 0;
+  observer = new IntersectionObserver((changes) => this.noteSeen(changes));
 
   constructor(root) {
     const take = (files) => this.take(files);
@@ -44,21 +46,36 @@ class ClassifyView {
     this.list.prepend(...fresh.map((one) => one.root));
     this.cards = [...fresh, ...this.cards];
     this.waiting.push(...fresh.filter((one) => !one.refused));
+    for (const one of fresh) this.observer.observe(one.root);
     this.clear.hidden = false;
     this.sendAll();
   }
 
-  /** Sends what is waiting, one after the other. */
-  async sendAll() {
-    if (this.sending) return;
-    this.sending = true;
-    while (this.waiting.length) await this.waiting.shift().send();
-    this.sending = false;
+  noteSeen(changes) {
+    for (const { target, isIntersecting } of changes) {
+      const one = this.cards.find(({ root }) => root === target);
+      if (one) one.seen = isIntersecting;
+    }
+    this.sendAll();
+  }
+
+  /** Sends what is waiting, and what is on the screen but was decided in another way. */
+  sendAll() {
+    while (this.sending < AT_ONCE) {
+      const next = this.waiting.shift() ?? this.cards.find((one) => one.seen && one.isOutdated());
+      if (!next) return;
+      this.sending += 1;
+      next.send().finally(() => {
+        this.sending -= 1;
+        this.sendAll();
+      });
+    }
   }
 
   remove(one) {
     this.cards = this.cards.filter((other) => other !== one);
     this.waiting = this.waiting.filter((other) => other !== one);
+    this.observer.unobserve(one.root);
     one.drop();
     this.clear.hidden = this.cards.length === 0;
   }
@@ -68,11 +85,8 @@ class ClassifyView {
     byId("files").focus();
   }
 
-  /** Asks again about all pictures, for another way to decide. */
-  decideAgain = debounced(() => {
-    this.waiting = this.cards.filter((one) => !one.refused);
-    this.sendAll();
-  }, SLIDER_PAUSE);
+  /** Asks again about the pictures on the screen, for another way to decide; about the others when they are seen. */
+  decideAgain = debounced(() => this.sendAll(), SLIDER_PAUSE);
 }
 
 function dropZone(model, take) {
@@ -148,13 +162,20 @@ function card(file, model, remove) {
   if (refused) fail(answer, refused);
   else answer.append(el("p", { class: "soft" }, "Waiting …"));
 
+  let way = null; // how labels were decided when it was sent last
+  let busy = false;
+  const isOutdated = () => way !== null && !busy && way !== JSON.stringify(wayParams());
+
   async function send() {
     mark(root, "aria-busy", "true");
+    busy = true;
+    way = JSON.stringify(wayParams());
     try {
       showSaid(answer, await post(file, nextSignal()));
     } catch (error) {
       if (!wasReplaced(error)) fail(answer, sentenceOf(error));
     }
+    busy = false;
     mark(root, "aria-busy", null);
   }
 
@@ -164,7 +185,7 @@ function card(file, model, remove) {
     root.remove();
   }
 
-  const self = { root, refused, send, drop };
+  const self = { root, refused, send, drop, isOutdated, seen: false };
   return self;
 }
 

@@ -9,6 +9,7 @@ const MOST = 12; // labels that are put forward
 
 export class Combobox {
   options = [];
+  text = null; // what stood in the field when the options were asked for
   active = -1;
   nextSignal = onlyLatest();
 
@@ -16,12 +17,13 @@ export class Combobox {
    * @param {HTMLInputElement} input
    * @param {HTMLElement} list an empty <ul> after the input
    * @param {{source: (text: string, cursor: number, signal: AbortSignal) => Promise<{options: Option[], eager: boolean}>,
-   *   take: (option: Option) => void, first?: boolean, closed?: () => void}} how
+   *   take: (option: Option) => void, first?: boolean, closed?: () => void, answered?: () => void}} how
    *   source: what may be meant, and whether the list opens without being asked for; take: what to do with the chosen
-   *   one; first: whether Enter takes the first one where none is chosen; closed: called when none was taken
+   *   one; first: whether Enter takes the first one where none is chosen; closed: called when none was taken;
+   *   answered: called when it is known what may be meant
    */
-  constructor(input, list, { source, take, first = false, closed = () => {} }) {
-    Object.assign(this, { input, list, source, take, first, closed });
+  constructor(input, list, { source, take, first = false, closed = () => {}, answered = () => {} }) {
+    Object.assign(this, { input, list, source, take, first, closed, answered });
     prepare(input, list);
     input.addEventListener("keydown", (event) => !event.isComposing && this.pressed(event));
     input.addEventListener("input", () => this.complete());
@@ -80,11 +82,14 @@ export class Combobox {
 
   /** Asks what may be meant; `asked` by somebody who wants the list, whatever stands in the field. */
   async complete({ asked = false } = {}) {
+    const text = this.input.value;
     try {
-      const found = await this.source(this.input.value, this.input.selectionStart, this.nextSignal());
-      if (document.activeElement !== this.input) return;
+      const found = await this.source(text, this.input.selectionStart, this.nextSignal());
+      if (document.activeElement !== this.input || this.input.value !== text) return;
       const was = this.isOpen;
+      this.text = text;
       this.show(asked || found.eager ? found.options : []);
+      this.answered();
       if (was && !this.isOpen) this.closed();
       if (asked && this.isOpen) this.choose(0);
       if (this.isOpen) say(`${this.options.length} suggestions`);

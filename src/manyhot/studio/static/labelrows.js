@@ -10,7 +10,7 @@ export class LabelRows {
   rows = [];
   at = 0;
 
-  /** @param {(name: string, value: 0 | 1 | null) => void} answer keeps what somebody says about a label */
+  /** @param {(name: string, value: 0 | 1 | -1 | null) => void} answer keeps what somebody says about a label */
   constructor(answer) {
     this.answer = answer;
   }
@@ -92,7 +92,6 @@ export class LabelRows {
   set(name, edited) {
     const label = this.known(name) ?? this.newLabel({ name });
     label.edited = edited;
-    label.waived = edited === null;
     const row = this.rows.find((one) => one.label === label);
     if (row) return row.reflect();
     this.rows.push(this.row(label));
@@ -104,22 +103,26 @@ export class LabelRows {
     this.focus();
   }
 
-  /** What "these labels are right" says: those that are there, and the questions whose label is not; no unknowns. */
+  /** What "these labels are right" says: those that are there, those that are unknown, and none of the others. */
   confirmed() {
-    const named = (stands, more = () => true) =>
-      this.rows.filter((row) => standingOf(row.label) === stands && more(row)).map((row) => row.label.name);
-    const there = named(1);
-    // A picture without any of the labels is an answer, too.
-    const absent = named(0, (row) => row.question || there.length === 0);
-    return { there, absent };
+    const named = (stands) => this.item.labels.filter((label) => standingOf(label) === stands).map(({ name }) => name);
+    return { there: named(1), unknown: named(null) };
+  }
+
+  /** Shows that they were confirmed; what is to be saved by name. */
+  confirm() {
+    const { there, unknown } = this.confirmed();
+    for (const label of this.item.labels) label.edited = standingOf(label) ?? -1;
+    for (const row of this.rows) row.reflect();
+    return Object.fromEntries([...there.map((name) => [name, 1]), ...unknown.map((name) => [name, -1])]);
   }
 
   /** The same in words. */
   confirmedWords() {
-    const { there, absent } = this.confirmed();
-    if (!there.length && !absent.length) return "Saves that you have looked at it.";
-    if (!there.length) return `Saves that none of these is there: ${absent.join(", ")}.`;
-    return `Saves: ${there.join(", ")}${absent.length ? `; not ${absent.join(", not ")}` : ""}.`;
+    const { there, unknown } = this.confirmed();
+    if (!there.length && !unknown.length) return "Saves that none of the labels is there.";
+    const open = unknown.length ? `unknown: ${unknown.join(", ")}; ` : "";
+    return `Saves: ${there.length ? `${there.join(", ")}; ` : ""}${open}none of the others.`;
   }
 }
 

@@ -12,21 +12,29 @@ const COLUMNS = [
 ];
 
 export class LabelsTable {
+  by = "expected";
+
   /** @param {((label: string) => void) | null} choose what a click on a label does */
   constructor(choose) {
-    const { labels, expected, present } = collection();
-    Object.assign(this, { labels, expected, present, choose });
+    const { labels, present } = collection();
+    Object.assign(this, { labels, choose });
     this.order = labels.map((_, place) => place);
-    this.most = expected.reduce((a, b) => Math.max(a, b), 1e-9);
     this.body = el("tbody", { "data-testid": "label-rows" });
     this.more = button(`All ${whole(labels.length)} labels`, () => this.fill(Infinity), { kind: "plain" });
     this.heads = COLUMNS.slice(0, present ? 3 : 2).map(([by, title]) => this.head(by, title));
-    this.root = this.build();
-    this.sort("expected");
+    this.root = this.build(present);
+    this.show(collection());
   }
 
-  build() {
-    const words = `Pictures expected to have each label${this.present ? ", and those that have it" : ""}.`;
+  /** Shows the numbers of all pictures, or those of a split. @param {{expected: number[], present: number[] | null}} */
+  show({ expected, present }) {
+    Object.assign(this, { expected, present });
+    this.most = expected.reduce((a, b) => Math.max(a, b), 1e-9);
+    this.sort(this.by);
+  }
+
+  build(present) {
+    const words = `Pictures expected to have each label${present ? ", and those that have it" : ""}.`;
     const head = el("thead", {}, el("tr", {}, this.heads, el("td", { class: "wide" })));
     return el(
       "section",
@@ -44,6 +52,7 @@ export class LabelsTable {
   }
 
   sort(by) {
+    this.by = by;
     const { labels, expected, present } = this;
     const sorts = {
       name: (a, b) => labels[a].localeCompare(labels[b]),

@@ -14,6 +14,7 @@ export class ReviewQueue {
   at = -1;
   exhausted = false;
   counts = { left: 0, done: 0 };
+  counted = false; // whether the server has told them
   fetching = null;
 
   /** @param {{order: string, split: string}} asked */
@@ -39,11 +40,14 @@ export class ReviewQueue {
     return this.items[this.at + 1] ?? null;
   }
 
-  /** Goes to a picture that somebody chose, whether the queue has it or not; those that come next stay next. */
-  async goTo(row, suspects = []) {
+  /**
+   * Goes to a picture that somebody chose, whether the queue has it or not; those that come next stay next.
+   * @param {object[] | null} suspects the questions that were asked about it before, if they are to stay
+   */
+  async goTo(row, suspects = null) {
     if (!this.known.has(row)) {
-      const item = await ask(`/api/items/${row}`, { params: wayParams() });
-      this.put(this.at + 1, { ...item, suspects });
+      const item = await ask(`/api/items/${row}`, { params: { order: this.asked.order, ...wayParams() } });
+      this.put(this.at + 1, { ...item, suspects: suspects ?? item.suspects ?? [] });
       this.gone.add(row);
     }
     this.at = this.items.findIndex((item) => item.row === row);
@@ -75,6 +79,7 @@ export class ReviewQueue {
     while (this.items.length === before && !this.exhausted) {
       const page = await ask("/api/review", { params: { ...this.asked, offset, limit: PAGE, ...wayParams() } });
       this.counts = { left: page.left, done: page.done };
+      this.counted = true;
       this.exhausted = page.items.length < PAGE;
       offset += page.items.length;
       for (const item of page.items) if (!this.known.has(item.row)) this.put(this.items.length, item);

@@ -1,7 +1,7 @@
 /** Review: one picture at a time, questions first, every answer saved at once. */
 
-import { ask, picture, sentenceOf } from "./api.js";
-import { button, el, say, whole } from "./dom.js";
+import { ask, coalesced, picture, sentenceOf } from "./api.js";
+import { button, debounced, el, say, whole } from "./dom.js";
 import { onKeys } from "./keys.js";
 import { LabelRows } from "./labelrows.js";
 import { altOf, frame } from "./parts.js";
@@ -12,6 +12,7 @@ import { SavingQueue } from "./saving.js";
 import { collection, wayNow, wayParams } from "./session.js";
 
 const LARGE = 1024;
+const SLIDER_PAUSE = 150;
 
 export function mountReview(root) {
   const { review } = collection();
@@ -27,8 +28,11 @@ export function mountReview(root) {
 
 class Desk {
   queue = null;
-  key = ""; // what the queue was made for
+  key = ""; // what the queue is made for
   moving = false;
+  ahead = null; // the request for the pictures that come next
+  renew = coalesced(() => this.begin());
+  renewSoon = debounced(() => this.renew(), SLIDER_PAUSE);
 
   constructor(root) {
     this.rows = new LabelRows((label, value) => this.answer(label, value));
@@ -43,6 +47,8 @@ class Desk {
     });
     this.build(root);
     this.listen();
+    const { trouble } = collection().review;
+    if (trouble) this.saved.show({ kind: "saved", trouble });
   }
 
   build(root) {
@@ -81,11 +87,13 @@ class Desk {
     this.order.show(order);
     const key = JSON.stringify([this.order.value(), split, wayNow()]);
     const current = this.queue?.current ?? null;
-    const chosen = /^\d+$/.test(row) ? Number(row) : null;
+    const chosen = rowOf(row);
+    const asked = this.queue?.asked;
     if (key !== this.key) {
       this.key = key;
-      this.queue = new ReviewQueue({ order: this.order.value(), split });
-      this.begin(chosen, current);
+      const slides = asked?.order === this.order.value() && asked.split === split;
+      if (slides) this.renewSoon();
+      else this.renewSoon.now();
     } else if (chosen !== null && chosen !== current?.row) {
       this.through(() => this.queue.goTo(chosen));
     } else if (chosen === null && current) {
@@ -94,9 +102,20 @@ class Desk {
   }
 
   /** Starts a queue; another way to decide changes what comes next, not the picture that somebody is looking at. */
-  begin(chosen, before) {
-    const suspects = before?.row === chosen ? before.suspects : [];
-    this.through(() => (chosen === null ? this.queue.move(1) : this.queue.goTo(chosen, suspects)));
+  async begin() {
+    const { view, split, row } = route();
+    if (view !== "review") {
+      this.key = ""; // somebody has left meanwhile; it is made when they come back
+      return;
+    }
+    const chosen = rowOf(row);
+    const before = this.queue;
+    const asked = { order: this.order.value(), split };
+    const stays = before?.asked.order === asked.order && before.current?.row === chosen;
+    const suspects = stays ? before.current?.suspects : null;
+    const queue = (this.queue = new ReviewQueue(asked));
+    await this.through(() => (chosen === null ? queue.move(1) : queue.goTo(chosen, suspects)));
+    await this.ahead; // so that a slider never has more than one request of its own under way
   }
 
   /** Goes to another picture; nothing can be said about the old one meanwhile. */
@@ -133,7 +152,16 @@ class Desk {
     if (route().view === "review") go({ row: String(item.row) }, { replace: true });
     const held = document.activeElement;
     if (!seen && (held === document.body || this.body.contains(held))) this.rows.focus({ still: true });
-    this.queue.lookAhead().then(prefetch, () => null); // what fails here fails when it is needed, and is shown then
+    this.ahead = this.lookAhead(this.queue);
+  }
+
+  /** Asks for the pictures that come next; what fails here fails when it is needed, and is shown then. */
+  async lookAhead(queue) {
+    await this.saves.running; // else the answer would not count what was said last
+    const next = await queue.lookAhead().catch(() => null);
+    if (queue !== this.queue) return;
+    prefetch(next);
+    this.progress.show(queue.counts);
   }
 
   showPicture(item, seen) {
@@ -167,7 +195,7 @@ class Desk {
 
   tell() {
     this.summary.textContent = this.rows.confirmedWords();
-    this.progress.show(this.queue.counts);
+    if (this.queue.counted) this.progress.show(this.queue.counts);
     this.undoButton.disabled = !this.file.anything();
   }
 
@@ -176,27 +204,25 @@ class Desk {
     const item = this.queue.current;
     if (this.moving || !item) return;
     this.rows.set(label, value);
-    this.keep(item, { [label]: value }, null);
+    this.keep(item, { labels: { [label]: value } });
     this.tell();
   }
 
-  /** Keeps the labels as they are shown, and goes on. */
+  /** Keeps the labels as they are shown, says of all others that they are not there, and goes on. */
   confirm() {
     const item = this.queue?.current;
     if (this.moving || !item) return;
-    const { there, absent } = this.rows.confirmed();
-    const labels = Object.fromEntries([...there.map((label) => [label, 1]), ...absent.map((label) => [label, 0])]);
-    for (const [label, value] of Object.entries(labels)) this.rows.set(label, value);
+    const labels = this.rows.confirm();
     if (!item.done) this.queue.finish(true);
     item.done = true;
-    this.keep(item, labels, true);
+    this.keep(item, { labels, rest: 0, done: true });
     this.move(1);
   }
 
-  keep({ row, name }, labels, done) {
+  keep({ row, name }, { labels, rest = null, done = null }) {
     this.queue.touch(row);
     this.file.note();
-    this.saves.save({ row, name, labels, done });
+    this.saves.save({ row, name, labels, rest, done });
   }
 
   async undo() {
@@ -204,7 +230,7 @@ class Desk {
     try {
       const { row, item } = await ask("/api/review/undo", { method: "POST", params: wayParams() });
       await this.through(() => this.reopened(row, item));
-      this.saved.words(`Taken back: ${item.name}`);
+      this.saved.words(`Taken back: ${item.name}`, item.trouble);
     } catch (error) {
       this.saved.words(sentenceOf(error));
     }
@@ -224,6 +250,9 @@ class Desk {
       this.through(async () => this.reopened(edit.row, await ask(`/api/items/${edit.row}`, { params: wayParams() })));
   }
 }
+
+/** The row that an address names, or null. */
+const rowOf = (text) => (/^\d+$/.test(text) ? Number(text) : null);
 
 /** Asks for the next picture before it is shown. */
 function prefetch(item) {

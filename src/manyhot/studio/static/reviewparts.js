@@ -53,22 +53,24 @@ export function saveState({ retry, giveUp }) {
   const tools = el("span", { class: "save-tools", hidden: true }, again, leave);
   const root = el("div", { class: "save", "data-kind": "none" }, text, tools);
 
-  function show({ kind, waiting, sentence, edit }) {
-    mark(root, "data-kind", kind);
+  function show({ kind, waiting, sentence, edit, trouble = null }) {
+    mark(root, "data-kind", kind === "saved" && trouble ? "trouble" : kind);
     tools.hidden = kind !== "failed";
     mark(document.querySelector(".tabs [data-view=review]"), "data-alert", kind === "failed");
-    if (kind === "saved") text.textContent = "✓ Saved";
+    if (kind === "saved") text.textContent = trouble ? troubleWords(trouble) : "✓ Saved";
     if (kind === "saving") text.textContent = "Saving …";
     if (kind === "failed")
       text.textContent = `Not saved (${edit.name}${waiting > 1 ? ` and ${waiting - 1} more` : ""}): ${sentence}`;
   }
 
-  const words = (said) => {
-    mark(root, "data-kind", "none");
-    text.textContent = said;
+  const words = (said, trouble = null) => {
+    mark(root, "data-kind", trouble ? "trouble" : "none");
+    text.textContent = trouble ? `${said}. ${troubleWords(trouble)}` : said;
   };
   return { root, show, words };
 }
+
+const troubleWords = (trouble) => `Saved in the journal; the labels file could not be written: ${trouble}`;
 
 /** Adds a label that is not on the screen. */
 export function addField(add) {
@@ -124,8 +126,16 @@ export function fileBox() {
     any = true;
     link.hidden = false;
   };
-  const root = el("footer", { class: "review-file" }, words, el("p", {}, "Train with them: ", code, copy));
+  const train = el("p", {}, "Train with them: ", code, copy);
+  const root = el("footer", { class: "review-file" }, words, train, el("p", {}, ...trainingHint()));
   return { root, note, anything: () => any };
+}
+
+/** How to come to the photos that the network learns from, which the table of a run does not hold. */
+function trainingHint() {
+  const [predict, studio] = ["manyhot predict RUN DATA -o all.parquet", "manyhot studio all.parquet"];
+  const start = "The table of a run holds its validation and test photos. To review the photos to train on: ";
+  return [start, el("code", {}, predict), ", then ", el("code", {}, studio), "."];
 }
 
 /** A path as a shell takes it. */

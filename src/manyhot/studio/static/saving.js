@@ -3,13 +3,14 @@
 import { ask, sentenceOf } from "./api.js";
 import { wayParams } from "./session.js";
 
-/** @typedef {{row: number, name: string, labels: Record<string, 0 | 1 | null>, done: boolean | null}} Edit */
-/** @typedef {{kind: "saving" | "saved" | "failed", waiting: number, sentence?: string, edit?: Edit}} SaveState */
+/** @typedef {{row: number, name: string, labels: Record<string, 0 | 1 | -1 | null>, rest: 0 | null, done: boolean | null}} Edit */
+/** @typedef {{kind: "saving" | "saved" | "failed", waiting: number, sentence?: string, edit?: Edit, trouble?: string | null}} SaveState */
 
 export class SavingQueue {
   waiting = [];
   running = null;
   failed = false;
+  trouble = null; // why the labels file could not be written after the last edit, which is kept in the journal
 
   /** @param {(state: SaveState) => void} tell */
   constructor(tell) {
@@ -36,7 +37,7 @@ export class SavingQueue {
     const edit = this.waiting.shift();
     this.failed = false;
     if (this.waiting.length) this.flush();
-    else this.tell({ kind: "saved", waiting: 0 });
+    else this.tell({ kind: "saved", waiting: 0, trouble: this.trouble });
     return edit;
   }
 
@@ -47,7 +48,7 @@ export class SavingQueue {
       const [edit] = this.waiting;
       this.tell({ kind: "saving", waiting: this.waiting.length });
       try {
-        await send(edit);
+        this.trouble = (await send(edit)).trouble ?? null;
       } catch (error) {
         this.failed = true;
         this.tell({ kind: "failed", waiting: this.waiting.length, sentence: sentenceOf(error), edit });
@@ -55,11 +56,11 @@ export class SavingQueue {
       }
       this.waiting.shift();
     }
-    if (any) this.tell({ kind: "saved", waiting: 0 });
+    if (any) this.tell({ kind: "saved", waiting: 0, trouble: this.trouble });
     return true;
   }
 }
 
-function send({ row, labels, done }) {
-  return ask(`/api/review/${row}`, { method: "PUT", params: wayParams(), json: { labels, done } });
+function send({ row, labels, rest, done }) {
+  return ask(`/api/review/${row}`, { method: "PUT", params: wayParams(), json: { labels, rest, done } });
 }

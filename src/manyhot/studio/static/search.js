@@ -50,13 +50,13 @@ class SearchView {
     mark(this.results.root, "aria-busy", "true");
     try {
       const page = await this.results.load(sourceOf(q, split));
-      this.bar.tell(page.expected?.words ?? collection().pictures_words);
+      this.bar.found(page.expected?.words ?? collection().pictures_words, q);
     } catch (error) {
       if (wasReplaced(error)) return;
       this.shown = null;
       this.results.clear();
       this.hits.textContent = "";
-      this.bar.complain(error, q);
+      this.bar.refused(error, q);
     }
     mark(this.results.root, "aria-busy", null);
   }

@@ -20,6 +20,7 @@ export class SearchBar {
       source: suggestions,
       take: (option) => this.insert(option),
       closed: () => this.expectSoon(),
+      answered: () => this.expectSoon(), // a word that seemed wrong may be the beginning of a label, and the reverse
     });
     this.input.addEventListener("input", this.expectSoon);
     this.form.addEventListener("submit", (event) => {
@@ -59,6 +60,16 @@ export class SearchBar {
     this.input.select();
   }
 
+  /** Tells what a search found, unless somebody has gone on typing: then the count of the new text is told. */
+  found(words, text) {
+    if (this.input.value.trim() === text) this.tell(words);
+  }
+
+  /** Shows what is wrong with a text that was searched for, unless somebody is changing it. */
+  refused(error, text) {
+    if (this.input.value.trim() === text) this.complain(error, text);
+  }
+
   tell(words) {
     this.wrong = null;
     mark(this.input, "aria-invalid", null);
@@ -91,9 +102,9 @@ export class SearchBar {
 
   /** Whether somebody is in the middle of a word or after an operator, when nothing is wrong yet. */
   isUnfinished(text) {
-    const { options } = this.box;
+    const options = this.box.text === text ? this.box.options : []; // those of an older text say nothing of this one
     const word = options.length ? text.slice(options[0].start, options[0].end) : "";
-    const begun = word.replaceAll('"', "").toLowerCase();
+    const begun = word.replace(/["']/g, "").toLowerCase();
     const named = options.some((option) => option.insert === word);
     if (!named && options.some(({ label }) => label.toLowerCase().includes(begun))) return true;
     return document.activeElement === this.input && /([&|!(,]|\b(and|or|not))\s*$/i.test(text);
@@ -118,7 +129,7 @@ export class SearchBar {
 
 /** The labels that may be meant at the cursor. */
 async function suggestions(text, cursor, signal) {
-  const params = { q: text, cursor: [...text.slice(0, cursor)].length };
+  const params = { q: text, cursor: [...text.slice(0, cursor)].length, split: route().split };
   const answer = await ask("/api/complete", { params, signal });
   const [start, end] = [unitOf(text, answer.start), unitOf(text, answer.end)];
   const written = text.slice(start, end);

@@ -16,12 +16,36 @@ const LEGEND =
 export function mountTrust(root) {
   root.append(el("h2", { class: "view-title" }, "Trust"));
   if (!collection().has_targets) {
-    root.append(el("p", { class: "notice", "data-testid": "no-targets" }, UNKNOWN), new LabelsTable(null).root);
+    root.append(el("p", { class: "notice", "data-testid": "no-targets" }, UNKNOWN));
+    mountLabels(root, null);
     return;
   }
   const view = new Reliability(root);
-  root.append(new LabelsTable((label) => view.choose(label)).root);
+  mountLabels(root, (label) => view.choose(label));
   onRoute((now) => now.view === "trust" && view.follow(now));
+}
+
+/** The table of labels, which counts the pictures of the split. */
+function mountLabels(root, choose) {
+  const table = new LabelsTable(choose);
+  const problem = el("p", { class: "notice", role: "alert", hidden: true });
+  const nextSignal = onlyLatest();
+  let shown = "";
+  root.append(table.root, problem);
+  onRoute(async ({ view, split }) => {
+    if (view !== "trust" || split === shown) return;
+    shown = split;
+    const signal = nextSignal();
+    try {
+      table.show(split ? await ask("/api/collection", { params: { split }, signal }) : collection());
+      problem.hidden = true;
+    } catch (error) {
+      if (wasReplaced(error)) return;
+      shown = null; // so that it is asked for again
+      problem.textContent = sentenceOf(error);
+      problem.hidden = false;
+    }
+  });
 }
 
 /** The diagram of all labels or of one, with its words and its numbers. */
