@@ -108,6 +108,43 @@ def test_files_are_the_same_through_links(photos, write, tmp_path):
     assert cells(photos.corrected(read_corrections(table)))["images/a.jpg"]["dog"] == 0
 
 
+def test_a_picture_that_is_a_link_goes_by_its_own_name(write, tmp_path):
+    # Two links to one picture, in a folder that is itself reached through a link.
+    text = "path,labels\nlinked/a.jpg,dog\nlinked/b.jpg,dog\n"
+    (tmp_path / "linked").symlink_to(tmp_path / "images")
+    table = write(text, pictures=["store/0f.jpg", "images/c.jpg"])
+    for name in "ab":
+        (tmp_path / "images" / f"{name}.jpg").symlink_to(tmp_path / "store" / "0f.jpg")
+    reviewed = write("path,dog\n../images/a.jpg,0\n../linked/b.jpg,1\n", "runs/reviewed.csv")
+    better = read_data(table).corrected(read_corrections(reviewed))
+    assert cells(better) == {"linked/a.jpg": {"dog": 0}, "linked/b.jpg": {"dog": 1}}
+    assert better.notes[-1] == "Corrections of 2 images: 1 cell of 1 image changed."
+
+
+def test_pictures_that_were_moved_are_paired_by_the_ends_of_their_paths(write):
+    pictures = ["new/x/1.jpg", "new/y/1.jpg", "new/y/2.jpg", "new/z/3.jpg", "new/w/3.jpg"]
+    table = write("path,labels\n" + "".join(f"{name},dog\n" for name in pictures), pictures=pictures)
+    text = "path,dog\n/old/y/1.jpg,0\n/old/v/2.jpg,0\n/old/v/3.jpg,0\n/old/4.jpg,0\n"
+    better = read_data(table).corrected(read_corrections(write(text, "reviewed.csv")))
+    assert [name for name, said in cells(better).items() if said == {"dog": 0}] == ["new/y/1.jpg", "new/y/2.jpg"]
+    assert "2 cells of 2 images changed, 2 images not found and left out." in better.notes[-2]
+    assert better.notes[-1].startswith("No image lies where the corrections say: 2 images were paired by the ends of ")
+    assert "such as '/old/y/1.jpg' with " in better.notes[-1]
+
+
+def test_ends_of_paths_that_corrections_have_twice_tell_nothing(photos, write):
+    table = write("path,dog\n/old/x/a.jpg,0\n/old/y/a.jpg,0\n", "reviewed.csv")
+    with pytest.raises(Refusal, match="must be about images of the data; got none"):
+        photos.corrected(read_corrections(table))
+
+
+def test_ends_of_paths_are_asked_only_where_nothing_else_pairs(photos, write):
+    table = write("path,dog\nimages/a.jpg,0\n/old/b.jpg,0\n", "reviewed.csv")
+    better = photos.corrected(read_corrections(table))
+    assert cells(better)["images/b.jpg"]["dog"] == 1
+    assert better.notes[-1].endswith("1 image not found and left out.")
+
+
 def test_pictures_that_are_not_where_they_were_go_by_their_id(photos, write):
     table = write("path,dog\nimages/a.jpg,0\n", "elsewhere/reviewed.csv")
     assert cells(photos.corrected(read_corrections(table)))["images/a.jpg"]["dog"] == 0

@@ -150,3 +150,13 @@ class TestDrawing:
         assert words(lambda: draw_co_occurrence("pairs", names=["a"])) == (
             f"`counts` of `draw_co_occurrence` must be a table of pairs; got str. {remedy}"
         )
+
+
+def test_pictures_with_the_same_order_show_the_same_labels():
+    counts = count_pairs(torch.tensor([[1, 1, 0], [0, 1, 0]]))
+    figure = draw_co_occurrence(counts, names=["a", "b", "c"], order=[2, 0, 1])
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["c (0)", "a (1)", "b (2)"]
+    with pytest.raises(ValueError, match="`order` of `draw_co_occurrence` must name columns of labels"):
+        draw_co_occurrence(counts, names=["a", "b", "c"], order=[3])
+    with pytest.raises(ValueError, match="each once"):
+        draw_co_occurrence(counts, names=["a", "b", "c"], order=[1, 1])

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from manyhot.refusal import Refusal
@@ -134,6 +135,14 @@ def test_what_is_refused():
         f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got 'cat'. {remedy}"
     )
     assert words(lambda: draw_examples([sample(picture="one.jpg")])) == (
-        "`examples[0]['picture']` of `draw_examples` must be an image of Pillow; got str. "
-        "Open it with `PIL.Image.open`, or pass None."
+        "`examples[0]['picture']` of `draw_examples` must be an image of Pillow, or an array (H, W) or (H, W, 3) "
+        "of bytes; got str. Open it with `PIL.Image.open`, pass an array of uint8, or None."
     )
+
+
+def test_a_picture_may_be_an_array_of_bytes():
+    for array in (torch.full((4, 6, 3), 200, dtype=torch.uint8), torch.zeros(4, 6, dtype=torch.uint8).numpy()):
+        figure = draw_examples([sample(picture=array)])
+        assert figure.axes[0].images[0].get_array().shape == (4, 6, 3)
+    with pytest.raises(ValueError, match=r"or an array .* of bytes; got float32 of \(4, 6, 3\)"):
+        draw_examples([sample(picture=torch.zeros(4, 6, 3))])

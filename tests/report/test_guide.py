@@ -17,7 +17,7 @@ def test_the_examples_of_the_guide(tmp_path, monkeypatch):
     for example in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
         exec(example, names)
     written = set(re.findall(r'"(\w+\.png)"\)', GUIDE))
-    assert len(written) == 13
+    assert len(written) == 14
     for name in written:
         assert Path(name).stat().st_size < 40_000
         with Image.open(name) as picture:

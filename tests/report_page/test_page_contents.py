@@ -145,6 +145,8 @@ def test_probable_annotation_errors_come_first_and_the_surest_first(table):
 
 def test_the_best_are_right_and_the_worst_are_not(table):
     galleries = {gallery.key: gallery for gallery in Report(table).sections[2].galleries}
+    assert len(galleries["best"].cards) == len(galleries["worst"].cards) == 8
+    assert all(card.bars for gallery in galleries.values() for card in gallery.cards)
     assert all(bar.given == (bar.target > 0) for card in galleries["best"].cards for bar in card.bars)
     assert all(any(bar.given != (bar.target > 0) for bar in card.bars) for card in galleries["worst"].cards)
 

@@ -5,8 +5,8 @@ import torch
 
 import manyhot as mh
 from manyhot.report import Report
+from manyhot.report.looks import drawn_names
 from manyhot.report.page import words
-from manyhot.report.page.pieces import drawn_names
 from manyhot.report.page.shares import one_in, percent, share_of
 from tests.report_page.material import population
 
@@ -85,10 +85,43 @@ def test_rows_become_pictures_where_there_are_paths():
     assert "A picture is given" in next(words.sets(found))
 
 
-def test_names_in_figures_stay_apart_and_hold_no_formulas():
+def test_names_in_figures_stay_apart_and_in_one_line():
     assert drawn_names(["a\nb", "$x$", "y" * 50, "y" * 50 + "z"]) == [
         "a\\nb",
-        r"\$x\$",
+        "$x$",
         "y" * 29 + "…",
         "y" * 29 + "… (2)",
     ]
+
+
+def test_an_interval_of_shares_near_one_holds_the_truth_where_rows_go_together():
+    draw = torch.Generator().manual_seed(0)
+    held = 0
+    for _ in range(600):
+        rows = torch.rand(20, 1, generator=draw) < 0.95
+        share = share_of(rows.expand(20, 10), torch.ones(20, 10, dtype=torch.bool))
+        held += share.low <= 0.95 <= share.high
+    # 18 hits or more of 20 rows, which happens 92.5 times in 100; taken for 200 cells, it would be 57 times.
+    assert 0.89 < held / 600 < 0.98
+
+
+def test_nothing_and_everything_have_ends_without_digits():
+    everything = share_of(torch.ones(30, 4).bool(), torch.ones(30, 4).bool())
+    assert everything.ends == "95 %: 89 to 100 %"
+    assert share_of(torch.zeros(30, 4).bool(), torch.ones(30, 4).bool()).ends == "95 %: 0 to 11 %"
+    assert percent(1 - 1e-16) == "100 %"
+    assert percent(1 - 2e-10) == "100 %"
+
+
+def test_rows_left_to_a_person_are_not_said_to_be_given_something():
+    targets = torch.tensor([[0, 0], [0, 0], [0, 0], [1, 0], [1, 0]])
+    table = {"probs": torch.full((5, 2), 0.2), "targets": targets, "decisions": torch.zeros(5, 2).bool()}
+    (line,) = words.empty_rows(subject(**table, abstain=torch.tensor([True, False, False, True, False])))
+    assert line == "Of 2 rows without labels, 2 (100 %) are given none; so are 1 of the 1 with labels."
+
+
+def test_the_error_of_all_cells_is_not_sold_as_that_of_a_promise():
+    probs = torch.full((200, 2), 0.5)
+    targets = torch.tensor([[1, 0]]).repeat(200, 1)
+    (line,) = words.calibration(subject(probs=probs, targets=targets))
+    assert "off by 0.0 percentage points; those of a single label by 50.0 on average" in line

@@ -145,7 +145,10 @@ def test_a_label_that_only_late_rows_speak_of_is_read(file):
     ids = [f"s{n:04}" for n in range(1002)]
     with opened(file, ids=ids) as review:
         review._keeper._keep(
-            [{"kind": "edit", "number": n, "id": name, "labels": {"dog": 1}, "done": None} for n, name in enumerate(ids)]
+            [
+                {"kind": "edit", "number": n, "id": name, "labels": {"dog": 1}, "done": None}
+                for n, name in enumerate(ids)
+            ]
         )
         review.edit(1001, {"cat": 0, "dog": None})
     assert known(read_corrections(file))["s1001"] == {"cat": 0}

@@ -120,8 +120,9 @@ def describe_source(data: list[str], given: dict[str, Any]) -> dict[str, Any]:
 def add_corrections(source: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """How data are read, with the corrections that were typed behind those that were there."""
     # Without the links of folders: `runs/last` leads elsewhere as soon as this run is done.
-    typed = (Path(path) for path in given.get("corrections") or ())
-    files = [*source.get("corrections", ()), *(str(path.parent.resolve() / path.name) for path in typed)]
+    from manyhot.data.pairing import place_of
+
+    files = [*source.get("corrections", ()), *map(place_of, given.get("corrections") or ())]
     return source | {"corrections": list(dict.fromkeys(files))} if files else source
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyhot.data.dataset import Dataset
+from manyhot.data.pairing import Matched, match, places
 from manyhot.data.readers.detection import expand
 from manyhot.data.readers.said import Said
 from manyhot.data.readers.tables import read_tables
@@ -57,66 +58,11 @@ def correct(data: Dataset, corrections: Dataset) -> Dataset:
     targets, changed, filled = overlay(base, cells, shape=(N + len(added), len(labels)))
     notes = [
         _summary(changed, filled, new, matched, len(corrections)),
+        *_ends_note(data, corrections, matched),
         *_split_note(data, corrections, matched),
     ]
     whole = _with_rows(data, corrections, added)
     return replace(whole, labels=labels, targets=targets, notes=[*data.notes, *notes])
-
-
-@dataclass
-class Matched:
-    """Which samples of the data corrections are about.
-
-    Attributes:
-        theirs: (M,) rows of the corrections.
-        ours: (M,) the row of the data that each is about.
-        added: (A,) rows of the corrections that the data lack and that can be added.
-        lost: (B,) rows of the corrections that are about nothing that is there.
-    """
-
-    theirs: Array
-    ours: Array
-    added: Array
-    lost: Array
-
-
-def match(data: Dataset, corrections: Dataset) -> Matched:
-    """Pairs samples by where their files lie; by id or name where one of them is in no file."""
-    theirs = _places(corrections.images)
-    texts = {name: row for row, name in enumerate(corrections.ids)}
-    there = {row for row, place in enumerate(theirs) if os.path.isfile(place)}
-    by_place = {place: row for row, place in enumerate(theirs)}
-    ours = _places(data.images)
-    pairs: list[tuple[int, int]] = []
-    for row, name in enumerate(data.ids):
-        found = by_place.get(ours[row]) if ours else None
-        if found is None:
-            names = (name,) if data.images is None else (name, data.images.name(row))
-            found = next((texts[one] for one in names if one in texts), None)
-            # Two pictures may go by one name: what lies elsewhere is another one.
-            found = None if ours and found in there else found
-        if found is not None:
-            pairs.append((found, row))
-    seen = {found for found, _ in pairs}
-    rest = [row for row in range(len(corrections)) if row not in seen]
-    added = [row for row in rest if ours and row in there]
-    matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    lost = sorted(set(rest) - set(added))
-    return Matched(matched[:, 0], matched[:, 1], np.array(added, dtype=np.int64), np.array(lost, dtype=np.int64))
-
-
-def _places(images: object) -> list[str]:
-    """Where each file really lies; empty for images that are in no files of their own."""
-    if not isinstance(images, Files):
-        return []
-    folders: dict[str, str] = {}
-    places = []
-    for path in images.paths:
-        folder, name = os.path.split(path)
-        if folder not in folders:
-            folders[folder] = os.path.realpath(images.root / folder)
-        places.append(os.path.join(folders[folder], name))
-    return places
 
 
 @dataclass
@@ -193,10 +139,10 @@ def _with_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
     if not len(added):
         return replace(data, targets=None)
     assert isinstance(data.images, Files)
-    places = _places(corrections.images)
+    found = places(corrections.images)
     taken = set(data.ids)
-    ids = [name if (name := corrections.ids[row]) not in taken else places[row] for row in added.tolist()]
-    images = Files([*data.images.paths, *(places[row] for row in added.tolist())], root=data.images.root)
+    ids = [name if (name := corrections.ids[row]) not in taken else found[row] for row in added.tolist()]
+    images = Files([*data.images.paths, *(found[row] for row in added.tolist())], root=data.images.root)
     splits = data.splits
     if splits is not None:
         given = ["train"] * len(added) if corrections.splits is None else corrections.splits[added].tolist()
@@ -222,6 +168,19 @@ def _images(count: int) -> str:
     return f"{count:,} image{'s' * (count != 1)}"
 
 
+def _ends_note(data: Dataset, corrections: Dataset, matched: Matched) -> list[str]:
+    """Says that images were paired by less than where they lie, for somebody to check."""
+    if not matched.by_end:
+        return []
+    first = int(matched.theirs[0]), int(matched.ours[0])
+    theirs, ours = ((places(one.images) or one.ids)[row] for one, row in zip((corrections, data), first, strict=True))
+    count = len(matched.theirs)
+    return [
+        f"No image lies where the corrections say: {_images(count)} {'was' if count == 1 else 'were'} paired by the "
+        f"ends of paths, such as {theirs!r} with {ours!r}."
+    ]
+
+
 def _split_note(data: Dataset, corrections: Dataset, matched: Matched) -> list[str]:
     """Says that images stay in the splits that the data have them in."""
     if data.splits is None or corrections.splits is None:
@@ -237,7 +196,7 @@ def _split_note(data: Dataset, corrections: Dataset, matched: Matched) -> list[s
 
 def _strangers(data: Dataset, corrections: Dataset) -> Refusal:
     """The error for corrections of other images."""
-    theirs, ours = (repr((_places(one.images) or one.ids or ["nothing"])[0]) for one in (corrections, data))
+    theirs, ours = (repr((places(one.images) or one.ids or ["nothing"])[0]) for one in (corrections, data))
     got = f"none: the corrections have {theirs}, the data {ours}"
     remedy = "Pass the corrections of these data, or check where their paths lead."
     return refusal("corrections", "corrected", "be about images of the data", got, remedy)

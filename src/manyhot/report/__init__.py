@@ -4,6 +4,7 @@ from manyhot.report.co_occurrence import count_pairs, draw_co_occurrence
 from manyhot.report.curves import count_curve
 from manyhot.report.examples import draw_examples
 from manyhot.report.frontier import draw_frontier
+from manyhot.report.history import draw_history
 from manyhot.report.intervals import draw_intervals
 from manyhot.report.labels import label_curves
 from manyhot.report.looks import as_png, save_png
@@ -29,6 +30,7 @@ __all__ = [
     "draw_counts",
     "draw_examples",
     "draw_frontier",
+    "draw_history",
     "draw_intervals",
     "draw_normaliser",
     "draw_precision_recall",

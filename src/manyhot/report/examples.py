@@ -88,12 +88,26 @@ def read_example(argument: str, given: Any) -> Example:
     if not isinstance(given, Mapping):
         raise refusal(argument, OWNER, "be a mapping", type(given).__name__, REMEDY)
     check_keys(argument, OWNER, given, ("labels",), REMEDY)
-    picture = given.get("picture")
-    if picture is not None and not hasattr(picture, "convert"):
-        remedy = "Open it with `PIL.Image.open`, or pass None."
-        raise refusal(f"{argument}['picture']", OWNER, "be an image of Pillow", type(picture).__name__, remedy)
+    picture = read_picture(f"{argument}['picture']", given.get("picture"))
     labels = [read_said(f"{argument}['labels'][{place}]", said) for place, said in enumerate(given["labels"])]
     return Example(picture, str(given.get("title") or ""), str(given.get("note") or ""), labels)
+
+
+def read_picture(argument: str, picture: Any) -> Any:
+    """An image of Pillow, or one made of an array; None for none."""
+    if picture is None or hasattr(picture, "convert"):
+        return picture
+    rule = "be an image of Pillow, or an array (H, W) or (H, W, 3) of bytes"
+    remedy = "Open it with `PIL.Image.open`, pass an array of uint8, or None."
+    array = picture.numpy() if hasattr(picture, "numpy") else picture
+    if not hasattr(array, "__array_interface__"):
+        raise refusal(argument, OWNER, rule, type(picture).__name__, remedy)
+    fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
+    if not fits or str(array.dtype) != "uint8" or not array.size:
+        raise refusal(argument, OWNER, rule, f"{array.dtype} of {tuple(array.shape)}", remedy)
+    from PIL import Image
+
+    return Image.fromarray(array)
 
 
 def read_said(argument: str, said: Any) -> Said:
@@ -164,10 +178,10 @@ def draw_bars(axis: Any, labels: Sequence[Said], look: Look) -> None:
 
 def bar_of(said: Said, look: Look) -> dict[str, Any]:
     """How the bar of a label is filled: in colour where it is given, hatched where that is wrong."""
-    wrong = said.target in (0, 1) and said.given != (said.target == 1)
-    colour = look.colours[1 if wrong else 0]
     if not said.given:
-        return {"facecolor": look.face, "edgecolor": colour}
+        return {"facecolor": look.face, "edgecolor": look.missed if said.target == 1 else look.faint}
+    wrong = said.target == 0
+    colour = look.wrong if wrong else look.colours[0]
     return {"facecolor": colour, "edgecolor": look.face if wrong else colour, "hatch": HATCH if wrong else ""}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from manyhot.refusal import refusal
-from manyhot.report.looks import BESIDE, Look, dress, look_of, new_figure, style_of
+from manyhot.report.looks import BESIDE, Look, dress, in_legend, look_of, new_figure, style_of
 from manyhot.report.reading import Span, check_known
 from manyhot.report.table import read_table, title_of
 
@@ -104,6 +104,6 @@ def draw_points(axis: Any, points: Mapping[str, tuple[Span, Span]], best: list[s
             ms=8 if name in best else 6,
             elinewidth=1,
             ls="none",
-            label=name,
+            label=in_legend(name),
             zorder=3 if name in best else 2,
         )

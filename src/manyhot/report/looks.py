@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import math
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.files import whole_file
+from manyhot.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +32,8 @@ class Look(NamedTuple):
         ink: Texts and frames.
         faint: Lines to hold others against, such as a diagonal.
         grid: Lines of the grid.
+        wrong: Labels that are given and not there.
+        missed: Labels that are there and not given.
         colours: Those of the models.
     """
 
@@ -36,6 +41,8 @@ class Look(NamedTuple):
     ink: str
     faint: str
     grid: str
+    wrong: str
+    missed: str
     colours: tuple[str, ...]
 
 
@@ -45,6 +52,8 @@ LIGHT = Look(
     ink="#000000",
     faint="#999999",
     grid="#e6e6e6",
+    wrong="#D55E00",
+    missed="#00734F",
     colours=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F7F7F"),
 )
 DARK = Look(
@@ -52,6 +61,8 @@ DARK = Look(
     ink="#e6e6e6",
     faint="#8a8f9a",
     grid="#363b47",
+    wrong="#F0753A",
+    missed="#2DBE94",
     colours=("#56B4E9", "#E69F00", "#2DBE94", "#CC79A7", "#FFFFFF", "#F0E442", "#F0753A", "#A6A6A6"),
 )
 # Beside the colours, so that a print in grey tells models apart as well.
@@ -60,6 +71,10 @@ LINES = ("-", "--", "-.", ":")
 # Where a legend stands that would hide what is drawn.
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
 DOTS_PER_INCH = 110
+# Longer names would leave no room for what they name.
+LONGEST_NAME = 30
+# Before names that a legend would leave out; nobody sees it.
+GUARD = "\N{ZERO WIDTH SPACE}"
 # Enough for the blends at the edges of letters and lines of eight colours; photographs get all that a palette holds.
 COLOURS_OF_A_PNG, COLOURS_OF_PHOTOS = 128, 256
 
@@ -88,12 +103,20 @@ def place_of_legend(entries: int, room: int) -> dict[str, Any]:
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure of so many inches that belongs to no window and no list of open figures."""
+    import_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def import_matplotlib() -> Any:
+    """Matplotlib, or the sentence that says how to get it."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib
     except ImportError:
         sentence = "Pictures need matplotlib. Install it with: pip install 'manyhot[report]'"
         raise ModuleNotFoundError(sentence, name="matplotlib") from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return matplotlib
 
 
 def new_panels(
@@ -112,6 +135,7 @@ def new_panels(
 def dress(figure: Figure, look: Look) -> Figure:
     """Gives a finished figure the colours of its page; returns it. What stands for data keeps its own."""
     figure.set_facecolor(look.face)
+    letter_by_letter(figure.texts)
     for text in figure.texts:
         text.set_color(look.ink)
     for legend in figure.legends:
@@ -130,6 +154,11 @@ def dress_axis(axis: Any, look: Look) -> None:
     axis.tick_params(which="both", color=look.faint, labelcolor=look.ink, grid_color=look.grid, grid_linewidth=0.8)
     for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
         text.set_color(look.ink)
+    letter_by_letter([axis.title, axis.xaxis.label, axis.yaxis.label, *axis.texts])
+    for scale in (axis.xaxis, axis.yaxis):
+        # Numbers may be powers of ten, which are formulas; names are fixed.
+        if type(scale.get_major_formatter()).__name__ in ("FixedFormatter", "FuncFormatter"):
+            letter_by_letter(scale.get_ticklabels())
     if axis.get_legend() is not None:
         dress_legend(axis.get_legend(), look)
 
@@ -139,6 +168,65 @@ def dress_legend(legend: Any, look: Look) -> None:
     legend.get_frame().set(facecolor=look.face, edgecolor="none", alpha=0.8)
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_color(look.ink)
+        text.set_text(text.get_text().removeprefix(GUARD))
+    letter_by_letter([legend.get_title(), *legend.get_texts()])
+
+
+def in_legend(name: str) -> str:
+    """A name that a legend shows whatever it begins with: matplotlib leaves out those with an underscore.
+
+    `dress` takes away again what is put before it.
+    """
+    return f"{GUARD}{name}" if name.startswith("_") else name
+
+
+def letter_by_letter(texts: Iterable[Any]) -> None:
+    """Shows names as they are: dollar signs would begin a formula, and one that cannot be read would stop everything."""
+    for text in texts:
+        text.set_parse_math(False)
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Draws by the settings that matplotlib comes with, whatever the user's are, so that pages look the same anywhere.
+
+    What shows windows stays as it is.
+    """
+    matplotlib = import_matplotlib()
+    usual = matplotlib.rcParamsDefault
+    with matplotlib.rc_context({name: usual[name] for name in usual if "backend" not in name}):
+        yield
+
+
+def drawn_name(name: str) -> str:
+    r"""A name as it may stand in a figure: short, and in one line.
+
+    Example:
+        >>> from manyhot.report.looks import drawn_name
+        >>> print(drawn_name("two\nlines"))
+        two\nlines
+    """
+    shown = printable(name)
+    return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"
+
+
+def drawn_names(names: Sequence[str]) -> list[str]:
+    """Names as they may stand in a figure, all different where the names are.
+
+    Example:
+        >>> from manyhot.report.looks import drawn_names
+        >>> drawn_names(["a" * 40 + "1", "a" * 40 + "2"])[1]
+        'aaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (2)'
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        shown, number = drawn_name(name), 2
+        while shown in taken:
+            shown, number = f"{drawn_name(name)} ({number})", number + 1
+        taken.add(shown)
+        found.append(shown)
+    return found
 
 
 def as_png(figure: Figure, *, dots_per_inch: int = DOTS_PER_INCH) -> bytes:
@@ -156,7 +244,8 @@ def as_png(figure: Figure, *, dots_per_inch: int = DOTS_PER_INCH) -> bytes:
     figure.set_dpi(dots_per_inch)
     # Not `savefig`, which draws everything twice to give the same pixels.
     canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
+    with usual_settings():
+        canvas.draw()
     many = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
     figure.set_dpi(usual)
     photos = any(axis.images for axis in figure.axes)

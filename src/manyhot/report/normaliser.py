@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from manyhot.refusal import refusal
-from manyhot.report.looks import BESIDE, Look, Style, dress, look_of, new_figure, style_of
+from manyhot.report.looks import BESIDE, Look, Style, dress, in_legend, look_of, new_figure, style_of
 from manyhot.report.reading import check_keys, check_named, listed, read_numbers, read_same
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def explain(axis: Any, traces: Mapping[str, Mapping[str, list[float]]], look: Lo
     handles = []
     for place, name in enumerate(traces):
         style = style_of(place, look)
-        handles.append(Line2D([], [], color=style.colour, ls=style.line, marker=style.mark, lw=2, label=name))
+        handles.append(
+            Line2D([], [], color=style.colour, ls=style.line, marker=style.mark, lw=2, label=in_legend(name))
+        )
     for key, (label, kind) in KINDS.items():
         if any(key in trace for trace in traces.values()):
             handles.append(Line2D([], [], color=look.ink, label=label, **kind))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.refusal import refusal
 from manyhot.report.curves import Curve, read_curve, read_shares
-from manyhot.report.looks import Look, Style, dress, look_of, new_figure, style_of
+from manyhot.report.looks import Look, Style, dress, in_legend, look_of, new_figure, style_of
 from manyhot.report.reading import check_keys, check_known, check_named, read_numbers
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def draw_curve(axis: Any, name: str, curve: Curve, style: Style) -> None:
     """The line of one model."""
     recall, precision = ([100 * one for one in row] for row in (curve.recall, curve.precision))
     label = name if math.isnan(curve.ap) else f"{name}, AP {100 * curve.ap:.1f} %"
-    axis.plot(recall, precision, color=style.colour, ls=style.line, lw=1.8, label=label, zorder=3)
+    axis.plot(recall, precision, color=style.colour, ls=style.line, lw=1.8, label=in_legend(label), zorder=3)
 
 
 def draw_point(axis: Any, point: Point, style: Style, look: Look) -> None:
@@ -114,6 +114,6 @@ def draw_point(axis: Any, point: Point, style: Style, look: Look) -> None:
         mew=1,
         ms=9,
         ls="none",
-        label=point.label,
+        label=in_legend(point.label),
         zorder=4,
     )

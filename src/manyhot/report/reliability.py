@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.refusal import refusal
-from manyhot.report.looks import Style, dress, look_of, new_figure, place_of_legend, style_of
+from manyhot.report.looks import Style, dress, in_legend, look_of, new_figure, place_of_legend, style_of
 from manyhot.report.reading import (
     check_keys,
     check_named,
@@ -203,7 +203,7 @@ def draw_curve(top: Any, bottom: Any, found: Bins, style: Style, fewest: int, la
         ms=4.5,
         elinewidth=1,
         capsize=2,
-        label=label,
+        label=in_legend(label),
         zorder=3,
     )
     bottom.stairs(found.cells, found.edges, baseline=None, color=style.colour, ls=style.line, lw=1.4)

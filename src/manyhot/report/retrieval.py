@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.refusal import refusal
-from manyhot.report.looks import Look, Style, dress, look_of, new_figure, new_panels, place_of_legend, style_of
+from manyhot.report.looks import (
+    Look,
+    Style,
+    dress,
+    in_legend,
+    look_of,
+    new_figure,
+    new_panels,
+    place_of_legend,
+    style_of,
+)
 from manyhot.report.reading import check_keys, check_named, read_numbers, read_same
 
 if TYPE_CHECKING:
@@ -94,7 +104,7 @@ def _draw_curve(axis: Any, name: str, curve: Curve, style: Style, shift: float) 
         lw=1.2,
         ms=4.5,
         capsize=2,
-        label=f"{name}, {curve.over_all:.1f} over all",
+        label=in_legend(f"{name}, {curve.over_all:.1f} over all"),
     )
 
 

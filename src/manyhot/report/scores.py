@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.refusal import refusal
-from manyhot.report.looks import Look, dress, look_of, new_panels, style_of
+from manyhot.report.looks import Look, dress, in_legend, look_of, new_panels, style_of
 from manyhot.report.reading import (
     check_keys,
     check_known,
@@ -171,7 +171,7 @@ def draw_panel(axis: Any, counts: Counts, look: Look, dotted: str) -> None:
         label = f"best threshold {counts.best:.2f}"
         axis.axvline(counts.best, ymax=1 / ROOM, color=look.ink, lw=1.4, label=label, zorder=4)
     if counts.learned is not None:
-        label = f"{dotted} {counts.learned:.2f}"
+        label = in_legend(f"{dotted} {counts.learned:.2f}")
         axis.axvline(counts.learned, ymax=1 / ROOM, color=look.ink, lw=1.8, ls=":", label=label, zorder=4)
     axis.set_ylim(0, axis.get_ylim()[1] * ROOM)
     axis.tick_params(labelsize=8)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.refusal import refusal
-from manyhot.report.looks import Look, dress, look_of, new_panels, style_of
+from manyhot.report.looks import Look, dress, in_legend, look_of, new_panels, style_of
 from manyhot.report.reading import check_keys, check_named, check_whole, read_counts, read_numbers
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def draw_panel(
         rows = sum(counts)
         gathered = [*counts[:end], sum(counts[end:])]
         heights = [100 * count / rows if share else count for count in gathered]
-        label = f"{group}, mean {mean:.2f}" if group else f"mean {mean:.2f}"
+        label = in_legend(f"{group}, mean {mean:.2f}") if group else f"mean {mean:.2f}"
         at = range(len(heights))
         if len(panel) == 1:
             axis.bar(at, heights, color=style.colour, width=0.85, zorder=2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.refusal import refusal
 from manyhot.report.curves import Curve, read_curve
-from manyhot.report.looks import Look, dress, look_of, new_figure, style_of
+from manyhot.report.looks import Look, dress, in_legend, look_of, new_figure, style_of
 from manyhot.report.reading import check_known, check_named, check_whole, read_numbers
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ def draw_panel(top: Any, bottom: Any, curve: Curve, mark: Mark | None, look: Loo
             words, at_end, xycoords=bottom.get_yaxis_transform(), color=look.ink, fontsize=7, bbox=patch, **where
         )
     if mark is not None and mark.threshold is not None:
-        label = f"{mark.label}, {mark.threshold:.2f}"
+        label = in_legend(f"{mark.label}, {mark.threshold:.2f}")
         top.axvline(mark.threshold, ymax=1 / ROOM, color=look.ink, lw=1.6, ls=":", label=label, zorder=4)
         bottom.axvline(mark.threshold, color=look.ink, lw=1.6, ls=":", zorder=4)
     elif mark is not None:
-        top.plot([], [], ls="none", label=f"{mark.label}: no single threshold")
+        top.plot([], [], ls="none", label=in_legend(f"{mark.label}: no single threshold"))
     finish(top, bottom, curve)
 
 

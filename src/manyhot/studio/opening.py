@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from manyhot.data.pairing import place_of
 from manyhot.predictions import Predictions, import_predictions
 from manyhot.refusal import Refusal, refusal
 from manyhot.search.places import likeliest_first
@@ -61,7 +62,8 @@ def open_studio(
     deciding = Deciding(table)
     classifying, more = _classifying(model, place if is_run else None, deciding)
     notes += more
-    file = in_real_folder(Path(labels_file) if labels_file is not None else _labels_file(place, is_run=is_run))
+    # With the links of folders followed: one such as `runs/last` may soon lead on.
+    file = Path(place_of(labels_file if labels_file is not None else _labels_file(place, is_run=is_run)))
     if labels_file is not None and not file.parent.is_dir():
         raise refusal("--labels", OWNER, "lie in a folder that is there", repr(str(file)), "Make the folder first.")
     review, why = (None, "it was opened with --read-only") if read_only else _review(file, table, pictures)
@@ -149,11 +151,6 @@ def _labels_file(place: Path, *, is_run: bool) -> Path:
     return place.parent / f"{stem}.{REVIEWED}"
 
 
-def in_real_folder(path: Path) -> Path:
-    """A path with the links of its folders followed, and not its own: a link such as `runs/last` may soon lead on."""
-    return path.parent.resolve() / path.name
-
-
 def _review(file: Path, table: Predictions, pictures: Pictures) -> tuple[Review | None, str | None]:
     """Where edits go, or why they cannot be kept."""
     folder = file.parent
@@ -186,7 +183,7 @@ def names_of_pictures(paths: Sequence[str], ids: Sequence[str], pictures: Pictur
 def path_from(file: Path, pictures: Pictures, row: int, path: str) -> str:
     """The path of a picture as it leads from the folder of a file; as it is where the picture was not found."""
     found = pictures.file(row)
-    return path if found is None else os.path.relpath(in_real_folder(found), file.parent)
+    return path if found is None else os.path.relpath(place_of(found), file.parent)
 
 
 def _name(place: Path) -> str:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from manyhot.links import NoLink
 from manyhot.metrics import RetrievalCurve
+from manyhot.report.looks import drawn_names
 from manyhot.report.page.gathering import Subject
-from manyhot.report.page.pieces import Drawing, Grid, Rows, Section, drawn_names
+from manyhot.report.page.pieces import Drawing, Grid, Rows, Section
 from manyhot.report.page.shares import percent
 from manyhot.report.retrieval import draw_retrieval
 from manyhot.report.zero_labels import count_zero_labels, draw_zero_labels

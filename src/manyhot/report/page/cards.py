@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from manyhot.report.page.examples import Pick
 from manyhot.report.page.gathering import Subject
-from manyhot.report.page.pieces import Bar, Card, Drawing, drawn_name
+from manyhot.report.page.pieces import Bar, Card, Drawing
 from manyhot.report.page.shares import sureness
 from manyhot.search.found import Hit
 from manyhot.search.places import Unreadable, find, likeliest_first
 from manyhot.search.sheet import read_pictures
+from manyhot.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,12 +116,12 @@ def as_drawing(key: str, title: str, subject: Subject, picks: Sequence[Pick], si
     examples = []
     for pick in picks:
         picture = sight.pictures.get(pick.row)
-        bars = [(drawn_name(bar.name), bar.prob, bar.given, bar.target) for bar in bars_of(subject, pick)]
+        bars = [(printable(bar.name), bar.prob, bar.given, bar.target) for bar in bars_of(subject, pick)]
         examples.append(
             {
                 "picture": None if isinstance(picture, Unreadable) else picture,
-                "title": drawn_name(name_of(subject, pick.row)),
-                "note": drawn_name(note_of(subject, pick)),
+                "title": printable(name_of(subject, pick.row)),
+                "note": printable(note_of(subject, pick)),
                 "labels": bars,
             }
         )

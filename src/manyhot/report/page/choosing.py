@@ -10,8 +10,9 @@ import torch
 from manyhot.decide import AverageK
 from manyhot.links import NoLink, SoftmaxLink
 from manyhot.report.curves import count_curve, f1_of
+from manyhot.report.looks import drawn_name, drawn_names
 from manyhot.report.page.gathering import HALF, ROUNDING, Subject
-from manyhot.report.page.pieces import Drawing, Section, drawn_name, drawn_names
+from manyhot.report.page.pieces import Drawing, Section
 from manyhot.report.page.shares import percent
 from manyhot.report.page.words import mean_size
 from manyhot.report.precision_recall import draw_precision_recall
@@ -128,7 +129,7 @@ def crossing(scores: torch.Tensor, probs: torch.Tensor) -> float | None:
     """Where probabilities reach one half; None where they never do, or no single map of scores gives all of them.
 
     Example:
-        >>> crossing(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.1, 0.4, 0.6]]))
+        >>> crossing(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.0, 0.25, 0.75]]))
         2.0
         >>> crossing(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.4, 0.1, 0.6]])) is None
         True

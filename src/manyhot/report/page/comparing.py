@@ -11,8 +11,9 @@ from torch import Tensor
 from manyhot.evaluation.names import NAMES
 from manyhot.report.frontier import draw_frontier
 from manyhot.report.intervals import draw_intervals
+from manyhot.report.looks import drawn_names
 from manyhot.report.page.gathering import Subject
-from manyhot.report.page.pieces import Drawing, Section, drawn_names
+from manyhot.report.page.pieces import Drawing, Section
 from manyhot.report.reliability import draw_reliability
 
 # What is drawn, and whether more is better.

@@ -6,17 +6,26 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from manyhot.report.page.gathering import Subject
 
-# From here on a model is more sure than not of a label that the table does not have.
-SURE = 0.5
+# From here on a model is sure of a label.
+SURE = 0.9
 # Up to here it holds a label that the table has for all but impossible.
 IMPOSSIBLE = 0.05
-# So that one saturated cell is not all that counts.
-LEAST = 1e-7
+
+
+class Against(NamedTuple):
+    """Cells in which the table says the opposite of a sure model.
+
+    Attributes:
+        cells: (N, K), which they are.
+        expected: How many there would be if every promise were true and the table without mistakes.
+    """
+
+    cells: Tensor
+    expected: float
 
 
 class Pick(NamedTuple):
@@ -28,16 +37,26 @@ class Pick(NamedTuple):
 
 def unlabelled(subject: Subject, most: int, seen: Collection[int] = ()) -> list[Pick]:
     """Rows of which the model is sure that they have a label which the table says they have not, the surest first."""
-    assert subject.probs is not None
-    cells = (subject.targets == 0) & (subject.probs >= SURE)
-    return _picks(subject, cells, -1, most, seen)
+    return _picks(subject, sure_of(subject).cells, -1, most, seen)
 
 
 def impossible(subject: Subject, most: int, seen: Collection[int] = ()) -> list[Pick]:
     """Rows with a label that the model holds for all but impossible, the least probable first."""
+    return _picks(subject, ruled_out(subject).cells, 1, most, seen)
+
+
+def sure_of(subject: Subject) -> Against:
+    """Cells of labels that the model is sure of and the table does not have."""
     assert subject.probs is not None
-    cells = (subject.targets == 1) & (subject.probs <= IMPOSSIBLE)
-    return _picks(subject, cells, 1, most, seen)
+    sure = (subject.probs >= SURE) & (subject.targets >= 0)
+    return Against(sure & (subject.targets == 0), float((1 - subject.probs[sure].double()).sum()))
+
+
+def ruled_out(subject: Subject) -> Against:
+    """Cells of labels that the model all but rules out and the table has."""
+    assert subject.probs is not None
+    out = (subject.probs <= IMPOSSIBLE) & (subject.targets >= 0)
+    return Against(out & (subject.targets == 1), float(subject.probs[out].double().sum()))
 
 
 def _picks(subject: Subject, cells: Tensor, sign: int, most: int, seen: Collection[int]) -> list[Pick]:
@@ -57,7 +76,7 @@ def _picks(subject: Subject, cells: Tensor, sign: int, most: int, seen: Collecti
 
 def surprising(subject: Subject, most: int, seen: Collection[int] = ()) -> list[Pick]:
     """Rows whose labels as a whole the model held for far less likely than it usually does."""
-    loss, expected = log_losses(subject)
+    loss, expected = subject.log_losses
     surprise = loss - expected
     return _rows([-surprise], surprise > 0, most, seen)
 
@@ -66,7 +85,7 @@ def worst(subject: Subject, most: int, seen: Collection[int] = ()) -> list[Pick]
     """Rows with the most wrong labels, given or missed."""
     assert subject.decision is not None
     errors = wrong_cells(subject)
-    loss, _ = log_losses(subject)
+    loss, _ = subject.log_losses
     return _rows([-errors.double(), -loss], (errors > 0) & ~subject.decision.abstain, most, seen)
 
 
@@ -75,7 +94,7 @@ def best(subject: Subject, most: int, seen: Collection[int] = ()) -> list[Pick]:
     assert subject.decision is not None
     right = (wrong_cells(subject) == 0) & ~subject.decision.abstain
     labels = (subject.targets > 0).sum(1)
-    loss, _ = log_losses(subject)
+    loss, _ = subject.log_losses
     return _rows([-labels.double(), loss], right & (labels > 0), most, seen)
 
 
@@ -84,17 +103,6 @@ def wrong_cells(subject: Subject) -> Tensor:
     assert subject.decision is not None
     wrong = (subject.decision.labels != (subject.targets > 0)) & (subject.targets >= 0)
     return wrong.sum(1)
-
-
-def log_losses(subject: Subject) -> tuple[Tensor, Tensor]:
-    """(N,), the log loss of each row over its known cells, and the one that its own probabilities expect."""
-    assert subject.probs is not None
-    known = subject.targets >= 0
-    probs = subject.probs.double().clamp(LEAST, 1 - LEAST)
-    there, not_there = -probs.log(), -torch.log1p(-probs)
-    loss = torch.where(subject.targets > 0, there, not_there)
-    expected = probs * there + (1 - probs) * not_there
-    return (loss * known).sum(1), (expected * known).sum(1)
 
 
 def _rows(keys: list[Tensor], allowed: Tensor, most: int, seen: Collection[int]) -> list[Pick]:

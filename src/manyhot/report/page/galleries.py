@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from manyhot.report.page import examples
 from manyhot.report.page.cards import Sight, as_drawing, look_at, make_card
-from manyhot.report.page.examples import Pick
+from manyhot.report.page.examples import Against, Pick
 from manyhot.report.page.gathering import Subject
 from manyhot.report.page.pieces import Drawing, Gallery, Section
+from manyhot.report.page.shares import counted
 
 # Cards of one kind.
 CARDS = 8
@@ -23,22 +24,25 @@ class Kind(NamedTuple):
     title: str
     words: str
     pick: Callable[..., list[Pick]]
+    against: Callable[[Subject], Against] | None = None
 
 
 ERRORS = (
     Kind(
         "confident-but-unlabelled",
         "Confident, but not labelled",
-        "The model is sure of a label that the table does not have, the surest first. Either the label was forgotten, "
-        "or the model is badly wrong.",
+        "The model is at least 90 % sure of a label that the table does not have, the surest first. Either the label "
+        "was forgotten, or the model is badly wrong.",
         examples.unlabelled,
+        examples.sure_of,
     ),
     Kind(
         "labelled-but-impossible",
         "Labelled, but held impossible",
-        "The table has a label that the model all but rules out, the least probable first. Either the label is wrong, "
-        "or what it names is hard to see.",
+        "The table has a label that the model all but rules out, with 5 % at the most, the least probable first. "
+        "Either the label is wrong, or what it names is hard to see.",
         examples.impossible,
+        examples.ruled_out,
     ),
 )
 OTHERS = (
@@ -96,11 +100,22 @@ def make_section(
     galleries, drawings = list[Gallery](), list[Drawing]()
     for kind in kinds:
         picks = chosen[kind]
-        said = kind.words if picks else "There is none."
-        galleries.append(Gallery(kind.key, kind.title, [said], [make_card(subject, pick, sight) for pick in picks]))
+        said = [kind.words if picks else "There is none.", *expectation(subject, kind)]
+        galleries.append(Gallery(kind.key, kind.title, said, [make_card(subject, pick, sight) for pick in picks]))
         if picks:
             drawings.append(as_drawing(kind.key, kind.title, subject, picks, sight))
     return Section(key, title, words, drawings=drawings, galleries=galleries)
+
+
+def expectation(subject: Subject, kind: Kind) -> list[str]:
+    """How many such cells there are, and how many the promises themselves let expect."""
+    if kind.against is None:
+        return []
+    found = kind.against(subject)
+    count = int(found.cells.sum())
+    told = f"{found.expected:,.0f}" if found.expected >= 10 else f"{found.expected:.1f}"
+    many = f"There {'is' if count == 1 else 'are'} {counted(count, 'such cell')}; " if count else ""
+    return [f"{many}{'i' if many else 'I'}f all promises held and the table were right, {told} would be expected."]
 
 
 def lost(sight: Sight) -> list[str]:

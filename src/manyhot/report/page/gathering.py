@@ -35,6 +35,8 @@ REPLICATES = {1 << 18: 200, 1 << 19: 100}
 LEVEL = 0.95
 HALF = 0.5
 ROUNDING = 1e-6
+# So that one saturated cell is not all that counts in the loss of a row.
+LEAST = 1e-7
 # Rules that hold every label of every row against the same number.
 ONE_THRESHOLD = (Threshold, AverageK, RiskControl, UniformThreshold)
 
@@ -145,6 +147,17 @@ class Subject:
         # A cell that lies on the threshold may have lost its last digit in a file.
         same |= (self.ranked.double() - found).abs() <= ROUNDING
         return found if bool(same[~self.decision.abstain].all()) else None
+
+    @cached_property
+    def log_losses(self) -> tuple[Tensor, Tensor]:
+        """(N,), the log loss of each row over its known cells, and the one that its own probabilities expect."""
+        assert self.probs is not None
+        known = self.targets >= 0
+        probs = self.probs.double().clamp(LEAST, 1 - LEAST)
+        there, not_there = -probs.log(), -torch.log1p(-probs)
+        loss = torch.where(self.targets > 0, there, not_there)
+        expected = probs * there + (1 - probs) * not_there
+        return (loss * known).sum(1), (expected * known).sum(1)
 
     @cached_property
     def facts(self) -> Survey:

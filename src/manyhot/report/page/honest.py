@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from manyhot.metrics import CalibrationError
 from manyhot.report.labels import label_curves
+from manyhot.report.looks import drawn_names
 from manyhot.report.page.gathering import Subject
-from manyhot.report.page.pieces import Drawing, Section, drawn_names
+from manyhot.report.page.pieces import Drawing, Section
 from manyhot.report.page.shares import percent
 from manyhot.report.reliability import draw_reliability
 

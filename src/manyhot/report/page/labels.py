@@ -7,9 +7,10 @@ from typing import Any
 
 from manyhot.evaluation.label_table import TITLES
 from manyhot.report.co_occurrence import count_pairs, draw_co_occurrence, side_by_side
+from manyhot.report.looks import drawn_names
 from manyhot.report.page.choosing import left_out
 from manyhot.report.page.gathering import Subject
-from manyhot.report.page.pieces import Drawing, Grid, Rows, Section, drawn_names
+from manyhot.report.page.pieces import Drawing, Grid, Rows, Section
 from manyhot.report.page.shares import percent
 
 # Labels of a heat map, and rows of a table that are shown without being asked for.

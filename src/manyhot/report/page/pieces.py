@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Longer names would leave no room for what they name.
-LONGEST_NAME = 30
-
 
 @dataclass(frozen=True)
 class Drawing:
@@ -130,35 +127,3 @@ class Section:
     grids: Sequence[Grid] = ()
     galleries: Sequence[Gallery] = ()
     code: dict[str, str] = field(default_factory=dict)
-
-
-def drawn_name(name: str) -> str:
-    r"""A name as it may stand in a figure: short, in one line, and without formulas, which dollar signs would begin.
-
-    Example:
-        >>> print(drawn_name("5 $ or 6 $"))
-        5 \$ or 6 \$
-    """
-    from manyhot.terminal import printable
-
-    shown = printable(name)
-    shown = shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"
-    return shown.replace("$", r"\$")
-
-
-def drawn_names(names: Sequence[str]) -> list[str]:
-    """Names as they may stand in a figure, all different where the names are.
-
-    Example:
-        >>> drawn_names(["a" * 40 + "1", "a" * 40 + "2"])[1]
-        'aaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (2)'
-    """
-    found: list[str] = []
-    taken: set[str] = set()
-    for name in names:
-        shown, number = drawn_name(name), 2
-        while shown in taken:
-            shown, number = f"{drawn_name(name)} ({number})", number + 1
-        taken.add(shown)
-        found.append(shown)
-    return found

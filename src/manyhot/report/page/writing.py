@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhot import __version__
 from manyhot.files import whole_file
-from manyhot.report.looks import as_png, save_png
+from manyhot.report.looks import as_png, save_png, usual_settings
 from manyhot.report.page.marking import MARK
 from manyhot.report.page.pieces import Bar, Drawing, Section
 from manyhot.report.page.shares import sureness
@@ -86,8 +86,7 @@ def show(drawing: Drawing, watch: Watch | None = None) -> Shown:
         dark = same_layout(light, drawing.draw(True))
         dark_png = as_png(dark, dots_per_inch=DOTS_PER_INCH)
     width, height = (round(PIXELS_PER_INCH * inches) for inches in light.get_size_inches())
-    alt, caption = (text.replace(r"\$", "$") for text in (drawing.alt, drawing.caption))
-    return Shown(drawing.key, caption, alt, as_address(light_png), as_address(dark_png), width, height)
+    return Shown(drawing.key, drawing.caption, drawing.alt, as_address(light_png), as_address(dark_png), width, height)
 
 
 def as_address(png: bytes) -> str:
@@ -108,8 +107,8 @@ def same_layout(drawn: Figure, new: Figure) -> Figure:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Says nothing of letters that the font of figures does not have: names of labels come in all scripts."""
-    with warnings.catch_warnings():
+    """Draws by the usual settings, and says nothing of letters that the font lacks: names come in all scripts."""
+    with usual_settings(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 

@@ -198,7 +198,9 @@ class Review:
             self._samples.labels.column(name)
             if value is not None and not is_value(value):
                 rule = "be 1, 0, -1 or None for each label"
-                remedy = "Pass 1 where it is there, 0 where it is not, -1 where nobody can tell, and None to withdraw it."
+                remedy = (
+                    "Pass 1 where it is there, 0 where it is not, -1 where nobody can tell, and None to withdraw it."
+                )
                 raise refusal("labels", "Review", rule, f"{value!r} for {name!r}", remedy)
         if done is not None and not isinstance(done, bool):
             raise refusal("done", "Review", "be true, false or None", repr(done), "Pass None to leave it as it is.")

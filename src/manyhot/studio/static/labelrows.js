@@ -19,7 +19,7 @@ export class LabelRows {
   show(item, told) {
     this.item = item;
     const asked = new Set(item.suspects.map((suspect) => suspect.name));
-    const others = item.labels.filter((label) => !asked.has(label.name) && isWorthALine(label));
+    const others = item.labels.filter((label) => !asked.has(label.name) && isWorthALine(label, item));
     others.sort((a, b) => (standingOf(b) === 1) - (standingOf(a) === 1));
     const questions = item.suspects.map((suspect) => this.row(this.labelOf(suspect), suspect.question_words, told));
     this.rows = [...questions, ...others.map((label) => this.row(label))];
@@ -126,6 +126,8 @@ export class LabelRows {
   }
 }
 
-function isWorthALine(label) {
-  return label.given || label.prob >= UNLIKELY || standingOf(label) === 1 || label.edited !== null;
+/** Of a picture that is done all labels have been told, and the many that are not there would hide the others. */
+function isWorthALine(label, { done }) {
+  const told = label.edited !== null && !(done && label.edited === 0);
+  return label.given || label.prob >= UNLIKELY || standingOf(label) === 1 || told;
 }

@@ -7,7 +7,7 @@ import { LabelRows } from "./labelrows.js";
 import { altOf, frame } from "./parts.js";
 import { ReviewQueue } from "./queue.js";
 import { addField, fileBox, orderField, progressBox, saveState } from "./reviewparts.js";
-import { go, onRoute, route } from "./route.js";
+import { go, onRoute, route, settle } from "./route.js";
 import { SavingQueue } from "./saving.js";
 import { collection, wayNow, wayParams } from "./session.js";
 
@@ -138,7 +138,7 @@ class Desk {
   }
 
   move(step) {
-    if (!this.moving && this.queue) this.through(() => this.queue.move(step));
+    return this.moving || !this.queue ? null : this.through(() => this.queue.move(step));
   }
 
   show(item) {
@@ -209,14 +209,15 @@ class Desk {
   }
 
   /** Keeps the labels as they are shown, says of all others that they are not there, and goes on. */
-  confirm() {
+  async confirm() {
     const item = this.queue?.current;
     if (this.moving || !item) return;
     const labels = this.rows.confirm();
     if (!item.done) this.queue.finish(true);
     item.done = true;
     this.keep(item, { labels, rest: 0, done: true });
-    this.move(1);
+    await this.move(1);
+    settle(); // else a reload would show the picture that is done
   }
 
   keep({ row, name }, { labels, rest = null, done = null }) {

@@ -51,6 +51,9 @@ export function go(change, { replace = false } = {}) {
   tell(before);
 }
 
+/** Writes the address now, where somebody who reloads at once should find what is shown. */
+export const settle = () => writeSoon.now();
+
 /** Goes a step back, as the back button does. */
 export function back() {
   writeSoon.cancel();

@@ -1,0 +1,118 @@
+"""Which rows, thresholds and lines a page speaks of."""
+
+import re
+
+import torch
+
+import manyhot as mh
+from manyhot.report import Report
+from manyhot.report.page.choosing import crossing, half
+from manyhot.report.page.summary import header
+from tests.report_page.material import population
+
+
+def section(report, key):
+    (found,) = [section for section in report.sections if section.key == key]
+    return found
+
+
+def partly():
+    """Two rows that have two labels and are given two, two of which nothing is known, and two left to a person."""
+    targets = torch.tensor([[1, 1, 0], [0, 1, 1], [-1, -1, -1], [-1, -1, -1], [1, 1, 1], [1, 1, 1]])
+    given = torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0]]).bool()
+    abstain = torch.tensor([False, False, False, False, True, True])
+    probs = torch.where(given, 0.8, 0.3)
+    return mh.Predictions(probs=probs, targets=targets, decisions=given, abstain=abstain, labels=["a", "b", "c"])
+
+
+def test_sizes_leave_out_unknown_rows_and_those_left_to_a_person():
+    report = Report(partly())
+    (drawing,) = section(report, "sizes").drawings
+    assert "as given gives 2.00 labels on average, 2.00 are true" in drawing.alt
+    assert "are not counted" in section(report, "sizes").words[1]
+    assert ("Rows of which nothing is known", "2") in header(report.subjects).facts
+
+
+def test_labels_given_together_are_those_of_the_same_rows_in_the_same_order():
+    true, given = (one.draw(False).axes[0] for one in section(Report(partly()), "together").drawings)
+    titles = [[text.get_text() for text in axis.get_yticklabels()] for axis in (true, given)]
+    assert [sorted(one) for one in titles] == [["a (1)", "b (2)", "c (1)"], ["a (2)", "b (1)", "c (1)"]]
+    names = [[title.split()[0] for title in one] for one in titles]
+    assert names[0] == names[1]
+
+
+def with_splits(table, *names):
+    return table.replace(splits=[names[row % len(names)] for row in range(len(table))])
+
+
+def test_different_splits_are_named_for_each_model(run):
+    (tuned,), (tested,) = Report({"tuned": run}, split="val").subjects, Report({"tested": run}).subjects
+    head = header([tuned, tested])
+    assert "different rows" in head.lead
+    assert (
+        "judged on 30 pictures of the split 'val', which it was tuned on (so that the figures are too rosy)"
+        in (dict(head.facts)["tuned"])
+    )
+    assert "judged on 120 pictures of the split 'test'" in dict(head.facts)["tested"]
+
+
+def test_training_rows_among_the_judged_ones_are_told_of(table):
+    lead = header(Report(with_splits(table, "train", "val")).subjects).lead
+    assert "120 rows of all splits together (train 60, val 60: training rows are among them" in lead
+    assert "too rosy" in lead
+    assert "all splits" not in header(Report(table).subjects).lead
+    assert "60 rows of the split 'test'" in header(Report(with_splits(table, "train", "test")).subjects).lead
+    assert "may be too rosy" in header(Report(with_splits(table, "val", "test"), split="val").subjects).lead
+
+
+def alike(*tables):
+    return Report(list(tables)).sections[1].words[0]
+
+
+def test_the_same_rows_in_another_order_are_the_same_and_another_truth_is_not(table):
+    turned = table.take(list(range(len(table)))[::-1])
+    assert turned.ids != table.ids
+    assert alike(table, turned).startswith("All were judged on the same rows")
+    other = table.replace(targets=1 - table.targets)
+    assert other.ids == table.ids
+    assert "not judged by the same truth" in alike(table, other)
+
+
+def test_a_threshold_on_scores_is_not_drawn_among_probabilities():
+    probs, targets = population(100, 3)
+    scores, rule = torch.logit(probs), mh.Threshold(0.4)
+    table = mh.Predictions(scores=scores, targets=targets, link=mh.SigmoidLink())
+    on_scores = table.replace(decisions=rule(scores), rule=rule)
+    assert Report(on_scores).subjects[0].threshold is None
+    on_probs = table.replace(decisions=rule(probs), rule=rule)
+    assert Report(on_probs).subjects[0].threshold == 0.4
+
+
+def test_the_line_of_one_half_is_that_of_the_calibrated_probabilities():
+    probs, targets = population(400, 3)
+    scores = torch.logit(probs) + 2
+    shifted = mh.Predictions(scores=scores, probs=probs, targets=targets, link=mh.SigmoidLink())
+    assert abs(half(Report(shifted).subjects[0]) - 2) < 0.05
+    apart = shifted.replace(scores=scores + torch.tensor([0.0, 3.0, -3.0]))
+    assert half(Report(apart).subjects[0]) is None
+    said = [section(Report(one), "scores").drawings[0] for one in (shifted, apart)]
+    assert ["dotted line" in drawing.caption for drawing in said] == [True, False]
+    legends = [[text.get_text() for text in one.draw(False).axes[0].get_legend().get_texts()] for one in said]
+    assert re.fullmatch(r"one half at (1\.9|2\.0)\d", legends[0][-1])
+    assert len(legends[1]) == 2
+    assert crossing(scores, torch.full_like(scores, 0.2)) is None
+
+
+def test_how_many_disagreements_chance_lets_expect(table):
+    (found,) = Report(table).subjects
+    forgotten, _ = section(Report(table), "annotation-errors").galleries
+    sure = (found.probs >= 0.9) & (found.targets == 0)
+    assert f"There {'is' if sure.sum() == 1 else 'are'} {int(sure.sum())} such cell" in forgotten.words[1]
+    expected = float((1 - found.probs[found.probs >= 0.9]).sum())
+    assert f"{expected:.1f} would be expected" in forgotten.words[1]
+    assert all(bar.prob >= 0.9 for card in forgotten.cards for bar in card.bars if bar.marked)
+    timid = Report(table.replace(probs=table.probs.clamp(0.1, 0.8), decisions=table.decisions))
+    assert section(timid, "annotation-errors").galleries[0].words == [
+        "There is none.",
+        "If all promises held and the table were right, 0.0 would be expected.",
+    ]
