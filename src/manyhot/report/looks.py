@@ -181,7 +181,7 @@ def in_legend(name: str) -> str:
 
 
 def letter_by_letter(texts: Iterable[Any]) -> None:
-    """Shows names as they are: dollar signs would begin a formula, and one that cannot be read would stop everything."""
+    """Shows names as they are: dollar signs would begin a formula, and a broken one would stop everything."""
     for text in texts:
         text.set_parse_math(False)
 

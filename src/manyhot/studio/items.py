@@ -14,7 +14,7 @@ from manyhot.decide import Decision
 from manyhot.search.showing import percent as match_percent
 from manyhot.studio.messages import Item, ShownLabel
 
-# Labels that are shown of a picture in a gallery: so many besides those that are given, true or edited, and in all.
+# Labels that are shown of a picture in a gallery: so many besides those that are given, true or said to be there, and in all.
 PROBABLE = 5
 SHOWN = 60
 # The same of a picture that is looked at alone.
@@ -50,7 +50,8 @@ def shown_labels(
     wanted: dict[int, None] = dict.fromkeys(chosen)
     if targets is not None:
         wanted |= dict.fromkeys(order[targets[order] == 1].tolist())
-    wanted |= dict.fromkeys(edits)
+    # A picture that somebody has confirmed has an edit of every label, most of which say that it is not there.
+    wanted |= dict.fromkeys(column for column, value in edits.items() if value != 0)
     wanted |= dict.fromkeys(order[:probable].tolist())
     columns = list(wanted)[:most]
     # Cells are taken out of tensors all at once: one by one they would take most of the time of a page.

@@ -1,0 +1,64 @@
+"""A classifier behind LitServe, as one would write it: the peer of `manyhot studio` in benchmarks/studio.py.
+
+python benchmarks/behind_litserve.py RUN PORT [--batch 32] [--wait 0.005] [--workers 1]
+"""
+
+import argparse
+from typing import Any
+
+import litserve as ls
+import torch
+from torch import Tensor
+
+from manyhot.classifier import Classifier
+from manyhot.data.images import decode
+from manyhot.studio.classifying import PROBABLE
+from manyhot.studio.items import ALL_SHOWN, answer_of, shown_labels
+
+
+class PictureAPI(ls.LitAPI):
+    """Pictures that come as files of a form; answers of the same form as those of the studio."""
+
+    def __init__(self, run: str, workers: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.run, self.workers = run, workers
+
+    def setup(self, device: str) -> None:
+        self.classifier = Classifier.load(self.run, device=device)
+        self.preprocessing = self.classifier.preprocessing
+        torch.set_num_threads(max(1, torch.get_num_threads() // self.workers))
+
+    def decode_request(self, request) -> Tensor:
+        data = request["image"].file.read()
+        return self.preprocessing.prepare(decode(data, name="the picture", at_least=max(self.preprocessing.size)))
+
+    def predict(self, pixels: Tensor) -> list[tuple[Tensor, Tensor, bool]]:
+        alone = pixels.ndim == 3
+        with torch.no_grad():
+            table = self.classifier.decide(self.classifier.network.scores(pixels[None] if alone else pixels))
+        found = list(zip(table.probs, table.decisions, table.abstain.tolist(), strict=True))
+        return found[0] if alone else found
+
+    def encode_response(self, output: tuple[Tensor, Tensor, bool]):
+        probs, given, abstain = output
+        names = self.classifier.labels.names
+        labels = shown_labels(names, probs, given, probable=PROBABLE, most=ALL_SHOWN)
+        said = answer_of(labels, given, names, abstain=abstain)
+        return {**said, "labels": [label.model_dump() for label in labels]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", help="the folder of a classifier")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--batch", type=int, default=32, help="most pictures that are scored together (default: 32)")
+    parser.add_argument("--wait", type=float, default=0.005, help="seconds to wait for more (default: 0.005)")
+    parser.add_argument("--workers", type=int, default=1, help="processes with a model (default: 1)")
+    options = parser.parse_args()
+    api = PictureAPI(options.run, options.workers, max_batch_size=options.batch, batch_timeout=options.wait)
+    server = ls.LitServer(api, accelerator="cpu", devices=1, workers_per_device=options.workers)
+    server.run(host="127.0.0.1", port=options.port, num_api_servers=1, log_level="warning", generate_client_file=False)
+
+
+if __name__ == "__main__":
+    main()

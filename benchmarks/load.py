@@ -1,0 +1,227 @@
+"""Asks an HTTP server of this machine: at a rate that does not depend on its answers, or as fast as it answers.
+
+The client is a few lines over sockets, because the usual ones take more of a processor than the answers they wait for.
+"""
+
+import asyncio
+import itertools
+import random
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+HOST = "127.0.0.1"
+TIMEOUT = 20.0
+# Requests that may be under way at once. A server that lets more gather has lost; it is not buried.
+MOST = 100
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+Request = tuple[str, bytes]
+
+
+@dataclass
+class Load:
+    """What came of some requests: seconds of each answer by kind, errors by reason, and what was seen each second."""
+
+    latencies: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    client: float = 0.0
+    seen: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return sum(map(len, self.latencies.values())) / self.seconds
+
+    def quantile(self, share: float, kind: str | None = None) -> float:
+        """Seconds within which this share of the answers came; infinite where nothing did."""
+        values = sorted(self.latencies[kind] if kind else itertools.chain(*self.latencies.values()))
+        return values[min(int(share * len(values)), len(values) - 1)] if values else float("inf")
+
+
+class Connection(asyncio.Protocol):
+    """A connection that is kept; one request at a time."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._got, self._needed = bytearray(), 0
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionError("the server closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        if not self._needed:
+            end = self._got.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = LENGTH.search(self._got, 0, end + 2)
+            self._body, self._needed = end + 4, end + 4 + (int(length[1]) if length else 0)
+        if len(self._got) >= self._needed and self._answer is not None and not self._answer.done():
+            self._answer.set_result((int(self._got[9:12]), bytes(self._got[self._body : self._needed])))
+            self._got, self._needed = bytearray(), 0
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await asyncio.wait_for(self._answer, TIMEOUT)
+
+    def close(self) -> None:
+        self.closed = True
+        self._transport.close()
+
+
+class Connections:
+    """Connections to one server, opened as they are needed."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.under_way = port, 0
+        self._idle: list[Connection] = []
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body; a connection that was closed while nobody used it is replaced, once."""
+        self.under_way += 1
+        try:
+            self._idle = [one for one in self._idle if not one.closed]
+            if self._idle:
+                try:
+                    return await self._ask(self._idle.pop(), request)
+                except ConnectionError:
+                    pass
+            return await self._ask(await self._open(), request)
+        finally:
+            self.under_way -= 1
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+
+    async def _open(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(Connection, HOST, self.port))[1]
+
+    async def _ask(self, connection: Connection, request: bytes) -> tuple[int, bytes]:
+        try:
+            answer = await connection.ask(request)
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return answer
+
+
+async def _one(connections: Connections, load: Load, request: Request, since: float) -> None:
+    kind, data = request
+    try:
+        status, _ = await connections.ask(data)
+    except (OSError, TimeoutError) as error:
+        load.errors[type(error).__name__] += 1
+        return
+    if status == 200:
+        load.latencies[kind].append(time.perf_counter() - since)
+    else:
+        load.errors[f"status {status}"] += 1
+
+
+async def at_rate(
+    port: int,
+    requests: Sequence[Request],
+    *,
+    rate: float,
+    seconds: float,
+    seed: int = 0,
+    give_up: bool = False,
+    watch: Callable[[], float] | None = None,
+) -> Load:
+    """Sends requests at chance moments, so many a second on average, whether or not earlier ones have been answered.
+
+    An answer's time counts from the moment at which the request was due, so that waiting before it is sent is waiting.
+
+    Args:
+        port: Of the server.
+        requests: Sent in turn.
+        rate: Requests a second.
+        seconds: For how long.
+        seed: Of the moments.
+        give_up: Whether to end once too many are under way; otherwise those in excess are counted as errors.
+        watch: What to look at about once a second.
+    """
+    draw, turns, load = random.Random(seed), itertools.cycle(requests), Load()
+    connections, tasks = Connections(port), set()
+    watching = asyncio.create_task(_every_second(watch, load.seen)) if watch else None
+    cpu, start = time.process_time(), time.perf_counter()
+    due = start + draw.expovariate(rate)
+    while due < start + seconds:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        if connections.under_way >= MOST:
+            load.errors["too many under way"] += 1
+            if give_up:
+                break
+        else:
+            task = asyncio.create_task(_one(connections, load, next(turns), due))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        due += draw.expovariate(rate)
+    await asyncio.gather(*tasks)
+    load.seconds, load.client = time.perf_counter() - start, time.process_time() - cpu
+    if watching is not None:
+        watching.cancel()
+    connections.close()
+    return load
+
+
+async def saturating(port: int, requests: Sequence[Request], *, clients: int, seconds: float) -> Load:
+    """So many clients, each of which asks again as soon as it has its answer."""
+    turns, load, connections = itertools.cycle(requests), Load(), Connections(port)
+    cpu, start = time.process_time(), time.perf_counter()
+
+    async def client() -> None:
+        while (now := time.perf_counter()) < start + seconds:
+            await _one(connections, load, next(turns), now)
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    load.seconds, load.client = time.perf_counter() - start, time.process_time() - cpu
+    connections.close()
+    return load
+
+
+async def ask_each(port: int, requests: Sequence[Request]) -> list[tuple[int, bytes]]:
+    """Status and body of the answer to each request, one after the other."""
+    connections = Connections(port)
+    try:
+        return [await connections.ask(data) for _, data in requests]
+    finally:
+        connections.close()
+
+
+async def _every_second(watch: Callable[[], float], seen: list[float]) -> None:
+    while True:
+        seen.append(watch())
+        await asyncio.sleep(1.0)
+
+
+def get(path: str, kind: str) -> Request:
+    """A request for a path."""
+    return kind, f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+
+
+def upload(path: str, data: bytes, name: str) -> Request:
+    """A request that sends a picture as a browser does."""
+    edge = "----one-picture-at-a-time"
+    part = f'--{edge}\r\nContent-Disposition: form-data; name="image"; filename="{name}"\r\n'
+    body = f"{part}Content-Type: image/jpeg\r\n\r\n".encode() + data + f"\r\n--{edge}--\r\n".encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\n"
+        f"Content-Type: multipart/form-data; boundary={edge}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return "classify", head.encode() + body

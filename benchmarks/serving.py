@@ -1,0 +1,121 @@
+"""Servers as processes of their own: started, waited for, watched, and always ended.
+
+Several can be there at once and be measured in turn: all but one are put to sleep, and take no processor.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+HOST = "127.0.0.1"
+START_SECONDS = 120
+STOP_SECONDS = 10
+
+
+class Server:
+    """A server with all the processes that it has started.
+
+    Attributes:
+        port: Where it listens.
+        process: The first of its processes; the others are of its session.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process, self.port = process, port
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Lets it run within the block, and sleep afterwards."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def processes(self) -> list[Path]:
+        """The folders in /proc of its processes."""
+        return [folder for folder in Path("/proc").glob("[0-9]*") if _session(folder) == self.process.pid]
+
+    def megabytes(self) -> float:
+        """Memory of all its processes; what several of them share is counted once."""
+        total = 0
+        for folder in self.processes():
+            with contextlib.suppress(OSError):  # it has ended
+                lines = (folder / "smaps_rollup").read_text().splitlines()
+                total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return total / 1024
+
+    def processor_seconds(self) -> float:
+        """Processor time of all its processes so far."""
+        ticks = 0
+        for folder in self.processes():
+            with contextlib.suppress(OSError):
+                ticks += sum(map(int, _after_name(folder)[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _after_name(folder: Path) -> list[str]:
+    """The fields of /proc/PID/stat after the name, which may hold spaces."""
+    return (folder / "stat").read_text().rsplit(")", 1)[1].split()
+
+
+def _session(folder: Path) -> int | None:
+    try:
+        return int(_after_name(folder)[3])
+    except OSError:
+        return None
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], *, port: int, health: str, log: Path) -> Iterator[Server]:
+    """Starts a server, waits until it is well, and ends it with everything that it has started.
+
+    Args:
+        command: What to run.
+        port: Where it will listen.
+        health: The path that answers once it is ready.
+        log: Where its output goes.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        _await_health(process, f"http://{HOST}:{port}{health}", log)
+        yield Server(process, port)
+    finally:
+        _end(process)
+
+
+def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return
+        time.sleep(0.1)
+    said = log.read_text(errors="replace")[-2000:]
+    why = f"took more than {START_SECONDS} s to start" if process.poll() is None else f"ended with {process.returncode}"
+    raise SystemExit(f"The server {why}. It said:\n{said}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """First a word, then force, for all of its session; who sleeps is woken to hear it."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+            os.killpg(process.pid, signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)

@@ -1,0 +1,279 @@
+"""`manyhot studio` under load: pictures to classify, beside the same model behind LitServe; and the page's requests.
+
+python benchmarks/studio.py [--seconds 60] [--step 5] [--rounds 3] [--rows 20000] [--page-rate 40] [--patience 0]
+
+Each server runs as a process of its own on 127.0.0.1, and all but one sleep at any time. Of each is measured:
+
+- answers a second to 1, 8 and 32 clients that ask again as soon as they are answered, the median of some rounds;
+- the knee: the highest rate at which 99 of 100 answers come within a bound, in steps of rising rate, until two steps
+  in a row exceed it. The bound is three times the median answer to a single client, that of the fastest server, and
+  the same for all. Requests come at chance moments and do not wait for each other; the time of an answer counts from
+  the moment at which its request was due;
+- a longer time at that rate: times, errors, memory. LitServe is held at the knee of the studio as well.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+from load import Request, ask_each, at_rate, get, saturating, upload
+from metering import Figures, Patience, measure
+from serving import Server, free_port, running
+from studio_run import draw_photos, make_runs
+
+LABELS, PHOTOS, SIZE = 80, 32, (640, 480)
+CLIENTS = 1, 8, 32
+TIMES = 3.0
+# Steps of the ramp, as shares of what a server answers to 8 clients.
+SHARES = [share / 100 for share in range(30, 116, 5)]
+CLI = "from manyhot.cli import main; main()"
+STUDIO = "studio"
+LITSERVE, LITSERVE_WIDE = "LitServe, one worker", "LitServe, a worker a core"
+QUERIES = ("label 3", "label 3 & !label 7", "label 1 | label 2", "(label 5 | label 9) & !label 11", "label 4 & label 6")
+PAGE = {"pictures": 24, "expect": 6, "search": 6, "decide": 4}
+
+
+@dataclass
+class Candidate:
+    """A server, how it is started, and what was measured of it."""
+
+    name: str
+    command: list[str]
+    path: str = "/api/classify"
+    health: str = "/api/health"
+    fresh: float = 0.0
+    closed: dict[int, Figures] = field(default_factory=dict)
+    ramp: list[Figures] = field(default_factory=list)
+    knee: float = 0.0
+    held: list[Figures] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def running(self, folder: Path) -> Iterator[Server]:
+        """The server, ready."""
+        port = free_port()
+        command = [part.replace("PORT", str(port)) for part in self.command]
+        with running(command, port=port, health=self.health, log=folder / f"{port}.log") as server:
+            self.fresh = server.megabytes()
+            yield server
+
+    def asked(self, photos: list[bytes]) -> list[Request]:
+        """A request for each photo."""
+        return [upload(self.path, photo, f"{number}.jpg") for number, photo in enumerate(photos)]
+
+
+def studio_command(run: Path, root: Path) -> list[str]:
+    """Starts the studio as the command does."""
+    options = ["studio", str(run), "--root", str(root), "--labels", f"{root}/PORT.csv", "--port", "PORT", "--no-open"]
+    return [sys.executable, "-c", CLI, *options]
+
+
+def candidates(run: Path, root: Path) -> list[Candidate]:
+    """The servers to compare, as far as they are installed."""
+    found = [Candidate(STUDIO, studio_command(run, root))]
+    if not importlib.util.find_spec("litserve"):
+        print("LitServe is not installed (pip install litserve), so the studio is measured alone.\n")
+        return found
+    peer = [sys.executable, str(Path(__file__).with_name("behind_litserve.py")), str(run), "PORT"]
+    wide = ["--batch", "1", "--wait", "0", "--workers", str(os.cpu_count())]
+    found.append(Candidate(LITSERVE, peer, "/predict", "/health"))
+    found.append(Candidate(LITSERVE_WIDE, peer + wide, "/predict", "/health"))
+    return found
+
+
+def check_answers(server: Server, requests: list[Request], known: list[dict]) -> list[dict]:
+    """The answers to all pictures, which must be those that other servers gave."""
+    answers = asyncio.run(ask_each(server.port, requests))
+    if any(status != 200 for status, _ in answers):
+        raise SystemExit(f"A picture was refused: {next(body for status, body in answers if status != 200)!r}")
+    found = [json.loads(body) for _, body in answers]
+    for ours, theirs in zip(found, known or found, strict=True):
+        probs, others = ({label["name"]: label["prob"] for label in answer["labels"]} for answer in (ours, theirs))
+        apart = max(abs(probs[name] - others[name]) for name in probs)
+        if ours["given"] != theirs["given"] or apart > 1e-4:
+            raise SystemExit("Two servers answer differently about the same picture.")
+    return found
+
+
+def saturate(
+    found: list[tuple[Candidate, Server]], photos: list[bytes], *, seconds: float, rounds: int, patience: Patience
+) -> None:
+    """Answers a second to some numbers of clients."""
+    for clients in CLIENTS:
+        seen: dict[str, list[Figures]] = {one.name: [] for one, _ in found}
+        for _ in range(rounds):
+            for one, server in found:
+                ask = partial(saturating, server.port, one.asked(photos), clients=clients, seconds=seconds)
+                seen[one.name].append(measure(server, ask, patience)[1])
+        for one, _ in found:
+            rows = seen[one.name]
+            one.closed[clients] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+
+
+def find_knees(
+    found: list[tuple[Candidate, Server]], photos: list[bytes], *, bound: float, seconds: float, patience: Patience
+) -> None:
+    """The highest rate of each server that kept to the bound before two steps in a row did not."""
+    broken = dict.fromkeys((one.name for one, _ in found), 0)
+    for number, share in enumerate(SHARES):
+        for one, server in found:
+            if broken[one.name] == 2:
+                continue
+            rate, requests = share * one.closed[8]["rate"], one.asked(photos)
+            ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=number, give_up=True)
+            load, figures = measure(server, ask, patience)
+            one.ramp.append({"asked": rate, **figures})
+            kept = not load.errors and figures["p99"] <= bound
+            one.knee, broken[one.name] = (rate, 0) if kept else (one.knee, broken[one.name] + 1)
+
+
+def hold(server: Server, requests: list[Request], *, rate: float, seconds: float, patience: Patience) -> Figures:
+    """A longer time at one rate: times, errors, memory."""
+    ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=99)
+    load, figures = measure(server, ask, patience, watch=True)
+    memory = load.seen
+    at = {f"MB at {second}": memory[min(second, len(memory) - 1)] for second in (0, 10, 30)}
+    settled = memory[min(10, len(memory) // 2) :]
+    slope = 60 * float(np.polyfit(range(len(settled)), settled, 1)[0]) if len(settled) > 2 else float("nan")
+    kinds = {
+        kind: {
+            "rate": len(times) / load.seconds,
+            **{f"p{share}": 1e3 * load.quantile(share / 100, kind) for share in (50, 99)},
+        }
+        for kind, times in load.latencies.items()
+    }
+    return {"asked": rate, **figures, **at, "MB at end": memory[-1], "slope": slope, "kinds": kinds}
+
+
+def compare(found: list[Candidate], photos: list[bytes], options: argparse.Namespace, folder: Path) -> float:
+    """Measures all servers in turn; returns the bound."""
+    known: list[dict] = []
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for one in found:
+            server = stack.enter_context(one.running(folder))
+            with server.awake():
+                known = check_answers(server, one.asked(photos), known)
+                asyncio.run(saturating(server.port, one.asked(photos), clients=4, seconds=2))
+            servers.append((one, server))
+        patience = Patience(60 * options.patience)
+        saturate(servers, photos, seconds=options.step, rounds=options.rounds, patience=patience)
+        bound = TIMES * min(one.closed[1]["p50"] for one in found)
+        find_knees(servers, photos, bound=bound, seconds=options.step, patience=patience)
+        for one, server in servers:
+            rates = [one.knee] if one.path == found[0].path else [one.knee, found[0].knee]
+            for rate in filter(None, rates):
+                one.held.append(hold(server, one.asked(photos), rate=rate, seconds=options.seconds, patience=patience))
+    return bound
+
+
+def page_requests(rows: int) -> list[Request]:
+    """What the page asks for while somebody types, looks and moves a slider."""
+    draw, requests = random.Random(0), []
+    for kind in draw.choices(list(PAGE), list(PAGE.values()), k=4000):
+        query, size = quote(draw.choice(QUERIES)), f"by=size&value={draw.randrange(1, 80) / 10}"
+        paths = {
+            "pictures": f"/api/pictures/{draw.randrange(rows)}?side=256",
+            "expect": f"/api/expect?q={query}",
+            "search": f"/api/search?q={query}&limit=40&{size}",
+            "decide": f"/api/decide?{size}",
+        }
+        requests.append(get(paths[kind], kind))
+    return requests
+
+
+def use_page(run: Path, root: Path, options: argparse.Namespace, folder: Path) -> Figures:
+    """The page's requests at a fixed rate."""
+    page = Candidate("page", studio_command(run, root))
+    with page.running(folder) as server:
+        asyncio.run(ask_each(server.port, [get("/api/search?q=label%201", "search")]))
+        requests, patience = page_requests(options.rows), Patience(60 * options.patience)
+        figures = hold(server, requests, rate=options.page_rate, seconds=options.seconds / 2, patience=patience)
+    return {"MB fresh": page.fresh, **figures}
+
+
+def show_closed(found: list[Candidate], peer: Candidate | None) -> None:
+    print("| answers a second to | 1 client | 8 | 32 | processor ms an answer | of the client | taken by others |")
+    print("|---|---|---|---|---|---|---|")
+    for one in found:
+        cells = []
+        for clients, figures in one.closed.items():
+            ratio = f" ({figures['rate'] / peer.closed[clients]['rate']:.2f} x)" if peer else ""
+            cells.append(f"{figures['rate']:.1f}{ratio}")
+        busy, others = one.closed[8], max(figures["others"] for figures in one.closed.values())
+        print(f"| {one.name} | {' | '.join(cells)} | {busy['server']:.1f} | {busy['client']:.2f} | {others:.0%} |")
+
+
+def show_held(found: list[Candidate], bound: float, peer: Candidate | None) -> None:
+    print(f"\n99 of 100 answers within {bound:.0f} ms, {TIMES:g} times the median answer to a single client\n")
+    for one in found:
+        steps = ", ".join(f"{step['asked']:.0f}: {step['p50']:.0f}/{step['p99']:.0f}" for step in one.ramp)
+        ratio = f", {one.knee / peer.knee:.2f} x" if peer and peer.knee else ""
+        print(f"{one.name}: knee at {one.knee:.1f} a second{ratio} (rate: p50/p99 in ms: {steps})")
+    print("\n| held | requests/s | answers/s | p50 ms | p99 ms | errors | processor ms | taken by others", end="")
+    print(" | MB fresh, then at 0, 10, 30 s, end | MB/min |\n|---|---|---|---|---|---|---|---|---|---|")
+    for one in found:
+        for held in one.held:
+            memory = [one.fresh, *(value for key, value in held.items() if key.startswith("MB at"))]
+            cells = [f"{held[key]:.1f}" for key in ("asked", "rate", "p50", "p99", "errors", "server")]
+            cells += [f"{held['others']:.0%}", ", ".join(f"{value:.0f}" for value in memory), f"{held['slope']:+.1f}"]
+            print(f"| {one.name} | {' | '.join(cells)} |")
+
+
+def show_page(page: Figures) -> None:
+    print("\n| the page asks for | requests/s | p50 ms | p99 ms |\n|---|---|---|---|")
+    for kind, figures in {"all": page, **page["kinds"]}.items():
+        print(f"| {kind} | {figures['rate']:.1f} | {figures['p50']:.1f} | {figures['p99']:.1f} |")
+    print(f"\n{page['errors']} errors; {page['server']:.1f} ms of the processor a request; ", end="")
+    memory = ", ".join(f"{page[key]:.0f}" for key in ("MB fresh", "MB at 0", "MB at 10", "MB at end"))
+    print(f"MB fresh, at 0, at 10 s and at the end: {memory}; taken by others: {page['others']:.0%}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60, help="at the knee; the page half as long (default: 60)")
+    parser.add_argument("--step", type=float, default=5, help="seconds of a step of the ramp (default: 5)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each number of clients (default: 3)")
+    parser.add_argument("--rows", type=int, default=20_000, help="rows of the collection (default: 20000)")
+    parser.add_argument("--page-rate", type=float, default=40, help="requests of the page a second (default: 40)")
+    parser.add_argument(
+        "--patience", type=float, default=0, help="minutes to wait until others leave the machine alone (default: 0)"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    if sys.platform != "linux":
+        raise SystemExit("This benchmark reads memory and processor time from /proc, which only Linux has.")
+    with tempfile.TemporaryDirectory() as name:
+        folder, photos = Path(name), draw_photos(PHOTOS, width=SIZE[0], height=SIZE[1])
+        small, large = make_runs(folder, photos=photos, labels=LABELS, rows=options.rows)
+        gc.collect()
+        gc.freeze()  # no pause of the client shall look like one of a server
+        found = candidates(small, folder)
+        kilobytes = sum(map(len, photos)) / len(photos) / 1e3
+        print(f"{LABELS} labels, photos of {SIZE[0]} x {SIZE[1]} pixels, {kilobytes:.0f} KB; {os.cpu_count()} cores\n")
+        bound = compare(found, photos, options, folder)
+        page = use_page(large, folder, options, folder)
+    peers = [one for one in found if one.path != found[0].path]
+    peer = max(peers, key=lambda one: one.closed[8]["rate"], default=None)
+    show_closed(found, peer)
+    show_held(found, bound, peer)
+    show_page(page)
+    if options.json:
+        options.json.write_text(json.dumps({"bound": bound, "servers": [*map(vars, found)], "page": page}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
