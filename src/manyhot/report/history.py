@@ -51,10 +51,10 @@ def draw_history(courses: Mapping[str, Any], *, dark: bool = False) -> Figure:
             if column in course:
                 draw_line(axis, course, column, style_of(place, look), look)
         axis.set_title(PANELS[column], fontsize=9)
+        axis.set_xlabel("epoch", fontsize=9)
         axis.locator_params(axis="x", integer=True, nbins=6)
         axis.tick_params(labelsize=8)
         axis.grid(True)
-    figure.supxlabel("epoch", fontsize=9)
     if len(read) > 1:
         explain(figure, list(read), look)
     return dress(figure, look)

@@ -14,7 +14,7 @@ from manyhot.decide import Decision
 from manyhot.search.showing import percent as match_percent
 from manyhot.studio.messages import Item, ShownLabel
 
-# Labels that are shown of a picture in a gallery: so many besides those that are given, true or said to be there, and in all.
+# Labels of a picture in a gallery: so many besides those that are given, true or said to be there, and in all.
 PROBABLE = 5
 SHOWN = 60
 # The same of a picture that is looked at alone.
