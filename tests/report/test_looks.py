@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from PIL import Image
 
 from manyhot import report
@@ -140,3 +141,28 @@ def test_numbers_that_were_kept_are_drawn_without_torch_or_windows():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "['manyhot.report']"
+
+
+def test_names_that_matplotlib_would_read_otherwise_are_shown_as_they_are():
+    names = ["_private", "$x^{$"]
+    counts = [[3, 1], [1, 2]]
+    course = {"epoch": [1, 2], "mAP": [0.1, 0.2]}
+    probs, targets = torch.rand(200, 3), torch.randint(2, (200, 3))
+    figures = [
+        report.draw_history(dict.fromkeys(names, course)),
+        report.draw_normaliser({name: {"steps": [1, 2], "average": [1.0, 2.0]} for name in names}),
+        report.draw_frontier({name: {"a": 1.0, "b": 2.0} for name in names}, "a", "b"),
+        report.draw_intervals({name: {"a": 1.0} for name in names}),
+        report.draw_co_occurrence(counts, names=names),
+        report.draw_set_sizes({name: {name: {"counts": [1, 2]} for name in names} for name in names}),
+        report.draw_precision_recall(dict.fromkeys(names, (probs, targets))),
+        report.draw_reliability(dict.fromkeys(names, (probs, targets)), overlay=True),
+        report.draw_scores(dict.fromkeys(names, (probs, targets))),
+        report.draw_examples([{"title": "$x^{$", "note": "$x^{$", "labels": [("$x^{$", 0.5, True, 1)]}]),
+    ]
+    assert all(report.as_png(figure) for figure in figures)
+    for figure in (*figures[:3], *figures[5:8]):
+        legends = [*figure.legends, *(axis.get_legend() for axis in figure.axes)]
+        shown = [text.get_text() for legend in legends if legend is not None for text in legend.get_texts()]
+        assert any(text.startswith("_private") for text in shown)
+        assert any(text.startswith("$x^{$") for text in shown)

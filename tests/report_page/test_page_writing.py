@@ -210,3 +210,17 @@ def test_a_run_and_a_comparison_show_themselves_in_a_notebook(run, tmp_path):
 def test_write_report_gives_the_path(tmp_path, monkeypatch, table):
     monkeypatch.setattr(Report, "html", lambda self, *, watch=None: "x")
     assert write_report(table, tmp_path / "deep" / "a.html") == tmp_path / "deep" / "a.html"
+
+
+def test_figures_do_not_follow_the_settings_of_the_user(table, tmp_path, monkeypatch):
+    import matplotlib
+
+    (one,) = [drawing for drawing in Report(table).drawings if drawing.key == "scores"]
+    monkeypatch.setattr(Report, "drawings", [one])
+    (usual,) = Report(table).save_pngs(tmp_path / "usual")
+    with matplotlib.rc_context(
+        {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "xtick.direction": "in"}
+    ):
+        (other,) = Report(table).save_pngs(tmp_path / "other")
+        assert matplotlib.rcParams["font.size"] == 20
+    assert usual.read_bytes() == other.read_bytes()
