@@ -93,11 +93,20 @@ def running(command: Sequence[str], *, port: int, health: str, log: Path) -> Ite
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
+    # Ends the server even if this process is killed: the pipe closes, and so the reading ends.
+    guard = subprocess.Popen(
+        ["sh", "-c", f"read nothing; kill -s KILL -- -{process.pid}"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         _await_health(process, f"http://{HOST}:{port}{health}", log)
         yield Server(process, port)
     finally:
         _end(process)
+        guard.kill()
+        guard.communicate()
 
 
 def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

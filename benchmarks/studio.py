@@ -94,6 +94,12 @@ def candidates(run: Path, root: Path) -> list[Candidate]:
     return found
 
 
+def tell(what: str, figures: Figures) -> None:
+    """Says how far it has got, beside the tables."""
+    said = f"{figures['rate']:.1f} answers/s, p99 {figures['p99']:.0f} ms, taken by others {figures['others']:.0%}"
+    print(f"{what}: {said}", file=sys.stderr, flush=True)
+
+
 def check_answers(server: Server, requests: list[Request], known: list[dict]) -> list[dict]:
     """The answers to all pictures, which must be those that other servers gave."""
     answers = asyncio.run(ask_each(server.port, requests))
@@ -118,6 +124,7 @@ def saturate(
             for one, server in found:
                 ask = partial(saturating, server.port, one.asked(photos), clients=clients, seconds=seconds)
                 seen[one.name].append(measure(server, ask, patience)[1])
+                tell(f"{one.name}, {clients} clients", seen[one.name][-1])
         for one, _ in found:
             rows = seen[one.name]
             one.closed[clients] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
@@ -136,6 +143,7 @@ def find_knees(
             ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=number, give_up=True)
             load, figures = measure(server, ask, patience)
             one.ramp.append({"asked": rate, **figures})
+            tell(f"{one.name}, {rate:.0f} a second", figures)
             kept = not load.errors and figures["p99"] <= bound
             one.knee, broken[one.name] = (rate, 0) if kept else (one.knee, broken[one.name] + 1)
 
@@ -144,6 +152,7 @@ def hold(server: Server, requests: list[Request], *, rate: float, seconds: float
     """A longer time at one rate: times, errors, memory."""
     ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=99)
     load, figures = measure(server, ask, patience, watch=True)
+    tell(f"{rate:.0f} a second for {seconds:.0f} s", figures)
     memory = load.seen
     at = {f"MB at {second}": memory[min(second, len(memory) - 1)] for second in (0, 10, 30)}
     settled = memory[min(10, len(memory) // 2) :]

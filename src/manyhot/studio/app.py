@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Response
 
 from manyhot import __version__
@@ -29,6 +30,8 @@ MORE_PROBLEMS = {
     429: "Others are first; try again.",
     507: "It could not be written to the disk.",
 }
+# Requests that are computed at once; each holds some tables of all cells while it is.
+AT_ONCE = 8
 LOG = logging.getLogger("manyhot.studio")
 
 
@@ -37,6 +40,7 @@ def build_api(studio: Studio) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = AT_ONCE
         yield
         try:
             studio.close()

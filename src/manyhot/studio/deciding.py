@@ -19,6 +19,8 @@ OWNER = "studio"
 # Rules that were fitted for the positions of a slider.
 KEPT_RULES = 256
 LARGEST_SIZE = 30
+# Summaries that are computed at once: each needs some tables of all cells.
+SUMMARIES = 2
 NEEDS_TARGETS = "It needs pictures with true labels that the model was not trained on, best of a split called 'val'."
 
 
@@ -50,6 +52,7 @@ class Deciding:
         self.mean_size = float(self.probs.sum()) / max(len(table), 1)
         self._rules: dict[Choice, Rule] = {}
         self._lock = threading.Lock()
+        self._turns = threading.BoundedSemaphore(SUMMARIES)
         self._held_out = _held_out_rows(table)
 
     @cached_property
@@ -141,7 +144,10 @@ class Deciding:
 
     def summary(self, choice: Choice, rows: Tensor | None = None) -> Decided:
         """What a choice does to some rows, or to all; rows that are left to a person are not judged."""
-        choice = self.settled(choice)
+        with self._turns:
+            return self._summary(self.settled(choice), rows)
+
+    def _summary(self, choice: Choice, rows: Tensor | None) -> Decided:
         decision = self.decision(choice, rows)
         answered, count = ~decision.abstain, max(len(decision.abstain), 1)
         sizes = decision.sizes[answered]
