@@ -25,7 +25,7 @@ export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup browser lint format unit docs test demo bench clean distclean
+.PHONY: help setup browser lint format quick unit docs test demo bench clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -49,6 +49,9 @@ lint: $(READY) ## ruff and mypy
 format: $(READY) ## let ruff rewrite the code in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+quick: $(READY) ## the fast tests alone, for the inner loop: no browser, no processes, nothing slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not browser and not process and not slow"
 
 unit: $(READY) browser ## the tests and the examples in docstrings, in WORKERS processes if set
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
