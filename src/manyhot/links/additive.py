@@ -75,10 +75,6 @@ class AsymmetricLink(Link):
         """Not with a margin."""
         return self.margin == 0
 
-    def extra_repr(self) -> str:
-        """The parameters."""
-        return f"gamma_neg={self.gamma_neg:g}, gamma_pos={self.gamma_pos:g}, margin={self.margin:g}"
-
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
         present = log_focal_slope(-scores, self.gamma_pos)
@@ -189,10 +185,6 @@ class StrictlyProperAsymmetricLink(Link):
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
         return elementwise(self.log_odds_and_slopes, scores)
-
-    def extra_repr(self) -> str:
-        """The six numbers."""
-        return ", ".join(f"{name}={number:g}" for name, number in self.shape._asdict().items())
 
     def log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """log_slope_ratio - softplus(-k_neg (s - b_neg)) + softplus(k_pos (s - b_pos)), and its slope."""

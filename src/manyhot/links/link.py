@@ -10,12 +10,13 @@ from torch import Tensor
 
 from manyhot.checks import kind_of
 from manyhot.refusal import refusal
+from manyhot.spelling import Spelled
 from manyhot.state import ExactState
 
 PosWeight = Tensor | Sequence[float] | float | None
 
 
-class Link(ExactState, ABC):
+class Link(Spelled, ExactState, ABC):
     """Turns scores into probabilities and back.
 
     A subclass gives the log-odds of one score for a loss without `pos_weight`; everything else follows. Weighting

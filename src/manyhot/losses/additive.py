@@ -12,6 +12,7 @@ from manyhot.checks import Batch
 from manyhot.links.link import Link
 from manyhot.losses.loss import Loss, Term
 from manyhot.slopes import elementwise, elementwise_sum, spare
+from manyhot.spelling import spell
 
 
 class Branches(NamedTuple):
@@ -27,6 +28,10 @@ class Curve(ABC):
     """The two branches of an additive loss, with their slopes in closed form."""
 
     quicker_if_hard: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        """The curve and its numbers."""
+        return f"{type(self).__name__}({', '.join(f'{name}={spell(value)}' for name, value in vars(self).items())})"
 
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:

@@ -98,10 +98,6 @@ class AverageKLoss(Loss):
             Term(self.alpha * rest * absent, rest.sum()),
         ]
 
-    def extra_repr(self) -> str:
-        """K and alpha."""
-        return f"k={self.k:g}, alpha={self.alpha:g}"
-
 
 class NoisedTopKLoss(Loss):
     """Hinge against the (K+1)-th largest score, smoothed by noise: for returning exactly K labels.

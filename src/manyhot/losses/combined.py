@@ -144,10 +144,6 @@ class SumLoss(Loss):
         """The losses that are added."""
         return [loss for loss in self.losses if isinstance(loss, Loss)]
 
-    def extra_repr(self) -> str:
-        """The weights."""
-        return f"weights=({', '.join(f'{weight:g}' for weight in self.weights)})"
-
 
 def curve_of(link: Link) -> Curve | None:
     """The curve of the loss that a link belongs to; None for links of other losses."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from manyhot.checks import Batch, check_batch, check_choice
 from manyhot.links.link import Link, NoLink
 from manyhot.refusal import refusal
+from manyhot.spelling import Spelled
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def divide(total: Tensor, count: Tensor | float) -> Tensor:
     return total / count if count > 0 else total
 
 
-class Loss(nn.Module, ABC):
+class Loss(Spelled, nn.Module, ABC):
     """A sum of means over cells, rows or columns of a batch.
 
     Args:
@@ -103,7 +104,3 @@ class Loss(nn.Module, ABC):
             return terms[0].values.sum()
         first, *others = (term.mean() for term in terms)
         return sum(others, start=first)
-
-    def extra_repr(self) -> str:
-        """The reduction, where there is a choice."""
-        return f"reduction={self.reduction!r}" if len(self.reductions) > 1 else ""

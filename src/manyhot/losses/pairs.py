@@ -167,7 +167,3 @@ class LabelPairRegulariser(Loss):
         if self.loss.single_label:
             self.loss.check(scores, targets, *aligned)
         return super().check(scores, targets, *aligned)
-
-    def extra_repr(self) -> str:
-        """The weight."""
-        return f"weight={self.weight:g}"

@@ -83,10 +83,6 @@ class QuasibinaryLoss(Loss):
         rows = quasibinary_rows(batch, log_normaliser, self.penalty_weight)
         return [Term(rows * (batch.targets.sum() > 0), batch.rows().sum())]
 
-    def extra_repr(self) -> str:
-        """The parameters."""
-        return f"penalty_weight={self.penalty_weight:g}, alpha={self.alpha:g}, {super().extra_repr()}"
-
     @torch.no_grad()
     def track(self, batch: Batch, log_normaliser: Tensor) -> None:
         """Moves the average of C towards that of this batch, unless the batch has no label; counts q above 1."""

@@ -161,7 +161,3 @@ class TwoWayLoss(Loss):
             return [values + (slopes * here).sum(dim) for (values, slopes), dim in zip(pairs, dims, strict=True)]
         units: tuple[Tensor, ...] = _Units.apply(scores, present, absent, dims, self.shape)  # type: ignore[no-untyped-call]
         return units
-
-    def extra_repr(self) -> str:
-        """The axis."""
-        return f"axis={self.axis!r}"
