@@ -3,11 +3,15 @@
 import re
 
 import torch
+from fastapi.testclient import TestClient
 
 import manyhot as mh
 from manyhot.report import Report
+from manyhot.report.page import beyond
 from manyhot.report.page.choosing import crossing, half
 from manyhot.report.page.summary import header
+from manyhot.studio import open_studio
+from manyhot.studio.app import build_api
 from tests.report_page.material import population
 
 
@@ -116,3 +120,67 @@ def test_how_many_disagreements_chance_lets_expect(table):
         "There is none.",
         "If all promises held and the table were right, 0.0 would be expected.",
     ]
+
+
+def test_the_studio_shows_the_figures_of_the_report(run):
+    report, (studio, _) = Report(run), open_studio(run.folder, read_only=True)
+    values, labels = report.subjects[0].evaluation.values, report.subjects[0].evaluation.by_label()
+    with TestClient(build_api(studio)) as client:
+
+        def ask(path, **params):
+            return client.get(f"/api/{path}", params=params).json()
+
+        trust, decided, facts = ask("reliability"), ask("decide"), ask("collection")
+        single = [ask("reliability", label=name) for name in labels.names]
+        counted, sized = ask("collection", split="test"), ask("decide", split="test")
+    assert (trust["ece"], trust["ace"]) == (values["ece"], values["ace"])
+    assert facts["judged"] == "test"
+    summary = section(report, "summary")
+    assert trust["words"] == summary.readings[: len(trust["words"])]
+    table = {row[0]: row[1].splitlines()[0] for group in summary.grids[0].groups for row in group.rows}
+    assert (trust["ece_words"], trust["ace_words"]) == (table["ECE"], table["ACE"])
+    assert [one["ece"] for one in single] == labels.columns["ece"].tolist()
+    assert counted["present"] == labels.columns["present"].tolist()
+    observed = decided["observed"]
+    sets = [values[f"micro_{name}"] for name in ("precision", "recall", "f")]
+    assert [observed[name] for name in ("precision", "recall", "f")] == sets
+    assert (observed, sized["mean_size"]) == (sized["observed"], values["mean_size"])
+    drawings = {drawing.key: drawing for drawing in report.drawings}
+    top, _ = drawings["reliability"].draw(False).axes
+    assert points(top)["calibrated"] == [[b["promised"], b["observed"]] for b in trust["bins"] if b["cells"] >= 20]
+    panels = drawings["reliability-of-labels"].draw(False).axes
+    errors = {one["label"]: f"{100 * one['ece']:.1f} %" for one in single}
+    told = {axis.get_title().rpartition(" (")[0]: legend(axis)["calibrated"] for axis in panels if axis.get_title()}
+    assert told
+    assert told == {name: errors[name] for name in told}
+
+
+def points(axis):
+    """What is drawn with bars, by the name of the curve."""
+    return {bars.get_label().partition(":")[0]: bars.lines[0].get_xydata().tolist() for bars in axis.containers}
+
+
+def legend(axis):
+    """The numbers that a legend tells, by the name of the curve."""
+    return dict(text.get_text().split(": ") for text in axis.get_legend().get_texts())
+
+
+def test_search_is_judged_on_rows_drawn_from_all_of_them(monkeypatch):
+    probs, targets = population(400, 3)
+    ordered = targets.sum(1).argsort(stable=True)  # rows with few labels first
+    seen = []
+
+    class Noted(beyond.RetrievalCurve):
+        def update(self, values, targets):
+            seen.append(targets)
+            return super().update(values, targets)
+
+    monkeypatch.setattr(beyond, "RetrievalCurve", Noted)
+    monkeypatch.setattr(beyond, "ROWS", 200)
+    table = mh.Predictions(probs=probs[ordered], targets=targets[ordered])
+    for _ in range(2):
+        section(Report(table), "search")
+    (first, second), share = seen, targets.float().mean()
+    assert len(first) == 200
+    assert torch.equal(first, second)
+    assert abs(first.float().mean() - share) < 0.05

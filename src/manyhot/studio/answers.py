@@ -38,6 +38,7 @@ def collection(studio: Opened, split: Split = None) -> messages.CollectionFacts:
         expected=studio.expected(split),
         present=None if targets is None else (targets == 1).sum(0).tolist(),
         has_targets=targets is not None,
+        judged=None if targets is None else studio.judged,
         model=None if studio.classifying is None else studio.classifying.facts(),
         ways=studio.deciding.ways,
         review=review_state(studio, rows),
@@ -149,7 +150,7 @@ def picture(studio: Opened, request: Request, row: Row, side: Annotated[int, Que
 
 def decide(studio: Opened, choice: Chosen, split: Split = None) -> messages.Decided:
     """What a way to decide does to the collection: sizes of sets, precision and recall, expected and observed."""
-    return studio.deciding.summary(choice, studio.rows_of_split(split))
+    return studio.deciding.summary(choice, studio.rows_of_split(split), judged=studio.judged_rows(split))
 
 
 async def classify(studio: Opened, choice: Chosen, image: UploadFile) -> messages.Classified:
@@ -164,11 +165,11 @@ async def classify(studio: Opened, choice: Chosen, image: UploadFile) -> message
 def reliability(
     studio: Opened, label: Annotated[str | None, Query(max_length=10_000)] = None, split: Split = None
 ) -> messages.Reliability:
-    """Promised against observed frequencies, of all labels or of one."""
+    """Promised against observed frequencies, of all labels or of one, on the rows that a report judges by default."""
     targets, probs = studio.table.targets, studio.deciding.probs
     if targets is None:
         raise NotHere("Whether probabilities come true can be told only where true labels are known.")
-    rows = studio.rows_of_split(split)
+    rows = studio.judged_rows(split)
     if rows is not None:
         probs, targets = probs[rows], targets[rows]
     if label is not None:

@@ -142,12 +142,18 @@ class Deciding:
         assert self.table.targets is not None
         return RiskControl(choice.value).fit(self.probs[self._held_out], self.table.targets[self._held_out])
 
-    def summary(self, choice: Choice, rows: Tensor | None = None) -> Decided:
-        """What a choice does to some rows, or to all; rows that are left to a person are not judged."""
-        with self._turns:
-            return self._summary(self.settled(choice), rows)
+    def summary(self, choice: Choice, rows: Tensor | None = None, *, judged: Tensor | None = None) -> Decided:
+        """What a choice does to some rows, or to all; rows that are left to a person are not judged.
 
-    def _summary(self, choice: Choice, rows: Tensor | None) -> Decided:
+        Args:
+            choice: How labels are decided.
+            rows: The rows whose sets are counted, all by default.
+            judged: The rows that precision and recall are of, `rows` by default.
+        """
+        with self._turns:
+            return self._summary(self.settled(choice), rows, rows if judged is None else judged)
+
+    def _summary(self, choice: Choice, rows: Tensor | None, judged: Tensor | None) -> Decided:
         decision = self.decision(choice, rows)
         answered, count = ~decision.abstain, max(len(decision.abstain), 1)
         sizes = decision.sizes[answered]
@@ -162,14 +168,15 @@ class Deciding:
             mean_size=float(sizes.sum()) / max(len(sizes), 1),
             none_share=int((sizes == 0).sum()) / count,
             ask_share=int(decision.abstain.sum()) / count,
-            **self._quality(rows, decision, answered),
+            **self._quality(judged, decision if judged is rows else self.decision(choice, judged)),
             promise=self._promise(rule),
             sizes=torch.bincount(sizes.clamp(max=LARGEST_SIZE), minlength=1).tolist(),
             more=bool((sizes > LARGEST_SIZE).any()),
         )
 
-    def _quality(self, rows: Tensor | None, decision: Decision, answered: Tensor) -> dict[str, Any]:
+    def _quality(self, rows: Tensor | None, decision: Decision) -> dict[str, Any]:
         """What is expected and what is observed, both of the same cells where some are known."""
+        answered = ~decision.abstain
         probs = (self.probs if rows is None else self.probs[rows])[answered]
         labels, targets = decision.labels[answered], self.table.targets
         if targets is None:

@@ -60,7 +60,7 @@ class ReviewState(Message):
 
 
 class CollectionFacts(Message):
-    """What was opened."""
+    """What was opened; `judged` is the split that figures are of where no other is asked for, null for all rows."""
 
     name: str
     rows: int
@@ -69,6 +69,7 @@ class CollectionFacts(Message):
     expected: list[float]
     present: list[int] | None
     has_targets: bool
+    judged: str | None
     model: Model | None
     ways: list[Way]
     review: ReviewState
@@ -236,12 +237,14 @@ class Bin(Message):
 
 
 class Reliability(Message):
-    """Promised against observed frequencies, of all labels or of one."""
+    """Promised against observed frequencies, of all labels or of one; the errors also as a report writes them."""
 
     label: str | None
     bins: list[Bin]
     ece: float | None
     ace: float | None
+    ece_words: str
+    ace_words: str
     cells: int
     words: list[str]
 

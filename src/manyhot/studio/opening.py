@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from manyhot.data.pairing import place_of
 from manyhot.predictions import Predictions, import_predictions
 from manyhot.refusal import Refusal, refusal
+from manyhot.report.page.gathering import judged_split
 from manyhot.search.places import likeliest_first
 from manyhot.search.roots import roots_of
 from manyhot.studio.deciding import Deciding
@@ -69,7 +70,17 @@ def open_studio(
     review, why = (None, "it was opened with --read-only") if read_only else _review(file, table, pictures)
     notes += [pictures.words(), *(review.notes if review is not None else ())]
     notes += [f"Nothing can be edited: {why}."] if why and not read_only else []
-    studio = Studio(_name(place), table, pictures, review, classifying, deciding, labels_file=file, why_no_review=why)
+    studio = Studio(
+        _name(place),
+        table,
+        pictures,
+        review,
+        classifying,
+        deciding,
+        labels_file=file,
+        judged=judged_split(table, is_run=is_run),
+        why_no_review=why,
+    )
     return studio, notes
 
 

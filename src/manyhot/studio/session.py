@@ -40,6 +40,7 @@ class Studio:
         classifying: What answers for new pictures; None without a model.
         deciding: Which labels are given.
         labels_file: Where corrected labels go.
+        judged: The split that figures are of where no other is asked for; None for all rows.
         why_no_review: Why nothing can be edited, where that is so.
     """
 
@@ -50,6 +51,7 @@ class Studio:
     classifying: Classifying | None
     deciding: Deciding
     labels_file: Path
+    judged: str | None = None
     why_no_review: str | None = None
     _collections: dict[str | None, Collection] = field(default_factory=dict)
     _completing: dict[str | None, Completing] = field(default_factory=dict)
@@ -113,6 +115,10 @@ class Studio:
             return None
         check_split("studio", split, list(self.table.split_sizes()), remedy="Leave it out to see all pictures.")
         return torch.tensor([row for row, name in enumerate(self.splits or ()) if name == split], dtype=torch.int64)
+
+    def judged_rows(self, split: str | None) -> Tensor | None:
+        """The numbers of the rows that figures are of: those of a split, or those that a report judges."""
+        return self.rows_of_split(self.judged if split is None else split)
 
     def collection(self, split: str | None) -> Collection:
         """What is searched: all rows, or those of a split."""

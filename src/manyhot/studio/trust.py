@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor
 
+from manyhot.evaluation.names import shown
 from manyhot.metrics import CalibrationError
 from manyhot.report.page.promises import kept_promises
 from manyhot.report.reliability import wilson
@@ -51,6 +52,8 @@ def reliability(probs: Tensor, targets: Tensor, *, label: str | None = None) -> 
         bins=bins,
         ece=_number(outcome["ece"]),
         ace=_number(outcome["ace"]),
+        ece_words=shown("ece", outcome["ece"]),
+        ace_words=shown("ace", outcome["ace"]),
         cells=sum(found.cells for found in bins),
         words=list(kept_promises(probs, targets)),
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 from manyhot.links import NoLink
 from manyhot.metrics import RetrievalCurve
 from manyhot.report.looks import drawn_names
-from manyhot.report.page.gathering import Subject
+from manyhot.report.page.gathering import Subject, sample
 from manyhot.report.page.pieces import Drawing, Grid, Rows, Section
 from manyhot.report.page.shares import percent
 from manyhot.report.retrieval import draw_retrieval
@@ -58,7 +58,7 @@ def search(subjects: Sequence[Subject]) -> Section | None:
         odds = log_odds(subject)
         if odds is None or len(subject.labels) < 2 or not subject.facts.labelled_rows:
             continue
-        some = slice(0, ROWS)
+        some = sample(len(odds), ROWS)
         most = min(LONGEST_QUERY, len(subject.labels))
         outcome = RetrievalCurve(most, each=EACH).update(odds[some], subject.targets[some]).compute()
         if outcome["map"] == outcome["map"]:

@@ -197,7 +197,7 @@ def gather(name: str, source: Any, *, split: str | None, root: Sequence[Path] | 
     if "targets" not in table.kinds:
         remedy = "Add the true labels with `replace(targets=...)`, or `--targets` on the command line."
         raise refusal("runs", OWNER, "hold targets", ", ".join(table.kinds), remedy)
-    split = judged_split(table, split, run)
+    split = judged_split(table, is_run=run is not None) if split is None else split
     judged = table if split is None else table.of_split(split)
     if not len(judged) or not len(table.labels):
         got = f"{len(judged):,} rows of {len(table.labels):,} labels"
@@ -228,14 +228,12 @@ def open_source(source: Any) -> tuple[Run | None, Table, list[Path]]:
     raise refusal("runs", OWNER, "be runs or tables of predictions", kind_of(source), remedy)
 
 
-def judged_split(table: Table, wanted: str | None, run: Run | None) -> str | None:
-    """The split to judge: the wanted one, else "test", else what a run was tuned on, else all rows."""
-    if wanted is not None:
-        return wanted
+def judged_split(table: Table, *, is_run: bool) -> str | None:
+    """The split to judge: "test", or else what a run was tuned on; None for all rows."""
     sizes = table.split_sizes()
     if "test" in sizes:
         return "test"
-    return "val" if run is not None and "val" in sizes else None
+    return "val" if is_run and "val" in sizes else None
 
 
 def drawn(table: Table) -> Predictions:
@@ -243,10 +241,20 @@ def drawn(table: Table) -> Predictions:
     most = max(1, MOST_CELLS // len(table.labels))
     if len(table) <= most:
         return table.read()
-    chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(0))[:most].sort().values
+    chosen = sample(len(table), most)
     parts, start = [], 0
     for part in table.batches():
         inside = chosen[(chosen >= start) & (chosen < start + len(part))] - start
         start += len(part)
         parts.append(part.take(inside.numpy()))
     return concatenate(parts)
+
+
+def sample(rows: int, most: int) -> Tensor:
+    """The numbers of up to so many rows in their order, drawn at random but always the same.
+
+    Example:
+        >>> sample(2, 3)
+        tensor([0, 1])
+    """
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:most].sort().values

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from manyhot.evaluation.names import shown
 from manyhot.metrics import CalibrationError
 from manyhot.report.labels import label_curves
 from manyhot.report.looks import drawn_names
 from manyhot.report.page.gathering import Subject
 from manyhot.report.page.pieces import Drawing, Section
-from manyhot.report.page.shares import percent
 from manyhot.report.reliability import draw_reliability
 
 # Labels with a panel of their own: the worst ones; more would take long to draw and say little.
@@ -43,7 +43,7 @@ def over_all(subjects: Sequence[Subject]) -> Drawing:
         for name, subject in zip(names, subjects, strict=True)
     }
     errors = "; ".join(
-        f"{subject.name}, {way}: calibration error {percent(one.value)}"
+        f"{subject.name}, {way}: calibration error {shown('ece', one['ece'])}"
         for subject, found in zip(subjects, curves.values(), strict=True)
         for way, one in found.items()
     )
@@ -58,7 +58,7 @@ def of_labels(subject: Subject) -> Drawing | None:
     """The labels whose promises are kept worst, a panel each; nothing where there is but one label."""
     if len(subject.labels) < 2 or not bool((subject.targets > 0).any()):
         return None
-    curves = label_curves(subject.readings, subject.targets, drawn_names(subject.labels), most=LABELS)
+    curves = label_curves(subject.readings, subject.targets, drawn_names(subject.labels), most=LABELS, bins=BINS)
     alt = f"Reliability diagrams of {len(curves)} labels: {', '.join(curves)}."
     caption = (
         f"Single labels of {subject.name} (how often each is there), those that are off the most first. "

@@ -5,7 +5,7 @@ import { button, el, mark, percent, whole } from "./dom.js";
 import { setSizes, sizesChart } from "./sizes.js";
 import { setTrack, track } from "./parts.js";
 import { go, onRoute, route } from "./route.js";
-import { collection, decidesAnew, routeOf, valueWords, wayNow, wayParams } from "./session.js";
+import { collection, decidesAnew, judgedSplit, routeOf, valueWords, wayNow, wayParams } from "./session.js";
 
 /** Fills the panel; `root` is shown beside all views. */
 export function mountDecide(root) {
@@ -130,7 +130,9 @@ function figuresBox() {
     precision.show(decided);
     recall.show(decided);
     const rows = decided.observed?.rows;
-    basis.textContent = rows ? `Observed on ${whole(rows)} ${rows === 1 ? "picture" : "pictures"}.` : "";
+    const split = judgedSplit();
+    const pictures = `${rows === 1 ? "picture" : "pictures"}${split ? ` of ${split}` : ""}`;
+    basis.textContent = rows ? `Observed on ${whole(rows)} ${pictures}.` : "";
     const texts = [decided.mean_size.toFixed(2), percent(decided.none_share), percent(decided.ask_share)];
     texts.forEach((text, at) => (numbers[at].textContent = text));
     setSizes(chart, decided.sizes, decided.more);

@@ -12,6 +12,9 @@ export function open(collection) {
 /** The answer of /api/collection. */
 export const collection = () => facts;
 
+/** The split whose figures are shown: the chosen one, or else the one that a report judges; "" for all pictures. */
+export const judgedSplit = () => route().split || (facts.judged ?? "");
+
 /** The ways that can be chosen. */
 const available = () => facts.ways.filter((way) => way.why === null);
 

@@ -6,7 +6,7 @@ import { button, el, percent, whole } from "./dom.js";
 import { LabelsTable } from "./labelstable.js";
 import { reliabilityChart } from "./reliability.js";
 import { go, onRoute } from "./route.js";
-import { collection } from "./session.js";
+import { collection, judgedSplit } from "./session.js";
 
 const UNKNOWN = "Whether probabilities come true can be told only where true labels are known.";
 const LEGEND =
@@ -32,7 +32,8 @@ function mountLabels(root, choose) {
   const nextSignal = onlyLatest();
   let shown = "";
   root.append(table.root, problem);
-  onRoute(async ({ view, split }) => {
+  onRoute(async ({ view }) => {
+    const split = judgedSplit();
     if (view !== "trust" || split === shown) return;
     shown = split;
     const signal = nextSignal();
@@ -89,15 +90,16 @@ class Reliability {
     this.all.hidden = label === "";
     this.title.textContent = label === "" ? "All labels together" : label;
     try {
-      this.show(await ask("/api/reliability", { params: { label, split }, signal: this.nextSignal() }));
+      const found = await ask("/api/reliability", { params: { label, split }, signal: this.nextSignal() });
+      this.show(found, rowsWords(judgedSplit()));
     } catch (error) {
       if (!wasReplaced(error)) this.fail(sentenceOf(error));
     }
   }
 
-  show(found) {
+  show(found, rows) {
     this.chart.show(found);
-    this.words.replaceChildren(...sentences(found));
+    this.words.replaceChildren(...sentences(found, rows));
     this.numbers.replaceChildren(binsTable(found.bins));
     this.table.hidden = false;
   }
@@ -110,14 +112,21 @@ class Reliability {
   }
 }
 
-function sentences({ words, cells, ece, ace }) {
+/** Which pictures are judged. */
+function rowsWords(split) {
+  const { rows, splits } = collection();
+  return `Judged on ${split ? `the ${whole(splits[split])} pictures of ${split}` : `all ${whole(rows)} pictures`}.`;
+}
+
+function sentences({ words, cells, ece_words, ace_words }, rows) {
   const few = words.length === 0 && ["There are too few sure answers to say how many came true."];
   const numbers = [
-    ["Expected calibration error", ece === null ? null : percent(ece)],
-    ["Average calibration error", ace === null ? null : percent(ace)],
+    ["Expected calibration error", ece_words],
+    ["Average calibration error", ace_words],
     ["Answers", whole(cells)],
-  ].filter(([, value]) => value !== null);
+  ];
   return [
+    el("p", { "data-testid": "trust-rows" }, rows),
     ...(few || words).map((sentence) => el("p", {}, sentence)),
     el(
       "dl",
