@@ -28,7 +28,9 @@ def test_a_label_is_not_lost_for_one_bad_cell(write):
 def test_targets_in_words_are_not_taken_for_unknown(write):
     path = write("id,cat,dog\na,0.1,0.2\nb,0.3,0.4\n")
     truth = write("id,cat,dog\na,yes,1\nb,no,0\n", "truth.csv")
-    with pytest.raises(ValueError, match=r"got text in column 'cat'\. .* targets as 1, 0 and blank"):
+    assert from_csv(path, kind="probs", targets=truth).targets.tolist() == [[1, 1], [0, 0]]
+    truth = write("id,cat,dog\na,yes,1\nb,perhaps,0\n", "truth.csv")
+    with pytest.raises(ValueError, match=r"yes, no or blank for each label; got 'perhaps' in column 'cat'\. "):
         from_csv(path, kind="probs", targets=truth)
 
 

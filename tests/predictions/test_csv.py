@@ -240,10 +240,10 @@ def test_label_names_beside_the_numbers(write):
             "`other_labels` of `from_csv` must be one of 'refuse', 'leave out'; got 'drop'. Pick one of these.",
         ),
         (
-            "id,cat,target:cat\na,0.5,yes\n",
+            "id,cat,target:cat\na,0.5,maybe\n",
             {},
-            "`table` of `from_csv` must hold numbers for each label; got text in column 'target:cat'. "
-            "Write scores and probabilities as numbers, and targets as 1, 0 and blank.",
+            "`targets` of `from_csv` must hold 1, 0, -1, yes, no or blank for each label; got 'maybe' in column "
+            "'target:cat'. Write 1 for present, 0 for absent and nothing for unknown.",
         ),
         (
             PLAIN,

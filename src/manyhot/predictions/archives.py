@@ -14,6 +14,7 @@ import numpy as np
 from manyhot.predictions.arrow import first_line
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
+from manyhot.vocabulary import canonical_split
 
 NAMES = {
     "targets": ("targets",),
@@ -55,6 +56,11 @@ def read_archive(path: Path, owner: str, kind: str) -> tuple[dict[str, Any], lis
     notes += [f"Left out {listed(left_out)}."] if left_out else []
     if "labels" in columns:
         columns["labels"] = columns["labels"].astype(str).tolist()
+    if "splits" in columns and columns["splits"].ndim == 1:
+        given = [str(name) for name in columns["splits"].tolist()]
+        columns["splits"] = [canonical_split(name) for name in given]
+        renamed = dict(zip(given, columns["splits"], strict=True))
+        notes += [f"Split {name!r} is read as {new!r}." for name, new in renamed.items() if name != new]
     return columns | {kind: arrays[cells]}, notes
 
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from manyhot.labels import Labels
-from manyhot.predictions.arrow import as_numpy, import_arrow
+from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
+from manyhot.refusal import refusal
+from manyhot.vocabulary import CELLS, MISSING
 
 
 def to_columns(cells: Tensor) -> list[Any]:
@@ -46,6 +48,24 @@ def _filled(column: Any, blank: float) -> Any:
     return (column if holds else column.cast(pa.float64())).fill_null(blank)
 
 
+def read_words(column: Any, name: str, owner: str, argument: str) -> Any:
+    """A column of targets as numbers, where it holds texts such as "yes", "no", "1" and "-1"; nulls for blanks."""
+    pa = import_arrow()
+    types = pa.types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not any(is_text(kind) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
+        return column
+    coded = as_strings(column).dictionary_encode()
+    values = []
+    for text in coded.dictionary.to_pylist():
+        plain = text.strip()
+        if plain not in MISSING and plain.lower() not in CELLS:
+            rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{plain!r} in column {name!r}"
+            raise refusal(argument, owner, rule, got, "Write 1 for present, 0 for absent and nothing for unknown.")
+        values.append(None if plain in MISSING else float(CELLS[plain.lower()]))
+    return pa.array(values, pa.float32()).take(coded.indices)
+
+
 def read_cells(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
     """(n, K) of columns of a foreign record batch, whatever type of number they hold; NaN where there is none."""
     pa = import_arrow()
@@ -62,10 +82,12 @@ def read_cells(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor
     return cells
 
 
-def read_target_cells(piece: Any, columns: Mapping[str, str], labels: Labels) -> Tensor:
+def read_target_cells(piece: Any, columns: Mapping[str, str], labels: Labels, owner: str) -> Tensor:
     """Targets (n, K) of a foreign record batch; -1 where a cell is blank or a label has no column."""
     present = [place for place, name in enumerate(labels.names) if name in columns]
-    cells = read_cells(piece, [columns[labels.names[place]] for place in present], torch.float32)
+    named = [columns[labels.names[place]] for place in present]
+    numbers = import_arrow().table({name: read_words(piece.column(name), name, owner, "targets") for name in named})
+    cells = read_cells(numbers, named, torch.float32)
     targets = torch.full((len(piece), len(labels)), -1.0)
     targets[:, present] = torch.where(cells.isnan(), -1.0, cells)
     return targets

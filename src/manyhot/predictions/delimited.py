@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import io
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 import torch
 
 from manyhot.predictions.arrow import import_arrow, in_our_words
 from manyhot.predictions.roles import BLANK, MIXED, NUMBER, TEXT, TRUTH, WHOLE, Roles
-from manyhot.refusal import refusal
+from manyhot.refusal import Refusal, refusal
+from manyhot.vocabulary import CELLS, MISSING
 
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE_ROWS = 1000
 # What Arrow parses at once, and so also what is in memory of a file that is not.
 BLOCK_BYTES = 2**23
-MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "NAN", "nan", "NULL", "Null", "null", "None", "NONE", "none")
+# What a spreadsheet writes above the header to say what separates the columns.
+SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')
+WORDS = {word for word, value in CELLS.items() if value >= 0}
 
 
 class DelimitedText:
@@ -35,7 +41,8 @@ class DelimitedText:
     Attributes:
         columns: What each column holds, by name.
         sample: The first texts of each column.
-        notes: What was found out.
+        form: What was found out about the file, whatever its columns are.
+        notes: All that was found out.
     """
 
     def __init__(self, path: Path, owner: str, delimiter: str | None, dtype: torch.dtype) -> None:
@@ -45,16 +52,27 @@ class DelimitedText:
             raise refusal("dtype", owner, "be torch.float32 or torch.float64", str(dtype), remedy)
         if delimiter is not None and len(delimiter) != 1:
             raise refusal("delimiter", owner, "be one sign", repr(delimiter), "Leave it out to have it found.")
+        self._encoding = "utf-8-sig"
+        self._skipped = 0  # lines above the header
         header_line = self._header_line()
-        self.delimiter = self._find_delimiter(header_line) if delimiter is None else delimiter
-        header, rows = self._first_rows()
-        self._check_header(header)
+        told = SEPARATOR_LINE.fullmatch(header_line)
+        if told is not None:
+            self._skipped = 1
+            header_line = self._header_line()
+        found = self._find_delimiter(header_line) if told is None else told[1]
+        self.delimiter = found if delimiter is None else delimiter
+        self.header, rows = self._first_rows()
+        header = self.header
         self.sample = {name: [row[place] for row in rows if place < len(row)] for place, name in enumerate(header)}
         self.decimal = self._find_decimal()
         self.columns = {name: self._holds(texts) for name, texts in self.sample.items()}
-        self.notes = []
+        self._check_header(header)
+        self.form = []
+        if self._encoding == "utf-16":
+            self.form.append(f"{path.name} is in UTF-16.")
         if delimiter is None and self.delimiter != ",":
-            self.notes.append(f"Columns of {path.name} are separated by {self.delimiter!r}.")
+            self.form.append(f"Columns of {path.name} are separated by {self.delimiter!r}.")
+        self.notes = list(self.form)
         if self.decimal == ",":
             self.notes.append(f"Numbers of {path.name} are written with a comma.")
 
@@ -68,13 +86,19 @@ class DelimitedText:
         floats = {torch.float32: pa.float32(), torch.float64: pa.float64()}[self._dtype]
         types = dict.fromkeys(roles.cells.values(), floats)
         for name in roles.targets.values():
-            types[name] = pa.bool_() if self.columns[name] == TRUTH else pa.float32()
+            types[name] = pa.string() if self.columns[name] in (TRUTH, TEXT, MIXED) else pa.float32()
         types |= dict.fromkeys(roles.texts, pa.string())
         remedy = "Repair the file, or say which columns to read with `labels`."
-        with in_our_words("path", self.owner, "be a whole table of text in UTF-8", self.path, remedy):
+        with in_our_words("path", self.owner, "be a whole table of text in UTF-8", self.path, remedy), self._in_utf8():
             reader = pa.csv.open_csv(
                 pa.input_stream(self.path, compression="gzip" if self._zipped() else None),
-                read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
+                read_options=pa.csv.ReadOptions(
+                    block_size=BLOCK_BYTES,
+                    encoding="utf-16" if self._encoding == "utf-16" else "utf8",
+                    skip_rows=self._skipped,
+                    column_names=self.header,  # without the spaces around them
+                    skip_rows_after_names=1,
+                ),
                 parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 convert_options=pa.csv.ConvertOptions(
                     column_types=types,
@@ -85,24 +109,60 @@ class DelimitedText:
             )
             yield from reader
 
-    def _open(self) -> IO[str]:
-        if self._zipped():
-            return gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
-        return self.path.open(encoding="utf-8-sig", newline="")
+    @contextmanager
+    def _open(self) -> Iterator[IO[str]]:
+        """The text from the header on."""
+        with self._open_bytes() as raw, io.TextIOWrapper(raw, encoding=self._encoding, newline="") as file:
+            for _ in range(self._skipped):
+                file.readline()
+            yield file
+
+    def _open_bytes(self) -> BinaryIO:
+        return cast(BinaryIO, gzip.open(self.path) if self._zipped() else self.path.open("rb"))
 
     def _zipped(self) -> bool:
         return self.path.suffix.lower() == ".gz"
 
     def _header_line(self) -> str:
         try:
-            with self._open() as file:
+            with self._open_bytes() as start:
+                if start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                    self._encoding = "utf-16"
+            with self._in_utf8(), self._open() as file:
                 line = file.readline()
-        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        except (gzip.BadGzipFile, EOFError) as error:
             got = f"{str(self.path)!r} ({error})"
             raise refusal("path", self.owner, "be text in UTF-8", got, "Convert it first.") from None
+        if "\0" in line:
+            got = f"{str(self.path)!r}, which has zero bytes"
+            raise refusal("path", self.owner, "be text in UTF-8", got, "Save it as UTF-8.")
         if not line.strip():
             raise refusal("path", self.owner, "have a header", f"{str(self.path)!r} without one", "Name the columns.")
         return line
+
+    @contextmanager
+    def _in_utf8(self) -> Iterator[None]:
+        """Says where a file in another encoding has the first byte that UTF-8 does not have."""
+        try:
+            yield
+        except UnicodeDecodeError:
+            raise self._not_utf8() from None
+        except import_arrow().ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            raise self._not_utf8() from None
+
+    def _not_utf8(self) -> Refusal:
+        got = f"{str(self.path)!r} in another encoding"
+        with self._open_bytes() as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode(self._encoding)
+                except UnicodeDecodeError as error:
+                    got = f"{str(self.path)!r} with the byte 0x{line[error.start]:02X} in line {number:,}"
+                    break
+        remedy = 'Save it as UTF-8 ("CSV UTF-8" in a spreadsheet), or convert it: iconv -f WINDOWS-1252 -t UTF-8.'
+        return refusal("path", self.owner, "be text in UTF-8", got, remedy)
 
     def _find_delimiter(self, header_line: str) -> str:
         """Tabs for TSV; otherwise what makes the most of the header."""
@@ -112,12 +172,12 @@ class DelimitedText:
 
     def _first_rows(self) -> tuple[list[str], list[list[str]]]:
         try:
-            with self._open() as file:
+            with self._in_utf8(), self._open() as file:
                 header, *rows = islice(csv.reader(file, delimiter=self.delimiter), SAMPLE_ROWS + 1)
-        except (UnicodeDecodeError, csv.Error, EOFError) as error:
+        except (csv.Error, EOFError) as error:
             got = f"{str(self.path)!r} ({error})"
             raise refusal("path", self.owner, "be a table of text in UTF-8", got, "Convert it first.") from None
-        return header, [row for row in rows if row]
+        return [name.strip() for name in header], [row for row in rows if row]
 
     def _check_header(self, header: list[str]) -> None:
         twice = next((name for name in header if header.count(name) > 1), None)
@@ -140,9 +200,9 @@ class DelimitedText:
         filled = _filled(texts)
         if not filled:
             return BLANK
-        if all(text.lower() in ("true", "false") for text in filled):
-            return TRUTH
         numbers = sum(_is_number(text, self.decimal) for text in filled)
+        if numbers < len(filled) and all(text.lower() in WORDS for text in filled):
+            return TRUTH
         if numbers < len(filled):
             return MIXED if 2 * numbers > len(filled) else TEXT
         return WHOLE if all(text.isdigit() for text in filled) else NUMBER

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from manyhot.labels import Labels
 from manyhot.links import Link
-from manyhot.predictions.arrow import as_strings
 from manyhot.predictions.cells import read_cells, read_target_cells
 from manyhot.predictions.columns import refuse_repeated
 from manyhot.predictions.joining import TargetsSource
 from manyhot.predictions.label_lists import LabelLists, NameReader
 from manyhot.predictions.memory import Predictions, concatenate
 from manyhot.predictions.roles import Roles, Wish, assign_predictions, listed
+from manyhot.predictions.row_texts import RowTexts
 from manyhot.predictions.sources import Source
 from manyhot.predictions.stored import StoredPredictions, open_predictions
 from manyhot.predictions.texts import Texts
@@ -45,7 +45,7 @@ class Import:
         self._source, self._wish, self._link = source, wish, link
         self._roles = assign_predictions(source.columns, wish, with_targets=with_targets)
         self.labels = Labels(list(self._roles.cells))
-        self._names = NameReader(self.labels, wish)
+        self._names, self._texts = NameReader(self.labels, wish), RowTexts()
         self.notes = [*source.notes, *describe_roles(self._roles, wish)]
 
     def batches(self) -> Iterator[Predictions]:
@@ -59,17 +59,17 @@ class Import:
             yield self._empty()
         if self._roles.lists is not None:
             self.notes += self._names.notes(self._roles.lists, "")
+        self.notes += self._texts.notes()
 
     def _batch(self, piece: Any, start: int) -> Predictions:
         roles = self._roles
         cells = read_cells(piece, roles.cells.values(), self._source.dtype(roles))
         self._check(cells, start)
-        texts = {
-            argument: None if name is None else Texts(as_strings(piece.column(name)))
-            for argument, name in (("ids", roles.key), ("paths", roles.path), ("splits", roles.split))
-        }
-        if texts["ids"] is None:
-            texts["ids"] = Texts(range(start, start + len(piece)))
+        paths = None if roles.path is None else Texts(self._texts.paths(piece.column(roles.path)))
+        ids = paths if roles.id is None else Texts(self._texts.ids(piece.column(roles.id)))
+        splits = None if roles.split is None else Texts(self._texts.splits(piece.column(roles.split), roles.split))
+        ids = Texts(range(start, start + len(piece))) if ids is None else ids
+        texts = {"ids": ids, "paths": paths, "splits": splits}
         return self._table(cells, self._targets(piece), texts)
 
     def _empty(self) -> Predictions:
@@ -97,7 +97,7 @@ class Import:
     def _targets(self, piece: Any) -> Tensor | None:
         """The targets in the table itself: one column a label, or lists of names."""
         if self._roles.targets:
-            return read_target_cells(piece, self._roles.targets, self.labels)
+            return read_target_cells(piece, self._roles.targets, self.labels, self._wish.owner)
         if self._roles.lists is None:
             return None
         owners, columns = self._names.read(piece.column(self._roles.lists))

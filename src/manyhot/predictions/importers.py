@@ -62,10 +62,10 @@ def from_csv(
 ) -> Predictions:
     r"""A table in memory from CSV or TSV, also compressed by gzip: a row a sample, a column a label.
 
-    Columns of numbers are labels, except for ids (`id`, `image_id`, `sample_id`); `path` or `file`, `split` and
-    `labels` are known by name. Targets come from columns `target:dog`, from a column of label names, or from
-    elsewhere. `notes` of the table say what was taken for what. A file that does not fit in memory can be streamed to
-    Parquet with `import_predictions(..., to=...)`.
+    Columns of numbers are labels, except for ids (`id`, `image_id`, `sample_id`). Columns such as `path`, `split` and
+    `labels` are known by the same names as in `read_data`, and splits get their usual names. Targets come from columns
+    `target:dog`, from a column of label names, or from elsewhere. `notes` of the table say what was taken for what. A
+    file that does not fit in memory can be streamed to Parquet with `import_predictions(..., to=...)`.
 
     Args:
         path: The file, with a header.

@@ -19,6 +19,7 @@ from manyhot.predictions.columns import as_tensor
 from manyhot.predictions.forms import check_form, is_archive
 from manyhot.predictions.label_lists import LabelLists, NameReader
 from manyhot.predictions.roles import Wish, assign_targets_file, listed
+from manyhot.predictions.row_texts import RowTexts, with_slashes
 from manyhot.predictions.sources import open_source
 from manyhot.predictions.targets import dense
 from manyhot.predictions.texts import Texts
@@ -88,13 +89,14 @@ class Joined:
         if self._key is None:
             rule, got = "have a column of ids or paths", f"the columns {listed(source.columns)}"
             raise refusal("targets", wish.owner, rule, got, "Name it with `id_column`.")
-        self._notes = list(source.notes)
+        self._notes, self._texts = list(source.notes), RowTexts()
         self._found, self._example = 0, ""
         self._load(list(source.pieces(self._roles)))
 
     def columns(self, ids: Texts, paths: Texts | None, start: int) -> dict[str, Any]:
         """The targets of the rows of these ids, or of these paths where the file has only paths."""
-        keys = (ids if paths is None or self._roles.id is not None else paths).tolist()
+        given = ids if paths is None or self._roles.id is not None else paths
+        keys = [key.replace("\\", "/") for key in given.tolist()]
         places = np.fromiter((self._places.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
         known = places >= 0
         rows = places[known]
@@ -128,13 +130,14 @@ class Joined:
         if self._roles.lists is None and len(self._roles.targets) < len(self._labels):
             without = [name for name in self._labels.names if name not in self._roles.targets]
             notes.append(f"{self._name} has no column for {listed(without)}: unknown in all rows.")
-        return self._notes + notes
+        return self._notes + notes + self._texts.notes()
 
     def _load(self, pieces: list[Any]) -> None:
         """Keys without repetition, and for each its split and either its lists of names or its row of targets."""
         pa = import_arrow()
         assert self._key is not None
-        keys = pa.chunked_array([as_strings(piece.column(self._key)) for piece in pieces], pa.string())
+        keys = pa.chunked_array([self._texts.ids(piece.column(self._key)) for piece in pieces], pa.string())
+        keys = with_slashes(keys)  # what Windows wrote is joined with what Linux wrote, and the other way round
         coded = keys.combine_chunks().dictionary_encode()
         places = as_numpy(coded.indices).astype(np.int64)
         self._places = {key: place for place, key in enumerate(coded.dictionary.to_pylist())}
@@ -143,7 +146,7 @@ class Joined:
         np.minimum.at(first, places, np.arange(len(places)))
         self._splits: Any = None
         if self._roles.split is not None:
-            chunks = [as_strings(piece.column(self._roles.split)) for piece in pieces]
+            chunks = [self._texts.splits(piece.column(self._roles.split), self._roles.split) for piece in pieces]
             self._splits = pa.chunked_array(chunks, pa.string()).take(pa.array(first))
         self._lists: LabelLists | None = None
         if self._roles.lists is not None:
@@ -155,7 +158,7 @@ class Joined:
             raise refusal("targets", self._wish.owner, "have one row an id", got, remedy)
         rows = [torch.empty(0, len(self._labels), dtype=torch.int8)]
         for piece in pieces:
-            cells = read_target_cells(piece, self._roles.targets, self._labels)
+            cells = read_target_cells(piece, self._roles.targets, self._labels, self._wish.owner)
             check_values(self._wish.owner, cells)
             rows.append(cells.to(torch.int8))
         self._rows = torch.cat(rows)

@@ -9,18 +9,11 @@ from dataclasses import dataclass, field
 from manyhot.labels import Labels
 from manyhot.predictions.header import PREFIXES
 from manyhot.refusal import refusal
+from manyhot.vocabulary import FLAGS, IDS, INDEXES, KEYS, LABELS, PATHS, SPLITS, known_column, plain_name
 
 NUMBER, WHOLE, TRUTH, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"
 # Numbers with some text among them, and the index of a data frame.
 MIXED, INDEX = "numbers and text", "index"
-
-# Names by which people call these columns, in small letters; the last ids are what pandas and Arrow call an index.
-KNOWN = {
-    "id": ("id", "image_id", "sample_id", "", "unnamed: 0", "__index_level_0__"),
-    "path": ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path"),
-    "split": ("split", "subset"),
-    "labels": ("labels", "tags", "label"),
-}
 
 
 @dataclass(frozen=True)
@@ -124,19 +117,28 @@ def assign_targets_file(columns: Mapping[str, str], wish: Wish, labels: Labels) 
 
 def _assign_rows(columns: Mapping[str, str], wish: Wish, *, barred: Sequence[str]) -> Roles:
     """Ids, paths, splits and lists of names; a column that the user called a label is none of these."""
-    found: dict[str, str | None] = {}
-    for role, names in KNOWN.items():
-        # Images and splits are often numbered, but a fraction is a score or a probability. Numbers are no label names.
-        unfit = {"id": (), "labels": (NUMBER, WHOLE, TRUTH)}.get(role, (NUMBER, TRUTH))
-        usable = (c for name in names for c in columns if c.lower() == name and c not in barred)
-        found[role] = next((c for c in usable if columns[c] not in unfit), None)
-    if found["id"] is None:
-        found["id"] = next((name for name, holds in columns.items() if holds == INDEX and name not in barred), None)
+
+    def find(names: Sequence[str], *unfit: str) -> str | None:
+        return known_column(
+            names, [name for name, holds in columns.items() if name not in barred and holds not in unfit]
+        )
+
+    # Images, splits and classes are often numbered, but a fraction is a score or a probability.
+    roles = Roles(
+        id=find(IDS) or find(INDEXES, BLANK),
+        path=find(PATHS, NUMBER, TRUTH, LIST),
+        split=find(SPLITS, NUMBER, TRUTH, LIST) or find(FLAGS, NUMBER, LIST),
+        lists=find(LABELS, NUMBER, TRUTH),
+    )
+    if roles.id is None:
+        roles.id = next((name for name, holds in columns.items() if holds == INDEX and name not in barred), None)
+    if roles.key is None:
+        roles.path = find(KEYS, NUMBER, WHOLE, TRUTH, LIST)
     if wish.id_column is not None:
-        found["id"] = _column(columns, wish.id_column, wish, "id_column")
+        roles.id = _column(columns, wish.id_column, wish, "id_column")
     if wish.labels_column is not None:
-        found["labels"] = _column(columns, wish.labels_column, wish, "labels_column")
-    return Roles(found["id"], found["path"], found["split"], found["labels"])
+        roles.lists = _column(columns, wish.labels_column, wish, "labels_column")
+    return roles
 
 
 def _find_cells(columns: Mapping[str, str], wish: Wish, roles: Roles) -> dict[str, str]:
@@ -147,7 +149,7 @@ def _find_cells(columns: Mapping[str, str], wish: Wish, roles: Roles) -> dict[st
         return marked
     # In a table without rows nothing shows what is a number.
     usable = (NUMBER, WHOLE) if set(columns.values()) != {BLANK} else (BLANK,)
-    barred = {*roles.texts, *(name for name in columns if name.lower() in KNOWN["id"])}
+    barred = {*roles.texts, *(name for name in columns if plain_name(name) in (*IDS, *INDEXES))}
     numbers = [name for name, holds in columns.items() if holds in (*usable, MIXED) and name not in barred]
     plain = {name: name for name in numbers if not name.startswith(tuple(PREFIXES.values()))}
     if not plain:
@@ -172,7 +174,8 @@ def _assign_targets(columns: Mapping[str, str], wish: Wish, roles: Roles) -> Non
 def _check_numbers(columns: Mapping[str, str], wish: Wish, roles: Roles) -> None:
     """Refuses text where numbers are needed."""
     for name in (*roles.cells.values(), *roles.targets.values()):
-        if columns[name] in (TEXT, LIST, MIXED):
+        unfit = (LIST,) if name in roles.targets.values() else (TEXT, LIST, MIXED)
+        if columns[name] in unfit:
             remedy = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
             if columns[name] == MIXED and name in roles.cells:
                 remedy = "Repair the file, or name the columns of labels with `labels`."

@@ -14,13 +14,13 @@ from manyhot.cells import as_tensor
 from manyhot.checks import kind_of
 from manyhot.data.dataset import Dataset
 from manyhot.data.readers.names import sort_names
-from manyhot.data.readers.splits import CANONICAL, canonical_split
 from manyhot.data.sources import Files, ImageSource, Pixels
 from manyhot.data.targets import SparseTargets
 from manyhot.labels import Labels
 from manyhot.predictions.archives import read_arrays
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
+from manyhot.vocabulary import CANONICAL, canonical_split
 
 Array = np.ndarray[Any, Any]
 OWNER = "from_arrays"

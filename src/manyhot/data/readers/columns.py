@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from manyhot.data.readers.said import Said
 from manyhot.predictions.header import PREFIXES
 from manyhot.predictions.roles import BLANK, LIST, MIXED, TEXT, listed
 from manyhot.refusal import refusal
+from manyhot.vocabulary import FLAGS, IDS, INDEXES, KEYS, LABELS, PATHS, SPLITS, known_column, plain_name
 
 IMAGE = "image"  # bytes of images, alone or in a structure beside their path
-
-# Names by which people call these columns, without underscores and spaces, in small letters; the likeliest first.
-# fmt: off
-PATHS = (
-    "path", "filepath", "imagepath", "imgpath", "file", "filename", "fname", "imagefile", "imagefilename", "image",
-    "img", "imagename", "imgname", "photo", "picture", "imageindex", "imageid", "id", "key", "name",
-)
-LABELS = (
-    "labels", "tags", "label", "tag", "classes", "class", "categories", "category", "labelnames", "classnames",
-    "findinglabels", "keywords", "target", "targets",
-)
-# fmt: on
-SPLITS = ("split", "subset", "partition", "set", "isvalid")
+# Columns that name an image, in a table where some column must.
+IMAGES = (*PATHS, *IDS, *KEYS)
 # What a column of a label begins with whose name alone would say something else, as in tables of predictions.
 MARK = PREFIXES["targets"]
 
@@ -34,7 +23,7 @@ class Look:
 
     Attributes:
         kinds: What each column holds, by name.
-        binary: Columns of nothing but 1, 0, -1, true, false and blanks.
+        binary: Columns of nothing but 1, 0, -1, yes, no, true, false and blanks.
         gaps: Whether some of these have blanks.
         images: Columns of texts of which most end like images.
     """
@@ -61,11 +50,6 @@ class Columns:
         names = (self.path, self.split, self.lists, *self.cells)
         return list(dict.fromkeys(name for name in names if name is not None))
 
-    @property
-    def split_is_flag(self) -> bool:
-        """Whether the column of splits tells by true and false whether a row is for validation."""
-        return self.split is not None and plain_name(self.split) == "isvalid"
-
 
 def choose_columns(look: Look, said: Said, *, with_labels: bool = True) -> Columns:
     """The columns that the user named, and for the rest those that look right."""
@@ -77,16 +61,6 @@ def choose_columns(look: Look, said: Said, *, with_labels: bool = True) -> Colum
     return chosen
 
 
-def plain_name(name: str) -> str:
-    """A name without case and without what people put between its words."""
-    return "".join(sign for sign in name.lower() if sign not in "_ -.")
-
-
-def known_column(names: Sequence[str], among: Sequence[str]) -> str | None:
-    """The column with the likeliest of some names."""
-    return next((column for name in names for column in among if plain_name(column) == name), None)
-
-
 def _path_column(look: Look, said: Said) -> str:
     columns = list(look.kinds)
     if said.path_column is not None:
@@ -95,8 +69,8 @@ def _path_column(look: Look, said: Said) -> str:
     barred = {said.labels_column, said.split_column, *(said.label_names or ())}
     usable = [name for name in columns if name not in barred and look.kinds[name] != LIST]
     usable.sort(key=lambda name: look.kinds[name] == BLANK)
-    found = known_column(PATHS, pictures) or next(iter(pictures), None)
-    found = found or known_column(PATHS, look.images) or next(iter(look.images), None) or known_column(PATHS, usable)
+    found = known_column(IMAGES, pictures) or next(iter(pictures), None)
+    found = found or known_column(IMAGES, look.images) or next(iter(look.images), None) or known_column(IMAGES, usable)
     if found is None:
         remedy = "Name it with `path_column`."
         raise refusal("path", said.owner, "have a column of image paths", f"the columns {listed(columns)}", remedy)
@@ -109,7 +83,9 @@ def _split_column(look: Look, said: Said, path: str) -> str | None:
     if said.split_column is not None:
         return said.column("split_column", said.split_column, list(look.kinds))
     barred = {path, said.labels_column, *(said.label_names or ())}
-    return known_column(SPLITS, [name for name, kind in look.kinds.items() if name not in barred and kind != LIST])
+    return known_column(
+        (*SPLITS, *FLAGS), [name for name, kind in look.kinds.items() if name not in barred and kind != LIST]
+    )
 
 
 def _choose_labels(chosen: Columns, look: Look, said: Said) -> None:
@@ -127,7 +103,8 @@ def _choose_labels(chosen: Columns, look: Look, said: Said) -> None:
     if wanted and all(name in rest for name in wanted):
         chosen.cells = wanted
         return
-    binary = [name for name in look.binary if name in rest]
+    # Numbers of rows are 0 and 1 in a table of two rows.
+    binary = [name for name in look.binary if name in rest and plain_name(name) not in INDEXES]
     if look.gaps and binary:
         binary = [name for name in rest if name in binary or look.kinds[name] == BLANK]
     named = known_column(LABELS, [name for name in rest if look.kinds[name] != BLANK])

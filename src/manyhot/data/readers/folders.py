@@ -14,10 +14,11 @@ from manyhot.data.readers.found import Found
 from manyhot.data.readers.names import index_names
 from manyhot.data.readers.places import walk_images
 from manyhot.data.readers.said import Said
-from manyhot.data.readers.splits import CANONICAL, canonical_split, name_splits
+from manyhot.data.readers.splits import name_splits
 from manyhot.data.sources import Files
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
+from manyhot.vocabulary import CANONICAL, canonical_split
 
 
 def read_folders(folder: Path, said: Said) -> Found:

@@ -10,6 +10,7 @@ import numpy as np
 from manyhot.data.readers.said import Said
 from manyhot.data.targets import SparseTargets
 from manyhot.predictions.arrow import as_numpy, import_arrow
+from manyhot.predictions.cells import read_words
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
 
@@ -48,7 +49,7 @@ class LabelColumns:
 
     def _column(self, batch: Any, name: str) -> Array:
         pa = import_arrow()
-        column = batch.column(name)
+        column = read_words(batch.column(name), name, self._owner, "path")
         types = pa.types
         if not any(
             fits(column.type) for fits in (types.is_boolean, types.is_integer, types.is_floating, types.is_null)

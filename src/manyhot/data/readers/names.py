@@ -11,9 +11,9 @@ import numpy as np
 
 from manyhot.data.targets import SparseTargets
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
-from manyhot.predictions.delimited import MISSING
 from manyhot.predictions.label_lists import SEPARATORS
 from manyhot.refusal import refusal
+from manyhot.vocabulary import MISSING
 
 LITERAL = "[]"  # stands for lists as Python or JSON writes them
 MOST_TEXTS = 20_000

@@ -15,12 +15,12 @@ from manyhot.data.readers.columns import IMAGE, MARK, Look
 from manyhot.data.readers.places import is_image
 from manyhot.data.readers.said import Said
 from manyhot.predictions.arrow import import_arrow, in_our_words
-from manyhot.predictions.delimited import MISSING, DelimitedText
+from manyhot.predictions.delimited import DelimitedText
 from manyhot.predictions.forms import is_text
 from manyhot.predictions.roles import BLANK, LIST, NUMBER, TEXT, TRUTH, WHOLE, Roles
 from manyhot.refusal import refusal
+from manyhot.vocabulary import CELLS, MISSING
 
-BINARY = {"1", "0", "-1", "1.0", "0.0", "-1.0", "true", "false"}
 SAMPLE_ROWS = 1000
 BATCH_ROWS = 8192
 
@@ -63,7 +63,7 @@ class TextTable:
     def __init__(self, path: Path, said: Said) -> None:
         self.path, self._owner = path, said.owner
         self._text = DelimitedText(path, said.owner, said.delimiter, torch.float32)
-        self.notes = [note for note in self._text.notes if note.startswith("Columns")]
+        self.notes = self._text.form
         name = next((name for name in self._text.columns if is_image(name) and not name.startswith(MARK)), None)
         if name is not None:
             got = f"{str(path)!r}, which begins with {name!r}"
@@ -75,7 +75,7 @@ class TextTable:
             name: [text.strip() for text in texts if text.strip() not in MISSING]
             for name, texts in self._text.sample.items()
         }
-        binary = [name for name, texts in filled.items() if texts and {text.lower() for text in texts} <= BINARY]
+        binary = [name for name, texts in filled.items() if texts and {text.lower() for text in texts} <= CELLS.keys()]
         gaps = any(len(filled[name]) < len(self._text.sample[name]) for name in binary)
         images = [name for name, texts in filled.items() if _mostly_images(texts)]
         return Look(dict(self._text.columns), binary, gaps, images)
@@ -207,12 +207,13 @@ def look_at(kinds: dict[str, str], first: Any) -> Look:
         if name not in first.schema.names or kind in (IMAGE, LIST, BLANK):
             continue
         values = first.column(name)
-        filled = [str(value).strip() for value in values.to_pylist() if value is not None]
+        texts = [str(value).strip() for value in values.to_pylist() if value is not None]
+        filled = [text for text in texts if text not in MISSING]
         if not filled:
             kinds[name] = BLANK
-        elif kind in (TRUTH, WHOLE, NUMBER) and {text.lower() for text in filled} <= BINARY | {"nan"}:
+        elif {text.lower() for text in filled} <= CELLS.keys():
             binary.append(name)
-            gaps = gaps or values.null_count > 0 or "nan" in filled
+            gaps = gaps or len(filled) < len(values)
         elif kind == TEXT and _mostly_images(filled):
             images.append(name)
     return Look(kinds, binary, gaps, images)

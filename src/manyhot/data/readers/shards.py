@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.data.readers.columns import LABELS, SPLITS
 from manyhot.data.readers.found import Found
 from manyhot.data.readers.names import describe_separator, detect_separator, index_names, split_names
 from manyhot.data.readers.places import SUFFIXES
@@ -21,6 +20,7 @@ from manyhot.data.readers.splits import name_splits, splits_of_files
 from manyhot.data.sources import TarMembers
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
+from manyhot.vocabulary import FLAGS, LABELS, SPLITS, is_flag, known_column
 
 SIDES = ("json", "cls", "txt")
 
@@ -153,7 +153,7 @@ def _key(objects: Sequence[Any], said: Said) -> str:
     keys = list(dict.fromkeys(key for item in objects if isinstance(item, dict) for key in item))
     if said.labels_column is not None:
         return said.column("labels_column", said.labels_column, keys)
-    found: str | None = next((key for name in LABELS for key in keys if key.lower().replace("_", "") == name), None)
+    found = known_column(LABELS, keys)
     if found is None:
         got, remedy = f"the keys {listed(keys)}", "Name it with `labels_column`."
         raise refusal("path", said.owner, "have labels under a known key of the JSON", got, remedy)
@@ -166,12 +166,12 @@ def _splits(
     """By a key of the JSON, or else by the names of the archives."""
     key = said.split_column
     if key is None and isinstance(objects[0], dict):
-        key = next((key for key in objects[0] if key.lower() in SPLITS), None)
+        key = known_column((*SPLITS, *FLAGS), objects[0])
     if key:
         values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
         names = list(dict.fromkeys(values))
         codes = np.array([names.index(value) for value in values])
-        splits, notes = name_splits(said.owner, codes, names)
+        splits, notes = name_splits(said.owner, codes, names, flag=is_flag(key))
         return splits, [f"Splits are under {key!r}.", *notes]
     by_file = splits_of_files(files) if key is None else None
     if by_file is None:

@@ -23,6 +23,7 @@ from manyhot.labels import Labels
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
+from manyhot.vocabulary import is_flag
 
 Array = np.ndarray[Any, Any]
 
@@ -165,9 +166,7 @@ class _Rows:
     def _splits(self, ids: Sequence[str], owners: Array) -> tuple[Array | None, list[str]]:
         if self.columns.split is not None:
             names, codes = self._encode(self.columns.split)
-            if self.columns.split_is_flag:
-                names = ["val" if name.lower() in ("true", "1") else "train" for name in names]
-            splits, notes = name_splits(self.said.owner, codes, names)
+            splits, notes = name_splits(self.said.owner, codes, names, flag=is_flag(self.columns.split))
         elif self.said.split_column is None and (by_file := splits_of_files([table.path for table in self.tables])):
             splits, notes = np.array(by_file, dtype=object)[self.files], ["Splits are told by the names of the files."]
         else:

@@ -12,10 +12,10 @@ import numpy as np
 from manyhot.data.readers.found import Found
 from manyhot.data.readers.places import SUFFIXES
 from manyhot.data.readers.said import Said
-from manyhot.data.readers.splits import CANONICAL
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
 from manyhot.refusal import refusal
+from manyhot.vocabulary import CANONICAL
 
 
 def find_voc(folder: Path) -> list[Path]:

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyhot.data.readers.columns import LABELS, MARK, PATHS, SPLITS, known_column, plain_name
+from manyhot.data.readers.columns import IMAGES, MARK
 from manyhot.data.readers.open_images import is_open_images
 from manyhot.data.readers.places import is_image
-from manyhot.predictions.delimited import MISSING, SAMPLE_ROWS, find_delimiter
+from manyhot.predictions.delimited import SAMPLE_ROWS, find_delimiter
 from manyhot.predictions.texts import encodable
 from manyhot.refusal import Refusal, refusal
+from manyhot.vocabulary import CELLS, FLAGS, INDEXES, LABELS, MISSING, SPLITS, known_column, plain_name
 
 PATH, SPLIT, DEFAULT_SPLIT = "path", "split", "train"
 TEXTS = {1: "1", 0: "0", -1: "-1", None: ""}
-VALUES = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0, "-1": -1, "-1.0": -1}
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _is_unseen(cells: Sequence[Sequence[int | None]]) -> bool:
 
 def _is_ambiguous(name: str, *, with_splits: bool) -> bool:
     """Whether `read_data` would not take a column of this name for a label."""
-    taken = (*LABELS, *(() if with_splits else SPLITS))
+    taken = (*LABELS, *INDEXES, *(() if with_splits else (*SPLITS, *FLAGS)))
     return name in (PATH, SPLIT) or plain_name(name) in taken or is_image(name) or name.startswith(MARK)
 
 
@@ -115,7 +115,7 @@ def read_table(path: Path, data: bytes) -> LabelsTable:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=find_delimiter(text.split("\n", 1)[0]), strict=True)
     try:
         header = next(reader, [])
-        path_column = known_column(PATHS, header)
+        path_column = known_column(IMAGES, header)
         if path_column is None:
             raise _refused(path, "have a column of paths", f"the columns {', '.join(map(repr, header[:6]))}")
         found = _Reading(path, header, path_column)
@@ -135,7 +135,7 @@ class _Reading:
         twice = next((name for name in header if header.count(name) > 1), None)
         if twice is not None:
             raise _refused(path, "have columns of different names", f"{twice!r} twice")
-        split = known_column(SPLITS, [name for name in header if name != path_column])
+        split = known_column((*SPLITS, *FLAGS), [name for name in header if name != path_column])
         self.path_place, self.split_place = header.index(path_column), None if split is None else header.index(split)
         rest = [name for name in header if name not in (path_column, split)]
         self.mark = MARK if any(name.startswith(MARK) for name in rest) else ""
@@ -162,7 +162,7 @@ class _Reading:
         plain = text.strip()
         if plain in MISSING:
             return None
-        value = VALUES.get(plain.lower())
+        value = CELLS.get(plain.lower())
         if value is None:
             got = f"{plain!r} in line {line:,}, column {column!r}"
             raise _refused(self.path, "hold 1, 0, -1 or blank for each label", got)
