@@ -88,6 +88,16 @@ def test_evaluate_prints_a_table_and_json(table, run_json, run):
     assert str(want)[:8] in json.dumps(values)
 
 
+def test_evaluate_judges_the_split_test_and_others_on_demand(table, run_json, run):
+    assert "450 rows of the split 'test'" in run("evaluate", table).out
+    of_test = run_json("evaluate", table)
+    assert (of_test["split"], of_test["counts"]["rows"]) == ("test", 450)
+    assert of_test["groups"] == run_json("evaluate", table, "--split", "test")["groups"]
+    of_all = run_json("evaluate", table, "--split", "all")
+    assert (of_all["split"], of_all["counts"]["rows"]) == (None, 900)
+    assert run_json("evaluate", table, "--split", "val")["split"] == "val"
+
+
 def test_intervals_and_shots(table, tmp_path, run_json, run):
     counts = tmp_path / "counts.csv"
     with counts.open("w", newline="") as file:

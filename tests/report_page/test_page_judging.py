@@ -20,11 +20,12 @@ def section(report, key):
     return found
 
 
-def partly():
-    """Two rows that have two labels and are given two, two of which nothing is known, and two left to a person."""
+def partly(times=20):
+    """Rows that have two labels and are given two, as many of which nothing is known, and as many left to a person."""
     targets = torch.tensor([[1, 1, 0], [0, 1, 1], [-1, -1, -1], [-1, -1, -1], [1, 1, 1], [1, 1, 1]])
     given = torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0]]).bool()
     abstain = torch.tensor([False, False, False, False, True, True])
+    targets, given, abstain = targets.repeat(times, 1), given.repeat(times, 1), abstain.repeat(times)
     probs = torch.where(given, 0.8, 0.3)
     return mh.Predictions(probs=probs, targets=targets, decisions=given, abstain=abstain, labels=["a", "b", "c"])
 
@@ -34,15 +35,23 @@ def test_sizes_leave_out_unknown_rows_and_those_left_to_a_person():
     (drawing,) = section(report, "sizes").drawings
     assert "as given gives 2.00 labels on average, 2.00 are true" in drawing.alt
     assert "are not counted" in section(report, "sizes").words[1]
-    assert ("Rows of which nothing is known", "2") in header(report.subjects).facts
+    assert ("Rows of which nothing is known", "40") in header(report.subjects).facts
 
 
 def test_labels_given_together_are_those_of_the_same_rows_in_the_same_order():
     true, given = (one.draw(False).axes[0] for one in section(Report(partly()), "together").drawings)
     titles = [[text.get_text() for text in axis.get_yticklabels()] for axis in (true, given)]
-    assert [sorted(one) for one in titles] == [["a (1)", "b (2)", "c (1)"], ["a (2)", "b (1)", "c (1)"]]
+    assert [sorted(one) for one in titles] == [["a (20)", "b (40)", "c (20)"], ["a (40)", "b (20)", "c (20)"]]
     names = [[title.split()[0] for title in one] for one in titles]
     assert names[0] == names[1]
+
+
+def test_too_few_rows_are_told_of_instead_of_figures():
+    report = Report(partly(times=1))
+    assert [one.key for one in report.sections if one.key not in ("annotation-errors", "predictions")] == ["summary"]
+    assert section(report, "summary").words == [
+        "Too small to judge by: 4 rows with known labels, and at least 30 are needed. So no figures are given."
+    ]
 
 
 def with_splits(table, *names):

@@ -160,13 +160,17 @@ class Announced:
 
 def show(comparison: Comparison, *, as_json: bool) -> None:
     """The table for people, and where the picture lies."""
-    picture = draw(comparison)
+    picture = None if comparison.too_small else draw(comparison)
     if as_json:
         typer.echo(json.dumps({"folder": str(comparison.folder), "picture": picture, **comparison.to_dict()}))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
+    if comparison.too_small:
+        console.print(f"On the rows of {comparison.judged!r}: {comparison.too_small}", markup=False)
+        console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss.", markup=False, soft_wrap=True)
+        return
     console.print(as_table(comparison))
     best = comparison.best("log_loss_per_row")
     console.print(

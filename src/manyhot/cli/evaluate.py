@@ -14,7 +14,10 @@ from manyhot.refusal import refusal
 if TYPE_CHECKING:
     from manyhot.labels import Labels
 
-SplitOption = Annotated[str | None, typer.Option("--split", help="Only rows of this split.")]
+SplitOption = Annotated[
+    str | None,
+    typer.Option("--split", help="Judge this split, or `all` rows; by default `test` where there is one."),
+]
 ByLabelOption = Annotated[bool, typer.Option("--by-label", help="Also a table of every label.")]
 IntervalsOption = Annotated[
     float | None,
@@ -58,9 +61,10 @@ def evaluate(
         remedy = "Pass the file of true labels as --targets."
         raise refusal("PREDICTIONS", "manyhot evaluate", "hold targets", ", ".join(table.kinds), remedy)
     counts = read_counts(train_counts, table.labels) if train_counts else None
-    chosen = table if split is None else table.of_split(split)
-    with tell.status(f"Evaluating {len(chosen):,} rows of {len(table.labels):,} labels ..."):
-        evaluation = manyhot.evaluate(chosen, bins=bins, intervals=intervals, train_counts=counts, seed=seed)
+    with tell.status(f"Evaluating {len(table):,} rows of {len(table.labels):,} labels ..."):
+        evaluation = manyhot.evaluate(
+            table, split=split, bins=bins, intervals=intervals, train_counts=counts, seed=seed
+        )
     if as_json:
         typer.echo(evaluation.to_json())
         return

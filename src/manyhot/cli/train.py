@@ -202,7 +202,7 @@ def show_run(run: Run, page: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from manyhot.training.showing import summary, ways
+    from manyhot.training.showing import summary, too_small_of, ways
 
     figures, console = run.figures, Console(highlight=False)
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
@@ -214,14 +214,18 @@ def show_run(run: Run, page: Path | None) -> None:
     if figures["judged"] is not None:
         # Without rows to judge by, those that the calibrator and the rule were learnt from are all there is.
         what = "which the network has not seen" if figures["judged"] == "test" else "which it was tuned on: too rosy"
-        table = Table(title=f"On the rows of {figures['judged']!r}, {what}", title_style="bold")
-        table.add_column("")
-        columns = ways(figures)
-        for way in columns:
-            table.add_column(way, justify="right")
-        for title, *values in summary(figures):
-            table.add_row(title, *values[-len(columns) :])
-        console.print(table)
+        title, small = f"On the rows of {figures['judged']!r}, {what}", too_small_of(figures)
+        if small is not None:
+            console.print(f"{title}. {small}", markup=False)
+        else:
+            table = Table(title=title, title_style="bold")
+            table.add_column("")
+            columns = ways(figures)
+            for way in columns:
+                table.add_column(way, justify="right")
+            for name, *values in summary(figures):
+                table.add_row(name, *values[-len(columns) :])
+            console.print(table)
     folder = quote(str(run.folder))
     if page is not None:
         console.print(f"Report: {page}", markup=False, soft_wrap=True)

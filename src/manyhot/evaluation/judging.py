@@ -13,12 +13,14 @@ from manyhot.checks import check_count, check_number, kind_of
 from manyhot.evaluation.draws import draw
 from manyhot.evaluation.findings import find
 from manyhot.evaluation.groups import Options
-from manyhot.evaluation.result import Evaluation, Group
+from manyhot.evaluation.result import Evaluation, Group, too_small
 from manyhot.labels import Labels
 from manyhot.metrics.intervals import interval_of
 from manyhot.predictions.table import Table
 from manyhot.refusal import refusal
 
+# What to pass as `split` for all rows.
+ALL = "all"
 # Rows are drawn again from tables of moderate size only.
 MOST_DRAWN_CELLS = 1 << 24
 NO_INTERVALS = f"Intervals are left out: rows are drawn again only from tables of up to {MOST_DRAWN_CELLS:,} cells."
@@ -27,6 +29,7 @@ NO_INTERVALS = f"Intervals are left out: rows are drawn again only from tables o
 def evaluate(
     predictions: Table,
     *,
+    split: str | None = None,
     bins: int = 15,
     ks: Sequence[int] = (1, 3, 5),
     top_k: int = 4,
@@ -48,6 +51,8 @@ def evaluate(
 
     Args:
         predictions: A table with targets, in memory or on disk.
+        split: The split to judge, or "all" for all rows. By default "test" where the table has it beside others, since
+            calibrators and rules are learnt from the others; all rows otherwise.
         bins: The number of bins of calibration errors.
         ks: How many of the labels that a row ranks first are looked at, all of them at the most; also the sizes of
             average-K sets.
@@ -67,6 +72,9 @@ def evaluate(
         ['Left out: these scores mean no probability until calibrated. Run calibrate.']
     """
     check_table(predictions)
+    judged = judged_split(predictions, split)
+    notes = notes_on_split(predictions, judged)
+    predictions = predictions if judged is None else predictions.of_split(judged)
     options = Options(
         check_count("bins", "evaluate", bins, low=1),
         check_ks(ks, len(predictions.labels)),
@@ -77,7 +85,6 @@ def evaluate(
     if intervals is not None:
         intervals = check_number("intervals", "evaluate", intervals, low=0, high=1, low_open=True, high_open=True)
 
-    notes = []
     if intervals is not None and len(predictions) * len(predictions.labels) > MOST_DRAWN_CELLS:
         notes.append(NO_INTERVALS)
         intervals = None
@@ -87,7 +94,33 @@ def evaluate(
         drawn = draw(predictions.read(), findings, bins=options.bins, replicates=replicates, seed=seed)
         groups = {name: with_intervals(group, drawn, intervals) for name, group in groups.items()}
     by_label = findings.label_table(predictions.labels.names)
-    return Evaluation(groups, findings.facts.counts(), predictions.kinds, by_label, intervals, notes)
+    counts_of_table = findings.facts.counts()
+    if too_small(counts_of_table) is not None:
+        by_label = replace(by_label, too_small=True)
+    return Evaluation(groups, counts_of_table, predictions.kinds, by_label, intervals, notes, judged)
+
+
+def judged_split(table: Table, wanted: str | None = None) -> str | None:
+    """The split of a table to judge: the wanted one, else "test", else the only one; None for all rows."""
+    sizes = table.split_sizes()
+    if wanted == ALL and ALL not in sizes:
+        return None
+    if wanted is not None or not sizes:
+        return wanted
+    return "test" if "test" in sizes else next(iter(sizes)) if len(sizes) == 1 else None
+
+
+def notes_on_split(table: Table, judged: str | None) -> list[str]:
+    """Which rows were left out, and whether those that are judged may have been learnt from."""
+    sizes, notes = table.split_sizes(), []
+    others = ", ".join(f"{name!r} ({rows:,})" for name, rows in sizes.items() if name != judged)
+    if judged is not None and others:
+        notes.append(f'Judged on the split {judged!r}; left out: {others}. Choose with `split`, or "all" for all rows.')
+    seen = [name for name in ("train", "val") if name == judged or (judged is None and name in sizes)]
+    if seen and (table.calibrator is not None or table.rule is not None or "train" in seen):
+        names = " and ".join(repr(name) for name in seen)
+        notes.append(f"Rows of {names} are judged, which models, calibrators and rules learn from: too rosy then.")
+    return notes
 
 
 def with_intervals(group: Group, drawn: dict[str, list[float]], level: float) -> Group:

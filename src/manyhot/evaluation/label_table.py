@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -43,6 +43,7 @@ class LabelTable:
         names: The names of the labels.
         columns: (K,) by name: "known" and "present" cells, "ap", "auroc", and as far as there are probabilities and
             decisions "ece", "brier", "log_loss", "precision", "recall", "f"; NaN where a label has no such value.
+        too_small: Whether there are too few rows to judge by, so that only counts are shown.
 
     Example:
         >>> table = LabelTable(["cat"], {"present": torch.tensor([3]), "ap": torch.tensor([0.5])})
@@ -53,6 +54,7 @@ class LabelTable:
 
     names: list[str]
     columns: dict[str, Tensor]
+    too_small: bool = False
 
     def __len__(self) -> int:
         """The number K of labels."""
@@ -71,7 +73,10 @@ class LabelTable:
 
     def rows(self) -> Iterator[list[str]]:
         """The texts of each row, shares in percent."""
-        texts = [[shown(name, value) for value in column.tolist()] for name, column in self.columns.items()]
+        texts = [
+            ["–" if self.too_small and name not in COUNTS else shown(name, value) for value in column.tolist()]
+            for name, column in self.columns.items()
+        ]
         return (list(row) for row in zip(map(printable, self.names), *texts, strict=True))
 
     def __str__(self) -> str:
@@ -86,7 +91,7 @@ class LabelTable:
         # Without lines between the columns, so that all of them fit on a terminal of eighty characters.
         table = Table(title="Labels", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
         table.add_column("label", min_width=12, max_width=24, overflow="fold")
-        narrow = LabelTable(self.names, {name: self.columns[name] for name in self.columns if name not in LONGER})
+        narrow = replace(self, columns={name: self.columns[name] for name in self.columns if name not in LONGER})
         for title in narrow.head()[1:]:
             table.add_column(title, justify="right", no_wrap=True)
         for row in narrow.rows():

@@ -14,7 +14,12 @@ from manyhot.metrics.intervals import Interval
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Group as RichGroup
+
+# With fewer rows, up to a tenth of all answers may be wrong (at a level of 95 %) although not one of these is.
+FEWEST_ROWS = 30
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Evaluation:
         label_table: The values of each label.
         level: The level of the intervals, None without them.
         notes: What a reader must know about all of it.
+        split: The split that was judged; None for all rows.
     """
 
     groups: dict[str, Group]
@@ -82,6 +88,15 @@ class Evaluation:
     label_table: LabelTable
     level: float | None = None
     notes: list[str] = field(default_factory=list)
+    split: str | None = None
+
+    @property
+    def too_small(self) -> str | None:
+        """Why there are too few rows to judge by, in a sentence; None where there are enough.
+
+        Printed tables then show no figures. The values are still here, for those who know what they do.
+        """
+        return too_small(self.counts)
 
     @property
     def values(self) -> dict[str, float]:
@@ -114,6 +129,8 @@ class Evaluation:
         """All of it as values that JSON can hold; None for what is not defined."""
         return {
             "kinds": list(self.kinds),
+            "split": self.split,
+            "too_small": self.too_small,
             "counts": self.counts,
             "level": self.level,
             "notes": self.notes,
@@ -151,6 +168,20 @@ class Evaluation:
         from manyhot.evaluation.showing import as_html
 
         return as_html(self)
+
+
+def too_small(counts: Mapping[str, int]) -> str | None:
+    """Why rows of these counts, those of an `Evaluation`, are too few to judge by; None where there are enough.
+
+    Example:
+        >>> too_small({"rows": 1, "rows without known cells": 0})
+        'Too small to judge by: 1 row with known labels, and at least 30 are needed. So no figures are given.'
+    """
+    rows = counts["rows"] - counts["rows without known cells"]
+    if rows >= FEWEST_ROWS:
+        return None
+    found = f"{rows} row{'' if rows == 1 else 's'} with known labels"
+    return f"Too small to judge by: {found}, and at least {FEWEST_ROWS} are needed. So no figures are given."
 
 
 def _number(value: float) -> float | None:

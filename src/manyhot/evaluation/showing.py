@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 def headline(evaluation: Evaluation) -> str:
     """What was evaluated, in one line."""
     counts = evaluation.counts
-    return f"Evaluation of {counts['rows']:,} rows x {counts['labels']:,} labels ({', '.join(evaluation.kinds)})"
+    split = "" if evaluation.split is None else f" of the split {evaluation.split!r}"
+    return f"Evaluation of {counts['rows']:,} rows{split} x {counts['labels']:,} labels ({', '.join(evaluation.kinds)})"
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What must be known before any value is read."""
+    return [*filter(None, [evaluation.too_small]), *evaluation.notes]
 
 
 def facts(evaluation: Evaluation) -> str:
@@ -34,14 +40,19 @@ def counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
 
 
-def lines(group: Group) -> list[list[str]]:
+def lines(group: Group, evaluation: Evaluation) -> list[list[str]]:
     """Title, value, interval and counts of each value of a group; counts only where they change."""
-    found, before = [], None
+    found, before, too_small = [], None, evaluation.too_small is not None
     for name, value in group.values.items():
-        interval = value.interval
+        interval = None if too_small else value.interval
         between = "" if interval is None else f"[{shown(name, interval.low)}, {shown(name, interval.high)}]"
         found.append(
-            [title(name), shown(name, value.value), between, "" if value.counts == before else counted(value.counts)]
+            [
+                title(name),
+                shown(name, None if too_small else value.value),
+                between,
+                "" if value.counts == before else counted(value.counts),
+            ]
         )
         before = value.counts
     return found
@@ -61,10 +72,10 @@ def text_table(rows: list[list[str]], *, left: tuple[int, ...] = (0,)) -> list[s
 
 def as_text(evaluation: Evaluation) -> str:
     """Plain text, as `print` shows it."""
-    found = [headline(evaluation), *filter(None, [facts(evaluation)]), *evaluation.notes]
+    found = [headline(evaluation), *filter(None, [facts(evaluation)]), *remarks(evaluation)]
     for name, group in evaluation.groups.items():
         found += ["", GROUPS[name]]
-        found += [f"  {line}" for line in text_table(lines(group), left=(0, 3))]
+        found += [f"  {line}" for line in text_table(lines(group, evaluation), left=(0, 3))]
         found += [f"  Note: {note}" for note in group.notes]
     return "\n".join(found)
 
@@ -76,12 +87,12 @@ def as_rich(evaluation: Evaluation) -> RichGroup:
     from rich.text import Text
 
     parts: list[Table | Text] = [Text(headline(evaluation), style="bold"), Text(facts(evaluation), style="dim")]
-    parts += [Text(note) for note in evaluation.notes]
+    parts += [Text(note) for note in remarks(evaluation)]
     for name, group in evaluation.groups.items():
         table = Table(title=GROUPS[name], title_justify="left", title_style="bold", show_header=False, box=None)
         for justify, style in (("left", ""), ("right", "bold"), ("right", "dim"), ("left", "dim")):
             table.add_column(justify=justify, style=style)  # type: ignore[arg-type]
-        for line in lines(group):
+        for line in lines(group, evaluation):
             table.add_row(*(Text(text) for text in line))
         parts += [Text(""), table if group.values else Text(GROUPS[name], style="bold")]
         parts += [Text(f"  Note: {note}", style="italic") for note in group.notes]
@@ -91,10 +102,10 @@ def as_rich(evaluation: Evaluation) -> RichGroup:
 def as_html(evaluation: Evaluation) -> str:
     """For a notebook."""
     found = [f"<h3>{escape(headline(evaluation))}</h3><p>{escape(facts(evaluation))}</p>"]
-    found += [f"<p>{escape(note)}</p>" for note in evaluation.notes]
+    found += [f"<p>{escape(note)}</p>" for note in remarks(evaluation)]
     for name, group in evaluation.groups.items():
         found.append(f"<h4>{escape(GROUPS[name])}</h4>")
-        found += [html_table([["", "value", "interval", "from"], *lines(group)])] if group.values else []
+        found += [html_table([["", "value", "interval", "from"], *lines(group, evaluation)])] if group.values else []
         found += [f"<p><em>{escape(note)}</em></p>" for note in group.notes]
     return "".join(found)
 

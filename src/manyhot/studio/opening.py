@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyhot.data.pairing import place_of
+from manyhot.evaluation.judging import judged_split
 from manyhot.predictions import Predictions, import_predictions
 from manyhot.refusal import Refusal, refusal
-from manyhot.report.page.gathering import judged_split
 from manyhot.search.places import likeliest_first
 from manyhot.search.roots import roots_of
 from manyhot.studio.deciding import Deciding
@@ -78,7 +78,7 @@ def open_studio(
         classifying,
         deciding,
         labels_file=file,
-        judged=judged_split(table, is_run=is_run),
+        judged=judged_split(table),
         why_no_review=why,
     )
     return studio, notes

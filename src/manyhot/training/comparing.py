@@ -14,6 +14,7 @@ from typing import Any
 from manyhot.data.dataset import Dataset
 from manyhot.engine import Progress
 from manyhot.engine.machine import Machine, open_machine
+from manyhot.evaluation.result import too_small
 from manyhot.refusal import refusal
 from manyhot.training.fitting import fit_recipe
 from manyhot.training.preparing import Prepared, Watch, prepare
@@ -43,11 +44,13 @@ class Comparison:
             "after", and "seconds".
         judged: The split that the figures are of.
         folder: Where the runs lie.
+        too_small: Why the judged rows are too few to compare by, in a sentence; None where they are enough.
     """
 
     rows: dict[str, dict[str, Any]]
     judged: str
     folder: Path
+    too_small: str | None = None
 
     def best(self, figure: str) -> str:
         """The loss with the best value of a figure after calibration."""
@@ -58,7 +61,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
-        return {"judged": self.judged, "losses": self.rows}
+        return {"judged": self.judged, "too_small": self.too_small, "losses": self.rows}
 
     def _repr_html_(self) -> str:
         from manyhot.training.showing import comparison_as_html
@@ -118,8 +121,8 @@ def compare(
             "after": values_of(figures["after"]),
             "seconds": figures["seconds"],
         }
-        judged = figures["judged"]
-    comparison = Comparison(rows, judged, folder)
+        judged, small = figures["judged"], too_small(figures["after"]["counts"])
+    comparison = Comparison(rows, judged, folder, small)
     if machine.rank == 0:
         write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1) + "\n")
     return comparison

@@ -12,6 +12,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.distributed import rank
 from manyhot.engine import Progress
 from manyhot.evaluation import Evaluation, evaluate
+from manyhot.evaluation.judging import judged_split
 from manyhot.links import NoLink
 from manyhot.predictions import Predictions
 from manyhot.refusal import refusal
@@ -91,7 +92,7 @@ def figures_of(trained: Trained, prepared: Prepared) -> dict[str, Any]:
     """What is worth knowing about a trained network, as values that JSON can hold."""
     table = trained.predictions
     sizes = {name: len(part) for name, part in prepared.parts.items()}
-    judged = next((name for name in ("test", "val") if name in table.split_sizes()), None)
+    judged = judged_split(table)
     figures: dict[str, Any] = {
         "rows": sizes,
         "seconds": trained.seconds,

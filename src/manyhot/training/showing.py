@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from manyhot.evaluation.names import NAMES
+from manyhot.evaluation.result import too_small
 
 if TYPE_CHECKING:
     from manyhot.training.comparing import Comparison
@@ -38,6 +39,11 @@ def shown(name: str, value: float | None) -> str:
     return f"{100 * value:.2f} %" if NAMES[name].percent else f"{value:.4f}"
 
 
+def too_small_of(figures: dict[str, Any]) -> str | None:
+    """Why the judged rows of a run are too few to give figures, in a sentence; None where they are enough."""
+    return None if figures["judged"] is None else too_small(figures["after"]["counts"])
+
+
 def ways(figures: dict[str, Any]) -> list[str]:
     """How the probabilities that were judged came about."""
     return list(WAYS.values()) if figures["calibrated"] else ["as trained"]
@@ -54,7 +60,10 @@ def run_as_html(run: Run) -> str:
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
     judged = "" if figures["judged"] is None else f"; judged on {figures['judged']!r}"
     found.append(f"<p>{escape(f'Rows: {rows}{judged}')}</p>")
-    if figures["judged"] is not None:
+    small = too_small_of(figures)
+    if small is not None:
+        found.append(f"<p>{escape(small)}</p>")
+    elif figures["judged"] is not None:
         columns = ways(figures)
         found.append(table(["", *columns], [[title, *values[-len(columns) :]] for title, *values in summary(figures)]))
         found.append(reliability(figures))
@@ -79,6 +88,8 @@ def reliability(figures: dict[str, Any]) -> str:
 
 def comparison_as_html(comparison: Comparison) -> str:
     """One row a loss, the best value of each column in bold."""
+    if comparison.too_small is not None:
+        return f"<p>{escape(comparison.too_small)}</p>"
     names = {name for row in comparison.rows.values() for name, value in row["after"].items() if value is not None}
     columns = [name for name in NAMES if name in names]
     best = {name: comparison.best(name) for name in columns}

@@ -30,13 +30,19 @@ AFTER: tuple[Part, ...] = (
     no_labels,
     search,
 )
+# Those that tell of training, not of the judged rows.
+TRAINING: tuple[Part, ...] = (normaliser, history)
 
 
 def contents(subjects: Sequence[Subject], *, pictures: bool) -> list[Section]:
-    """All sections. Who compares looks at the comparison first, and at single pictures after it."""
-    found: list[Section | None] = [summary(subjects), comparison(subjects)]
+    """All sections. Who compares looks at the comparison first, and at single pictures after it.
+
+    Where there are too few rows to judge by, none that judges.
+    """
+    small = any(subject.evaluation.too_small for subject in subjects)
+    found: list[Section | None] = [summary(subjects), None if small else comparison(subjects)]
     found += picture_sections(subjects, pictures=pictures)
-    found += [part(subjects) for part in AFTER]
+    found += [part(subjects) for part in AFTER if not small or part in TRAINING]
     found.append(settings(subjects))
     return [section for section in found if section is not None]
 

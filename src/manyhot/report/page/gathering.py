@@ -18,6 +18,7 @@ from manyhot.decide import AverageK, RiskControl, Threshold, UniformThreshold
 from manyhot.decide.rule import Decision
 from manyhot.evaluation import Evaluation, evaluate
 from manyhot.evaluation.groups import has_probs
+from manyhot.evaluation.judging import ALL, judged_split
 from manyhot.evaluation.survey import Survey, survey
 from manyhot.links import NoLink
 from manyhot.predictions.memory import Predictions, concatenate
@@ -175,13 +176,15 @@ class Subject:
         cells = len(self.table) * len(self.labels)
         replicates = next((times for most, times in REPLICATES.items() if cells <= most), None)
         if replicates is None:
-            return evaluate(self.table)
-        return evaluate(self.table, intervals=LEVEL, replicates=replicates)
+            return evaluate(self.table, split=ALL)
+        return evaluate(self.table, split=ALL, intervals=LEVEL, replicates=replicates)
 
     @cached_property
     def evaluation_before(self) -> Evaluation | None:
         """The same for the probabilities before calibration, without intervals."""
-        return None if self.before is None else evaluate(self.table.replace(probs=self.before, decisions=None))
+        return (
+            None if self.before is None else evaluate(self.table.replace(probs=self.before, decisions=None), split=ALL)
+        )
 
 
 def gather(name: str, source: Any, *, split: str | None, root: Sequence[Path] | None) -> Subject:
@@ -190,14 +193,14 @@ def gather(name: str, source: Any, *, split: str | None, root: Sequence[Path] | 
     Args:
         name: What it is called.
         source: `Run`, a table of predictions, or the path of one of them.
-        split: The split to judge; by default "test", or what else there is.
+        split: The split to judge, or "all"; by default "test", or what else there is.
         root: Where pictures lie; by default where the source says.
     """
     run, table, roots = open_source(source)
     if "targets" not in table.kinds:
         remedy = "Add the true labels with `replace(targets=...)`, or `--targets` on the command line."
         raise refusal("runs", OWNER, "hold targets", ", ".join(table.kinds), remedy)
-    split = judged_split(table, is_run=run is not None) if split is None else split
+    split = judged_split(table, split)
     judged = table if split is None else table.of_split(split)
     if not len(judged) or not len(table.labels):
         got = f"{len(judged):,} rows of {len(table.labels):,} labels"
@@ -226,14 +229,6 @@ def open_source(source: Any) -> tuple[Run | None, Table, list[Path]]:
         return None, source, [Path()]
     remedy = "Pass a `Run`, a table of predictions, or the path of one of them."
     raise refusal("runs", OWNER, "be runs or tables of predictions", kind_of(source), remedy)
-
-
-def judged_split(table: Table, *, is_run: bool) -> str | None:
-    """The split to judge: "test", or else what a run was tuned on; None for all rows."""
-    sizes = table.split_sizes()
-    if "test" in sizes:
-        return "test"
-    return "val" if is_run and "val" in sizes else None
 
 
 def drawn(table: Table) -> Predictions:

@@ -155,6 +155,10 @@ def trained(subject: Subject) -> list[tuple[str, str]]:
 def summary(subjects: Sequence[Subject]) -> Section:
     """The figures with their intervals, and what they say."""
     first, notes = subjects[0], []
+    small = [(subject, subject.evaluation.too_small) for subject in subjects if subject.evaluation.too_small]
+    if small:
+        names = [f"{subject.name}: " if len(subjects) > 1 else "" for subject, _ in small]
+        return Section("summary", "Summary", [f"{name}{why}" for name, (_, why) in zip(names, small, strict=True)])
     if any(subject.evaluation.level is None for subject in subjects):
         notes.append(
             "Intervals are left out, because drawing so many rows again takes long: manyhot evaluate --intervals 0.95."

@@ -1,0 +1,89 @@
+"""Which rows are judged, and what is said where they are too few."""
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.cli.train import show_run
+from manyhot.data import from_arrays
+from tests.evaluation import tables
+
+
+def with_splits(*names, rows=400):
+    table = tables.with_link(rows=rows)
+    probs = table.probabilities()
+    splits = [names[row % len(names)] for row in range(rows)]
+    return table.replace(probs=probs, decisions=mh.Threshold()(probs), rule=mh.Threshold(), splits=splits)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_split_test_is_judged_where_there_is_one(tmp_path, stored):
+    table = with_splits("val", "test", "val", "val")
+    if stored:
+        table.save(tmp_path / "table.parquet")
+        table = mh.Predictions.open(tmp_path / "table.parquet")
+    found, want = mh.evaluate(table), mh.evaluate(table.of_split("test"))
+    assert found.counts["rows"] == 100
+    assert found.values == pytest.approx(want.values, nan_ok=True)
+    assert str(found).startswith("Evaluation of 100 rows of the split 'test' x 6 labels")
+    assert any("left out: 'val' (300)" in note for note in found.notes)
+    assert found.to_dict()["split"] == "test"
+
+
+def test_another_split_or_all_rows_are_judged_when_asked_for():
+    table = with_splits("val", "test")
+    assert mh.evaluate(table, split="val").values == pytest.approx(
+        mh.evaluate(table.of_split("val")).values, nan_ok=True
+    )
+    whole = mh.evaluate(table, split="all")
+    assert (whole.split, whole.counts["rows"]) == (None, 400)
+    with pytest.raises(ValueError, match="'dev'"):
+        mh.evaluate(table, split="dev")
+
+
+def test_rows_that_were_learnt_from_are_said_to_be_so():
+    assert any("'val'" in note and "too rosy" in note for note in mh.evaluate(with_splits("val")).notes)
+    assert any("'val'" in note and "too rosy" in note for note in mh.evaluate(with_splits("val", "dev")).notes)
+    assert mh.evaluate(with_splits("test")).notes == []
+    assert mh.evaluate(tables.with_link()).notes == []
+
+
+def small(rows):
+    draw = torch.Generator().manual_seed(0)
+    targets = torch.randint(2, (rows, 3), generator=draw)
+    return mh.Predictions(scores=4.0 * targets - 2, targets=targets, link=mh.SigmoidLink())
+
+
+def test_too_few_rows_are_told_of_instead_of_figures():
+    few = mh.evaluate(small(1))
+    assert few["map_sample"] == 1.0
+    for shown in (str(few), few._repr_html_(), str(few.by_label())):
+        assert "100.00" not in shown
+        assert "100.0" not in shown
+    for shown in (str(few), few._repr_html_()):
+        assert "Too small to judge by: 1 row with known labels" in shown
+    assert few.to_dict()["too_small"].startswith("Too small to judge by")
+    enough = mh.evaluate(small(30))
+    assert enough.too_small is None
+    assert "mAP over labels  " in str(enough)
+    assert "100.00 %" in str(enough)
+
+
+def test_rows_of_which_nothing_is_known_do_not_count():
+    table = small(30)
+    table.targets[0] = -1
+    assert "29 rows" in mh.evaluate(table).too_small
+
+
+def test_a_training_on_ten_rows_claims_nothing(tmp_path, capsys):
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(10, 4, generator=draw)
+    data = from_arrays(features.numpy(), (features[:, :2] > 0).int().numpy())
+    run = mh.train(data, mh.Recipe.build({"epochs": 1, "hidden": 0}), folder=tmp_path / "run")
+    show_run(run, None)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert run.figures["judged"] == "test"
+    assert "On the rows of 'test', which the network has not seen. Too small to judge by: 1 row" in shown
+    assert "mAP" not in shown
+    assert "Too small to judge by" in run._repr_html_()
+    assert "Too small to judge by" in run.figures["after"]["too_small"]
