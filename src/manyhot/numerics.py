@@ -46,6 +46,15 @@ def log_softplus(x: Tensor) -> Tensor:
     return torch.where(tail, x - torch.exp(x.clamp(max=-30)) / 2, near)
 
 
+def surprise_by_share(rest: Tensor) -> Tensor:
+    """-log(1 - r) / r of `rest` = 1 - r, and 1 where nothing is missing: exact for r near 0, and for r near 1."""
+    limits = torch.finfo(rest.dtype)
+    rest = rest.clamp(limits.tiny, 1 - limits.eps)
+    ratio = torch.log(rest)
+    rest = torch.sub(rest, 1, out=spare(rest))
+    return torch.div(ratio, rest, out=spare(ratio))
+
+
 def power(x: Tensor, exponent: float) -> Tensor:
     """x ** exponent with 0 ** 0 = 1; small whole exponents by multiplication, several times faster than `pow`."""
     if exponent == 0:

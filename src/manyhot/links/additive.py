@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -10,11 +11,19 @@ from torch import Tensor
 
 from manyhot.checks import check_number
 from manyhot.links.link import Link, PosWeight
-from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch
+from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprise_by_share
 from manyhot.slopes import elementwise, spare
 
 
-class SigmoidLink(Link):
+class AdditiveLink(Link):
+    """The link of a loss that adds over labels, which also knows how steep that loss is: so that losses can be added."""
+
+    @abstractmethod
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithms of l0' and -l1' without `pos_weight`; their difference is the log-odds."""
+
+
+class SigmoidLink(AdditiveLink):
     """Scores of binary cross-entropy: log-odds as they stand, onto (0, 1).
 
     Example:
@@ -32,8 +41,12 @@ class SigmoidLink(Link):
         """The log-odds."""
         return log_odds
 
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """log p and log(1 - p)."""
+        return -softplus(-scores), -softplus(scores)
 
-class AsymmetricLink(Link):
+
+class AsymmetricLink(AdditiveLink):
     r"""Scores of focal and asymmetric losses: the map phi, increasing.
 
     With `margin` 0 the link is onto (0, 1). With a margin, scores up to logit(margin) all mean 0, and with
@@ -77,10 +90,19 @@ class AsymmetricLink(Link):
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
-        present = log_focal_slope(-scores, self.gamma_pos)
-        if self.margin == 0:
-            return log_focal_slope(scores, self.gamma_neg) - present
-        return self._log_shifted_slope(scores) - present
+        absent, present = self._log_slopes_by_sigmoid(scores)
+        return absent - present
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The slopes by p = sigmoid(score), times that of p itself."""
+        absent, present = self._log_slopes_by_sigmoid(scores)
+        slope = -softplus(scores) - softplus(-scores)
+        return absent + slope, present + slope
+
+    def _log_slopes_by_sigmoid(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        shifted = self.margin > 0
+        absent = self._log_shifted_slope(scores) if shifted else log_focal_slope(scores, self.gamma_neg)
+        return absent, log_focal_slope(-scores, self.gamma_pos)
 
     def _log_shifted_slope(self, scores: Tensor) -> Tensor:
         """log h(w; gamma_neg) at w = max(sigmoid(score) - margin, 0)."""
@@ -90,8 +112,8 @@ class AsymmetricLink(Link):
         scores = torch.where(visible, scores, 0.0)
         # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - e^(b-a)): no cancellation just above the margin.
         log_w = -softplus(-scores) + math.log1p(-self.margin) + torch.log(-torch.expm1(-over))
-        w, rest = torch.exp(log_w), torch.sigmoid(-scores) + self.margin
-        focus = self.gamma_neg * rest * -torch.log1p(-w) / w
+        rest = torch.sigmoid(-scores) + self.margin  # 1 - w, which would cancel
+        focus = self.gamma_neg * rest * surprise_by_share(rest)
         return torch.where(visible, self.gamma_neg * log_w + torch.log1p(focus) - torch.log(rest), -torch.inf)
 
 
@@ -163,7 +185,7 @@ class Asymmetry(NamedTuple):
         return math.log(self.k_neg / self.zeta_neg) - math.log(self.k_pos / self.zeta_pos)
 
 
-class StrictlyProperAsymmetricLink(Link):
+class StrictlyProperAsymmetricLink(AdditiveLink):
     """Scores of the strictly proper asymmetric loss: increasing, onto (0, 1).
 
     Args:
@@ -185,6 +207,12 @@ class StrictlyProperAsymmetricLink(Link):
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
         return elementwise(self.log_odds_and_slopes, scores)
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of the two softplus branches."""
+        s = self.shape
+        absent = math.log(s.k_neg / s.zeta_neg) - softplus(-s.k_neg * (scores - s.b_neg))
+        return absent, math.log(s.k_pos / s.zeta_pos) - softplus(s.k_pos * (scores - s.b_pos))
 
     def log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """log_slope_ratio - softplus(-k_neg (s - b_neg)) + softplus(k_pos (s - b_pos)), and its slope."""

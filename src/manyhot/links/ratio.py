@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.links.link import Link
 from manyhot.refusal import refusal
+
+
+# Slopes underflow further out, even in float64; what their ratio is by then, it stays.
+FAR = 600.0
 
 
 class RatioLink(Link):
@@ -26,11 +30,36 @@ class RatioLink(Link):
         # In a tuple, so that a loss that is a module does not become part of this one's state.
         self._loss = (loss,)
 
-    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
-        """log l0' - log(-l1')."""
-        return torch.log(self.slopes(scores, 0.0)) - torch.log(-self.slopes(scores, 1.0))
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest probability of scores from -512 to 512, to twelve digits."""
+        probs = torch.sigmoid(self._widely_spread_log_odds())
+        return round(float(probs.min()), 12), round(float(probs.max()), 12)
 
-    def slopes(self, scores: Tensor, target: float) -> Tensor:
+    @property
+    def finite(self) -> bool:
+        """Whether these scores have finite log-odds, as far as float64 tells."""
+        return bool(self._widely_spread_log_odds().isfinite().all())
+
+    def _widely_spread_log_odds(self) -> Tensor:
+        loss = self._loss[0]
+        weights = dict(loss.named_buffers()) if isinstance(loss, nn.Module) else {}
+        labels = max((weight.numel() for name, weight in weights.items() if name.endswith("pos_weight")), default=1)
+        powers = 2.0 ** torch.arange(10, dtype=torch.float64)
+        log_odds = self.unweighted_log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, labels))
+        return log_odds[~log_odds.isnan()]
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """log l0' - log(-l1'), in float64; 0 over 0 where the loss is flat for both."""
+        absent, present = self.slopes(scores.double().clamp(-FAR, FAR))
+        return (torch.log(absent.clamp(min=0)) - torch.log(present.clamp(min=0))).to(scores.dtype)
+
+    def slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """l0' and -l1': those that the loss itself knows, or else by automatic differentiation."""
+        known = getattr(self._loss[0], "slopes", None)
+        return (self._slopes(scores, 0.0), -self._slopes(scores, 1.0)) if known is None else known(scores)
+
+    def _slopes(self, scores: Tensor, target: float) -> Tensor:
         """Derivative of the loss of each score if every label had this target."""
         cells = scores.detach().reshape(-1, scores.shape[-1]).requires_grad_()
         with torch.enable_grad():

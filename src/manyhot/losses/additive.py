@@ -80,6 +80,12 @@ class AdditiveLoss(Loss):
         super().__init__(link, reduction)
         self.curve = curve
 
+    def slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """How steeply the loss of an absent label rises with its score, and that of a present one falls."""
+        _, _, present, absent = self.curve.branches(scores)
+        weight = self.link.pos_weight_like(scores)
+        return absent, -present if weight is None else -weight * present
+
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
         weight = self.link.pos_weight_like(batch.scores)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhot.checks import Batch, check_number, kind_of
-from manyhot.links.additive import AsymmetricLink, SigmoidLink, StrictlyProperAsymmetricLink
+from manyhot.links.additive import AdditiveLink
 from manyhot.links.link import Link
 from manyhot.links.ratio import RatioLink
-from manyhot.losses.additive import Curve
-from manyhot.losses.curves import CrossEntropyCurve, FocalCurve, ShiftedFocalCurve, StrictlyProperAsymmetricCurve
+from manyhot.losses.binary import (
+    AsymmetricFocalLoss,
+    AsymmetricLoss,
+    BinaryCrossEntropyLoss,
+    StrictlyProperAsymmetricLoss,
+)
 from manyhot.losses.loss import Loss, Term
 from manyhot.refusal import refusal
 
-# Slopes of curves underflow further out; what their ratio is by then, it stays.
-FAR = 300.0
+# The losses whose links know their slopes.
+KNOWN = (BinaryCrossEntropyLoss, AsymmetricFocalLoss, AsymmetricLoss, StrictlyProperAsymmetricLoss)
 
 
-class SumLink(Link):
+class SumLink(AdditiveLink):
     """Scores of a sum of losses that add over labels: slopes add, so each link counts by how steep its loss is there.
 
-    odds = sum of weight * slope * p over sum of weight * slope * (1 - p), with p what each link says, and slope =
-    l0' - l1' of its loss
+    odds = sum of weight * l0' over sum of weight * -l1', with the slopes of the losses that the links belong to
 
     Args:
-        links: Those of the losses: `SigmoidLink`, `AsymmetricLink` or `StrictlyProperAsymmetricLink`.
+        links: Those of the losses: `SigmoidLink`, `AsymmetricLink`, `StrictlyProperAsymmetricLink` or sums of these.
         weights: Of the losses.
 
     Example:
@@ -40,17 +43,14 @@ class SumLink(Link):
     def __init__(self, links: Sequence[Link], weights: Sequence[float]) -> None:
         super().__init__()
         self.weights = check_weights("SumLink", len(links), weights)
-        self._curves: list[Curve] = []
         for place, link in enumerate(links):
-            curve = curve_of(link)
-            if curve is None:
+            if not isinstance(link, AdditiveLink):
                 remedy = "Derive the link of the whole sum by `ratio_link`."
                 raise refusal("links", "SumLink", "be those of losses of manyhot", kind_of(link), remedy)
-            self._curves.append(curve)
             self.add_module(f"link_{place}", link)
 
     @property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[AdditiveLink, ...]:
         """The links, in their order."""
         return tuple(self.get_submodule(f"link_{place}") for place in range(len(self.weights)))  # type: ignore[misc]
 
@@ -60,11 +60,10 @@ class SumLink(Link):
         if max(link.range[1] for link in self.links) == 1:
             return 0.0, 1.0
         # Labels with weights of their own end at several heights, of which this is the highest.
-        return 0.0, float(self.probs(torch.full((1, self._labels()), FAR, dtype=torch.float64)).max())
+        return 0.0, float(self.probs(torch.full((1, self._labels()), 1e4, dtype=torch.float64)).max())
 
     def _labels(self) -> int:
-        weights = [link.pos_weight for link in self.links if link.pos_weight is not None]
-        return max((weight.numel() for weight in weights), default=1)
+        return max((buffer.numel() for name, buffer in self.named_buffers() if name.endswith("pos_weight")), default=1)
 
     @property
     def finite(self) -> bool:
@@ -72,18 +71,18 @@ class SumLink(Link):
         return any(link.finite for link in self.links)
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
-        """Present over absent, each a sum over the losses, by logarithms."""
-        wide, near = scores.double(), scores.double().clamp(-FAR, FAR)
-        present, absent = [], []
-        for link, curve, weight in zip(self.links, self._curves, self.weights, strict=True):
-            _, _, present_slope, absent_slope = curve.branches(near)
-            pos_weight = link.pos_weight_like(wide)
-            steepness = absent_slope - (present_slope if pos_weight is None else pos_weight * present_slope)
-            height, log_odds = torch.log(weight * steepness), link.log_odds(wide)
-            present.append(height + F.logsigmoid(log_odds))
-            absent.append(height + F.logsigmoid(-log_odds))
-        odds = torch.logsumexp(torch.stack(present), 0) - torch.logsumexp(torch.stack(absent), 0)
-        return odds.to(scores.dtype)
+        """The ratio of the two sums."""
+        absent, present = self.log_slopes(scores.double())
+        return (absent - present).to(scores.dtype)
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Each a sum over the losses, by logarithms."""
+        absent, present = [], []
+        for link, weight in zip(self.links, self.weights, strict=True):
+            rising, falling = link.log_slopes(scores)
+            absent.append(rising + math.log(weight))
+            present.append(falling + math.log(weight) + link.log_pos_weight(falling))
+        return torch.logsumexp(torch.stack(absent), 0), torch.logsumexp(torch.stack(present), 0)
 
 
 class SumLoss(Loss):
@@ -120,8 +119,9 @@ class SumLoss(Loss):
         _check_parts(losses)
         weights = check_weights("SumLoss", len(losses), (1.0,) * len(losses) if weights is None else weights)
         additive = all(loss.adds_over_labels for loss in losses)
-        if additive and link is None and all(curve_of(loss.link) is not None for loss in losses):
-            link = SumLink([loss.link for loss in losses], weights)
+        if additive and link is None:
+            known = all(isinstance(loss, KNOWN) or isinstance(loss.link, SumLink) for loss in losses)
+            link = SumLink([loss.link for loss in losses], weights) if known else RatioLink(self)
         super().__init__(link)
         self.losses, self.weights = nn.ModuleList(losses), weights
         self.mixes_rows = any(loss.mixes_rows for loss in losses)
@@ -129,8 +129,6 @@ class SumLoss(Loss):
         self.adds_over_labels = additive  # type: ignore[misc]
         self.soft_targets = all(loss.soft_targets for loss in losses)  # type: ignore[misc]
         self.single_label = any(loss.single_label for loss in losses)  # type: ignore[misc]
-        if additive and link is None:  # a curve that somebody else wrote
-            self.link = RatioLink(self)
 
     def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
         """The means of all parts, weighted."""
@@ -143,19 +141,6 @@ class SumLoss(Loss):
     def parts(self) -> list[Loss]:
         """The losses that are added."""
         return [loss for loss in self.losses if isinstance(loss, Loss)]
-
-
-def curve_of(link: Link) -> Curve | None:
-    """The curve of the loss that a link belongs to; None for links of other losses."""
-    if isinstance(link, SigmoidLink):
-        return CrossEntropyCurve()
-    if isinstance(link, AsymmetricLink):
-        if link.margin == 0:
-            return FocalCurve(link.gamma_neg, link.gamma_pos)
-        return ShiftedFocalCurve(link.gamma_neg, link.gamma_pos, link.margin)
-    if isinstance(link, StrictlyProperAsymmetricLink):
-        return StrictlyProperAsymmetricCurve(link.shape)
-    return None
 
 
 def check_weights(owner: str, parts: int, weights: Sequence[float]) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyhot.links.additive import Asymmetry
 from manyhot.losses.additive import Branches, Curve
-from manyhot.numerics import power, softplus, softplus_branch
+from manyhot.numerics import power, softplus, softplus_branch, surprise_by_share
 from manyhot.slopes import spare
 
 
@@ -74,18 +74,17 @@ class ShiftedFocalCurve(FocalCurve):
         """r^gamma * surprise and its steepness, with surprise = -log(1 - r)."""
         r = p - self.margin
         r = torch.clamp(r, min=0, out=spare(r))
-        surprise = torch.neg(r)
-        surprise = torch.log1p(surprise, out=spare(surprise))
-        surprise = torch.neg(surprise, out=spare(surprise))
-        # The slope is p (1 - p) r^g (g surprise / r + 1 / (1 - r)), of which surprise / r would be 0 / 0 at r = 0.
-        steepness = surprise / r.clamp(min=1e-30)
-        steepness = torch.add(1 / (1 - r), steepness, alpha=self.gamma_neg, out=spare(steepness))
+        rest = q + self.margin  # 1 - r, which would cancel where p is 1 to the last digit and the margin is small
+        ratio = surprise_by_share(rest)
+        # The slope is p r^g (g q surprise / r + q / (1 - r)).
+        steepness = torch.div(q, rest, out=spare(rest))
+        steepness = torch.addcmul(steepness, ratio, q, value=self.gamma_neg, out=spare(steepness))
         focus = power(r, self.gamma_neg)
         steepness = torch.mul(steepness, focus, out=spare(steepness))
         steepness = torch.mul(steepness, p, out=spare(steepness))
-        steepness = torch.mul(steepness, q, out=spare(steepness))
         if self.gamma_neg == 0:  # 0^0 = 1 would leave a slope below the margin, where the loss is flat
             steepness = steepness * (p > self.margin)
+        surprise = torch.mul(ratio, r, out=spare(ratio))
         return torch.mul(surprise, focus, out=spare(surprise)), steepness
 
 
