@@ -8,6 +8,9 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.report import Report
+from manyhot.report.page.words import sets
+from manyhot.studio.deciding import Choice, Deciding
 
 LABELS = ["cat", "dog", "a bird, flying"]
 
@@ -64,6 +67,24 @@ def test_decide_gives_labels_and_judges_them(table, run_json):
     val = written.of_split("val")
     assert int(val.decisions.sum()) == int(1.5 * len(val))
     assert written.rule.k == 1.5
+
+
+def test_labels_given_a_row_are_all_that_are_given_in_every_command(tmp_path, run_json):
+    scores, targets, _ = population(rows=60)
+    targets[torch.rand(targets.shape, generator=torch.Generator().manual_seed(1)) < 0.4] = -1
+    path, decided = tmp_path / "some.parquet", tmp_path / "decided.parquet"
+    mh.Predictions(scores=scores, targets=targets, labels=LABELS, link=mh.SigmoidLink()).save(path)
+    told = run_json("decide", path, "--rule", "Threshold(0.1)", "-o", decided)
+    values = run_json("evaluate", decided)["groups"]["sets"]["values"]
+    table = mh.Predictions.open(decided).load()
+    assert told["labels a row"] == pytest.approx(float(table.decisions.sum(1).double().mean()))
+    assert values["mean_size"]["value"] == pytest.approx(told["labels a row"])
+    assert Deciding(table).summary(Choice("rule")).mean_size == pytest.approx(told["labels a row"])
+    among_known = float((table.decisions & (targets >= 0))[(targets >= 0).any(1)].sum(1).double().mean())
+    assert values["known_size"]["value"] == pytest.approx(among_known)
+    assert told["known_size"] == pytest.approx(among_known)
+    (subject,) = Report(table).subjects
+    assert f"is given {told['labels a row']:.2f} labels on average" in next(sets(subject))
 
 
 def test_decide_without_anything_to_learn(table, run_json):

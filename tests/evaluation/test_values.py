@@ -42,6 +42,8 @@ def expected(values, probs, decisions, targets):
         found |= measured(metric, probs, targets).values
     for metric in (metrics.FScores(), metrics.SetAccuracy()):
         found |= measured(metric, decisions, targets).values
+    answered = decisions if isinstance(decisions, torch.Tensor) else decisions.labels[~decisions.abstain]
+    found |= {"known_size": found["mean_size"], "mean_size": answered.sum(1).double().mean().item()}
     inside = measured(metrics.OpenSetScores(), probs, targets).values
     return found | {"no_label_auroc" if name == "auroc" else name: value for name, value in inside.items()}
 

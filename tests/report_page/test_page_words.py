@@ -66,7 +66,10 @@ def test_unknown_cells_are_neither_right_nor_wrong():
     found = subject(probs=probs, targets=targets)
     assert next(words.promises(found)).startswith("Of the 20 answers above 90 %, 100 % were right")
     said = list(words.sets(found))
-    assert said[0].startswith("A row is given 1.00 labels on average and has 1.00; that is no label too many")
+    assert said[0].startswith(
+        "A row is given 2.00 labels on average. Of labels whose truth is known it is given 1.00 and has 1.00; "
+        "that is no label too many"
+    )
     assert said[-1] == "Of 20 rows, 20 (100 %) get exactly the right labels."
 
 

@@ -131,35 +131,39 @@ class Judge:
 
     def __init__(self) -> None:
         from manyhot.metrics import FScores, SetAccuracy
+        from manyhot.metrics.sets import GivenLabels
 
-        self.scores, self.sets = FScores(), SetAccuracy()
-        self.rows = self.judged = self.labels = self.empty = self.abstained = 0
+        self.given, self.scores, self.sets = GivenLabels(), FScores(), SetAccuracy()
+        self.rows = self.judged = self.abstained = 0
 
     def update(self, part: Predictions, rows: Tensor) -> None:
         """Collects a batch."""
+        from manyhot.decide import Decision
+
         assert part.decisions is not None
         assert part.abstain is not None
-        answered = ~part.abstain
+        self.given.update(Decision(part.decisions, part.abstain), None)
         self.rows += len(part)
         self.abstained += int(part.abstain.sum())
-        self.labels += int(part.decisions[answered].sum())
-        self.empty += int((part.decisions[answered].sum(1) == 0).sum())
         if part.targets is not None:
-            rows = rows & answered
+            rows = rows & ~part.abstain
             self.judged += int(rows.sum())
             self.scores.update(part.decisions[rows], part.targets[rows])
             self.sets.update(part.decisions[rows], part.targets[rows])
 
     def figures(self) -> dict[str, float]:
         """What people ask first, as fractions."""
-        answered = max(self.rows - self.abstained, 1)
+        # None where every row is left to a person.
+        given = {name: 0.0 if value != value else value for name, value in self.given.compute().values.items()}
         figures = {
-            "labels a row": self.labels / answered,
-            "rows without labels": self.empty / answered,
+            "labels a row": given["mean_size"],
+            "rows without labels": given["empty_share"],
             "rows for a person": self.abstained / max(self.rows, 1),
         }
         if self.judged:
-            figures |= self.scores.compute().values | self.sets.compute().values
+            sets = self.sets.compute().values
+            figures |= self.scores.compute().values | sets | {"known_size": sets["mean_size"]}
+            del figures["mean_size"]
         return figures
 
 

@@ -21,6 +21,7 @@ from manyhot.metrics import (
     SetAccuracy,
     UniformAccuracy,
 )
+from manyhot.metrics.sets import GivenLabels
 from manyhot.predictions.table import Table
 
 ERRORS = ("ece", "ace", "mce")
@@ -54,7 +55,7 @@ def plan(table: Table, facts: Survey, options: Options) -> dict[str, Plan]:
     plans = {
         "ranking": plan_ranking(table, options),
         "probabilities": plan_probabilities(table, options),
-        "sets": plan_sets(table),
+        "sets": plan_sets(table, facts),
     }
     if facts.empty_rows and facts.labelled_rows:
         plans["no_label"] = plan_no_label(table)
@@ -101,7 +102,7 @@ def plan_probabilities(table: Table, options: Options) -> Plan:
     return Plan(measures, notes)
 
 
-def plan_sets(table: Table) -> Plan:
+def plan_sets(table: Table, facts: Survey) -> Plan:
     """Whether the labels that are given are right."""
     notes = []
     if "decisions" not in table.kinds:
@@ -110,9 +111,14 @@ def plan_sets(table: Table) -> Plan:
         notes.append(f"Without decisions, labels with a probability of at least {100 * HALF:.0f} % count as given.")
     scores = ("micro_f", "macro_f", "macro_f_supported", "f_of_means", "sample_f")
     parts = [f"{over}_{name}" for over in ("micro", "macro", "sample") for name in ("precision", "recall")]
+    sets = _same("exact_match", "jaccard", "hamming_loss", "coverage")
+    if facts.counts()["unknown cells"]:
+        # All labels that are given, known to be right or not, are what people see; the others are judged by known ones.
+        sets |= {"mean_size": "known_size"}
     measures = [
         Measure(FScores, "decisions", _same(*scores, *parts)),
-        Measure(SetAccuracy, "decisions", _same("exact_match", "jaccard", "hamming_loss", "mean_size", "coverage")),
+        Measure(SetAccuracy, "decisions", sets),
+        Measure(GivenLabels, "decisions", _same("mean_size")),
     ]
     return Plan(measures, notes)
 

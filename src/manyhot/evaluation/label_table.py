@@ -42,7 +42,8 @@ class LabelTable:
     Attributes:
         names: The names of the labels.
         columns: (K,) by name: "known" and "present" cells, "ap", "auroc", and as far as there are probabilities and
-            decisions "ece", "brier", "log_loss", "precision", "recall", "f"; NaN where a label has no such value.
+            decisions "ece", "brier", "log_loss", "given" (how often among known cells), "precision", "recall", "f"; NaN
+            where a label has no such value.
         too_small: Whether there are too few rows to judge by, so that only counts are shown.
 
     Example:

@@ -69,6 +69,7 @@ NAMES = {
     "jaccard": Name("Jaccard"),
     "hamming_loss": Name("Hamming loss"),
     "mean_size": Name("labels given a row", percent=False),
+    "known_size": Name("labels given a row, among known cells", percent=False),
     "coverage": Name("rows answered"),
     "no_label_auroc": Name("AUROC, rows with labels against those without"),
     "aupr_in": Name("AUPR of rows with labels"),

@@ -107,7 +107,7 @@ class SetAccuracy(RowSums):
     """How near the sets of labels are to the true ones, row by row as wholes.
 
     exact_match = share of rows without an error;  jaccard = mean of |common| / |either|, 1 for a row without labels
-    that is given none;  hamming_loss = share of wrong cells;  mean_size = mean number of labels given
+    that is given none;  hamming_loss = share of wrong cells;  mean_size = mean number of labels given, of known cells
 
     Rows whose decision abstains are left out; `coverage` is the share of the others. Unknown cells are left out of
     everything, also of the sizes, and with them rows without a known cell.
@@ -161,6 +161,38 @@ class SetAccuracy(RowSums):
             "cells": int(total["cells"]),
         }
         return Outcome(values, counts, {"sizes": sizes})
+
+
+class GivenLabels(RowSums):
+    """How many labels a row is given, among those that are not left to a person: all of them, known to be right or not.
+
+    Unlike other metrics it looks at the decisions alone, because this is what people see.
+
+    Example:
+        >>> decisions = torch.tensor([[True, True], [True, False]])
+        >>> GivenLabels().update(decisions, torch.tensor([[1, -1], [-1, -1]])).compute().values
+        {'mean_size': 1.5, 'empty_share': 0.0}
+    """
+
+    def start(self) -> State:
+        """The histogram of sizes."""
+        return zeros(("sizes",), torch.int64)
+
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """The size of each row."""
+        decision = as_decisions(type(self).__name__, values)
+        self._check_labels(decision.labels.shape[1])
+        possible = torch.arange(decision.labels.shape[1] + 1, device=decision.labels.device)
+        return {"sizes": ~decision.abstain.unsqueeze(1) & (decision.sizes.unsqueeze(1) == possible)}
+
+    def compute(self) -> Outcome:
+        """The mean size, the share of rows that are given none, and how many rows were given 0, 1, ..., K labels."""
+        sizes = by_label(self.total("sizes"))
+        rows = int(sizes.sum())
+        given = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
+        empty = float(sizes[0]) if len(sizes) else 0.0
+        values = {"mean_size": divide(given, rows), "empty_share": divide(empty, rows)}
+        return Outcome(values, {"rows": rows}, {"sizes": sizes})
 
 
 def precision_recall_f(hits: Tensor, extra: Tensor, missed: Tensor, *, beta: float) -> tuple[Tensor, Tensor, Tensor]:

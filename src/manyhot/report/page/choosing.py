@@ -184,10 +184,13 @@ def sizes(subjects: Sequence[Subject]) -> Section | None:
 
 
 def left_out(subjects: Sequence[Subject]) -> list[str]:
-    """That some rows are not counted, where it is so."""
-    if all(bool(subject.answered.all()) for subject in subjects):
-        return []
-    return ["Rows of which nothing is known, and those left to a person, are not counted."]
+    """That some rows or labels are not counted, where it is so."""
+    found = []
+    if not all(bool(subject.answered.all()) for subject in subjects):
+        found.append("Rows of which nothing is known, and those left to a person, are not counted.")
+    if not all(bool((subject.targets[subject.answered] >= 0).all()) for subject in subjects):
+        found.append("Only labels whose truth is known are counted, of those that are given as well.")
+    return found
 
 
 def sizes_given(subject: Subject) -> torch.Tensor:

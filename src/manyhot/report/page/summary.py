@@ -34,6 +34,7 @@ HEADLINES = {
         "micro_recall": "labels there that are given",
         "exact_match": "{noun}s with exactly the right labels",
         "mean_size": "mean number of labels",
+        "known_size": "the same of those whose truth is known",
         "coverage": "{noun}s that are not left to a person",
     },
     "no_label": {

@@ -54,8 +54,11 @@ def sets(subject: Subject) -> Iterator[str]:
     rows = int(known.any(1).sum())
     if not rows:
         return
+    every = f"A {noun} is given {float(decision.sizes[answered].double().mean()):.2f} labels on average"
+    if not bool(known[answered].all()):
+        every += f". Of labels whose truth is known it is given {float(given.sum()) / rows:.2f}"
     yield (
-        f"A {noun} is given {float(given.sum()) / rows:.2f} labels on average and has {float(true.sum()) / rows:.2f}; "
+        f"{every} and has {float(true.sum()) / rows:.2f}; "
         f"that is {one_in(float((given & ~true).sum()) / rows, 'label too many', noun)}, "
         f"and {one_in(float((true & ~given).sum()) / rows, 'label missed', noun)}."
     )
