@@ -16,7 +16,7 @@ from manyhot.slopes import elementwise, spare
 
 
 class AdditiveLink(Link):
-    """The link of a loss that adds over labels, which also knows how steep that loss is: so that losses can be added."""
+    """The link of a loss that adds over labels, which knows its slopes too, so that losses can be added."""
 
     @abstractmethod
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:

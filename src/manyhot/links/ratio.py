@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from manyhot.links.link import Link
 from manyhot.refusal import refusal
 
-
 # Slopes underflow further out, even in float64; what their ratio is by then, it stays.
 FAR = 600.0
 
