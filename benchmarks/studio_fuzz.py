@@ -18,9 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.studio.collections import write_run
 from tests.studio.fuzzing import Fuzzer
 from tests.studio.servers import Started
-from tests.studio.targets import Target, resident, write_run
+from tests.studio.targets import Target, resident
 
 
 def fuzz(requests: int, seed: int) -> dict[str, object]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.waiting import HANG
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # It must neither ask other machines for anything nor need rights that a container does not have.
@@ -33,9 +35,17 @@ def find_browser() -> str:
 @contextmanager
 def open_browser() -> Iterator[Browser]:
     """A browser that is closed in the end."""
+    expect.set_options(timeout=1000 * HANG)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(OPTIONS))
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(OPTIONS), timeout=1000 * HANG)
         try:
             yield browser
         finally:
             browser.close()
+
+
+def open_page(browser: Browser, **options: object) -> Page:
+    """A page in a context of its own, which waits as long as it takes; closing the context closes it."""
+    page = browser.new_context(**options).new_page()
+    page.set_default_timeout(1000 * HANG)
+    return page

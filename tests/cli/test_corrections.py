@@ -15,6 +15,12 @@ QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none
 SHORT = (*QUICK, "--epochs", "1", "--set", "hidden=8")
 
 
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch):
+    """Leaves out the report, which takes longer than all else and has tests of its own."""
+    monkeypatch.setattr("manyhot.report.page.trying.try_report", lambda run, tell: None)
+
+
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     """A table of scenes without splits."""

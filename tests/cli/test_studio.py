@@ -6,14 +6,14 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import pytest
 
 from manyhot.studio import listen, open_studio
+from manyhot.studio.app import build_app
 from tests.studio.collections import write_collection
 from tests.studio.servers import Started
+from tests.studio.targets import served
 
 
 @pytest.fixture
@@ -21,16 +21,20 @@ def table(tmp_path):
     return write_collection(tmp_path)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_answers_and_ends_well(table, how):
-    studio = Started(table, "--port", "0", "--no-open")
+def ends_well(studio, how):
+    """Stops a studio, which says where it is and what it found, and no more."""
     assert studio.said.startswith("The studio is open at http://127.0.0.1:")
-    assert studio.ask("/api/collection")["rows"] == 30
-    studio.ask("/api/review/2", method="PUT", body={"labels": {"dog": 1}, "done": True})
     code, told = studio.stop(how)
     assert code == (0 if how == signal.SIGINT else -how)
     assert "All 30 pictures were found." in told
     assert "Traceback" not in told
+
+
+def test_it_says_where_it_is_answers_and_ends_well(table):
+    studio = Started(table, "--port", "0", "--no-open")
+    assert studio.ask("/api/collection")["rows"] == 30
+    studio.ask("/api/review/2", method="PUT", body={"labels": {"dog": 1}, "done": True})
+    ends_well(studio, signal.SIGTERM)
     assert "002.png" in table.with_name("predictions.reviewed.csv").read_text()
 
 
@@ -43,19 +47,20 @@ def test_edits_survive_a_kill(table):
     assert again.ask("/api/collection")["review"]["done"] == 10
     said = [label["edited"] for label in again.ask("/api/items/3")["labels"] if label["name"] == "dog"]
     assert said == [1]
-    again.stop()
+    ends_well(again, signal.SIGINT)
     assert table.with_name("predictions.reviewed.csv").read_text().count("\n") == 11
 
 
-def test_beyond_this_machine_a_token_is_asked_for(table):
-    studio = Started(table, "--port", "0", "--no-open", "--host", "0.0.0.0", "--read-only")
-    assert re.search(r"\?token=[\w-]{20,}$", studio.url)
-    port = re.search(r":(\d+)/", studio.url).group(1)
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/collection", timeout=20)
-    assert refused.value.code == 401
-    refused.value.close()
-    studio.stop()
+def test_beyond_this_machine_a_token_is_asked_for(table, run, monkeypatch):
+    def serve(studio, address, *, started):
+        started()
+        with served(build_app(studio, token=address.token, hosts=address.hosts), address) as target:
+            assert target.ask("/api/collection").status == 401
+            assert target.ask("/api/collection", authorization=f"Bearer {address.token}").status == 200
+
+    monkeypatch.setattr("manyhot.studio.serve", serve)
+    printed = run("studio", table, "--port", "0", "--no-open", "--host", "0.0.0.0", "--read-only")
+    assert re.search(r"^The studio is open at http://\S+:\d+/\?token=[\w-]{20,}$", printed.out.strip())
 
 
 @pytest.mark.parametrize(

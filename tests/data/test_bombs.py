@@ -34,10 +34,10 @@ def test_a_film_behind_a_photo_is_no_part_of_it():
 
 
 def test_a_picture_of_thousands_of_scans_is_refused_at_once():
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(BadImage, match="more than 100 scans"):
         decode(many_scans(5_000, side=5_000), name="scans", at_least=64)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_tiles_that_are_larger_than_the_picture_are_refused():

@@ -1,28 +1,14 @@
 """The page as a reader's browser shows it: it asks for nothing, follows light and dark, and fits a telephone."""
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+from tests.browsers import open_browser, open_page
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """A browser without a window."""
-    import shutil
-
-    installed = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=installed, args=ARGUMENTS)
-        yield opened
-        opened.close()
+    with open_browser() as browser:
+        yield browser
 
 
 def test_the_page_asks_for_nothing_and_follows_the_reader(page, browser, tmp_path):
@@ -30,7 +16,7 @@ def test_the_page_asks_for_nothing_and_follows_the_reader(page, browser, tmp_pat
     address = (tmp_path / "report.html").as_uri()
     seen = {}
     for scheme in ("light", "dark"):
-        tab = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 800})
+        tab = open_page(browser, color_scheme=scheme, viewport={"width": 390, "height": 800})
         asked, said = [], []
         tab.on("request", lambda request, asked=asked: asked.append(request.url))
         tab.on("console", lambda message, said=said: said.append(message.text))
@@ -42,6 +28,6 @@ def test_the_page_asks_for_nothing_and_follows_the_reader(page, browser, tmp_pat
         assert tab.evaluate("document.documentElement.scrollWidth") == 390
         background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(30, 33, 41)"}[scheme]
-        tab.close()
+        tab.context.close()
     assert len(seen["light"]) > 8
     assert not set(seen["light"]) & set(seen["dark"])

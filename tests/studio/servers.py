@@ -7,6 +7,8 @@ import subprocess
 import sys
 import urllib.request
 
+from tests.waiting import HANG
+
 
 class Started:
     """A studio in a process of its own.
@@ -27,10 +29,10 @@ class Started:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url.partition("?")[0].rstrip("/") + path, data=data, method=method)
         request.add_header("content-type", "application/json")
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=HANG) as answer:
             return json.load(answer)
 
     def stop(self, how=signal.SIGINT):
         self.process.send_signal(how)
-        _, told = self.process.communicate(timeout=20)
+        _, told = self.process.communicate(timeout=HANG)
         return self.process.returncode, told

@@ -8,17 +8,12 @@ import os
 import re
 import socket
 import threading
-import time
 from typing import NamedTuple
 
-import torch
 from PIL import Image
 
-import manyhot as mh
-from manyhot.backbones import create_backbone
-from manyhot.network import Network
 from manyhot.studio.serving import server_of
-from tests.studio.collections import LABELS, predictions, write_pictures
+from tests.waiting import HANG
 
 # What lies outside of the collection: a colour that no picture of it has, and a text.
 FORBIDDEN_COLOUR = (255, 0, 254)
@@ -54,8 +49,8 @@ class Target:
     def __init__(self, port):
         self.port, self.host = port, f"127.0.0.1:{port}"
 
-    def connect(self, *, seconds=20):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=HANG)
 
     def head(self, path, *, method="GET", **headers):
         """A request up to its body; headers are written with underscores, None leaves one out."""
@@ -63,11 +58,11 @@ class Target:
         lines = [f"{name}: {value}" for name, value in given.items() if value is not None]
         return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode("latin-1")
 
-    def ask(self, path, *, method="GET", body=None, seconds=20, **headers):
+    def ask(self, path, *, method="GET", body=None, **headers):
         """Sends a request as it is, however wrong, and gives the answer, which is checked."""
         if body is not None:
             headers.setdefault("content_length", len(body))
-        with self.connect(seconds=seconds) as connection:
+        with self.connect() as connection:
             return self.answer(connection, self.head(path, method=method, **headers) + (body or b""), method=method)
 
     def answer(self, connection, data, *, method="GET"):
@@ -88,7 +83,7 @@ class Target:
         return self.ask(path, method="POST", body=body, content_type=kind, **headers)
 
     def is_alive(self):
-        return self.ask("/api/health", seconds=5).body == b'{"alive":true}'
+        return self.ask("/api/health").body == b'{"alive":true}'
 
 
 def checked(answer):
@@ -126,17 +121,6 @@ def part(data, *, field=b"image", name=b"a.png", more=b"", boundary=BOUNDARY):
 END = b"--" + BOUNDARY + b"--\r\n"
 
 
-def write_run(folder, count=30):
-    """A run with pictures, predictions and a small model."""
-    table = predictions(write_pictures(folder, count), rule=mh.LabelThresholds())
-    table.save(folder / "predictions.parquet")
-    torch.manual_seed(0)
-    backbone = create_backbone("digit_templates")
-    network = Network(backbone, mh.LinearHead(backbone.width, len(LABELS)))
-    mh.Classifier(network, LABELS, link=mh.SigmoidLink(), rule=mh.Threshold(0.5)).save(folder)
-    return folder
-
-
 @contextlib.contextmanager
 def served(app, address):
     """An application served at an address by a thread, until the block ends."""
@@ -145,21 +129,13 @@ def served(app, address):
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listener]})
     thread.start()
     try:
-        assert started.wait(20)
+        assert started.wait(HANG)
         yield Target(address.listener.getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(HANG)
         address.listener.close()
     assert not thread.is_alive()
-
-
-def eventually(holds, *, seconds=5.0):
-    """Whether something comes to hold before long."""
-    end = time.perf_counter() + seconds
-    while not holds() and time.perf_counter() < end:
-        time.sleep(0.01)
-    return holds()
 
 
 def resident(process, *, peak=False):

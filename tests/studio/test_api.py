@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -10,10 +12,13 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 import manyhot as mh
-from manyhot.studio import open_studio
+from manyhot.studio import listen, open_studio
 from manyhot.studio.app import build_api, build_app
+from manyhot.studio.classifying import Classifying
 from manyhot.studio.routes import ROUTES
 from tests.studio.collections import LABELS, write_collection, write_run
+from tests.studio.targets import served
+from tests.waiting import HANG
 
 
 @pytest.fixture
@@ -159,6 +164,25 @@ def test_too_many_at_once_are_asked_to_try_again(client):
     client.app.state.studio.classifying.most_waiting = 0
     answer = client.post("/api/classify", files=png())
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+
+
+def test_others_are_answered_while_a_picture_is_decoded(folder, monkeypatch):
+    decoding, may_end, prepare = threading.Event(), threading.Event(), Classifying._prepare
+
+    def prepare_later(self, *said):
+        decoding.set()
+        assert may_end.wait(HANG)
+        return prepare(self, *said)
+
+    monkeypatch.setattr(Classifying, "_prepare", prepare_later)
+    studio, _ = open_studio(folder, read_only=True)
+    address = listen("127.0.0.1", 0)
+    with served(build_app(studio, hosts=address.hosts), address) as target, ThreadPoolExecutor(1) as thread:
+        sent = thread.submit(target.upload, png()["image"][1])
+        assert decoding.wait(HANG)
+        assert target.is_alive()
+        may_end.set()
+        assert sent.result().status == 200
 
 
 def test_reliability_of_all_labels_and_of_one(client, folder):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from manyhot.studio.batching import Batcher
+from tests.waiting import HANG
 
 
 def test_everybody_gets_the_scores_of_their_own_input():
@@ -22,7 +23,7 @@ def test_requests_that_wait_are_scored_together_up_to_a_number():
     sizes, may_go = [], threading.Event()
 
     def score(inputs):
-        may_go.wait(10)
+        may_go.wait(HANG)
         sizes.append(len(inputs))
         return inputs
 
@@ -61,15 +62,17 @@ def test_closing_answers_what_waits_and_takes_no_more():
 
 
 def test_who_no_longer_waits_is_left_out():
-    seen, may_go = [], threading.Event()
+    seen, begun, may_go = [], threading.Event(), threading.Event()
 
     def score(inputs):
-        may_go.wait(10)
+        begun.set()
+        may_go.wait(HANG)
         seen.extend(inputs.squeeze(1).tolist())
         return inputs
 
     batcher = Batcher(score)
     first = batcher.submit(torch.tensor([1.0]))
+    assert begun.wait(HANG)
     second = batcher.submit(torch.tensor([2.0]))
     third = batcher.submit(torch.tensor([3.0]))
     assert second.cancel()
@@ -83,7 +86,7 @@ def test_several_workers_score_at_once_and_answer_everybody():
     both = threading.Barrier(2)
 
     def score(inputs):
-        both.wait(10)  # broken, and so an error, where the second pass waits for the first
+        both.wait(HANG)  # broken, and so an error, where the second pass waits for the first
         return inputs
 
     batcher = Batcher(score, most=1, workers=2)

@@ -1,15 +1,14 @@
 """Thousands of requests made up from the description of the API."""
 
-import time
-
 import pytest
 
+from tests.studio.collections import write_run
 from tests.studio.fuzzing import Fuzzer
 from tests.studio.servers import Started
-from tests.studio.targets import Target, resident, write_run
+from tests.studio.targets import Target, resident
 
-# About a quarter of a minute; benchmarks/studio_fuzz.py sends 10,000.
-REQUESTS = 1_500
+# Some for every operation, a few seconds; benchmarks/studio_fuzz.py sends 10,000.
+REQUESTS = 500
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,9 @@ def started(tmp_path_factory):
 
 def test_made_up_requests_break_nothing(started):
     target = Target(int(started.url.rstrip("/").rpartition(":")[2]))
-    assert target.is_alive()
+    # Whatever is taken back below, and however soon: once it was asked for, there is a labels file.
+    started.ask("/api/review/0", method="PUT", body={"labels": {"dog": 1}})
+    assert target.ask("/api/review/file").status == 200
     before = resident(started.process.pid)
     statuses, failures = Fuzzer(started.url).run(REQUESTS)
     assert failures == []
@@ -35,7 +36,5 @@ def test_made_up_requests_break_nothing(started):
     assert {status for _, status in statuses} <= {200, 400, 404, 405, 409, 422}
     answered = {label for (label, status), count in statuses.items() if status == 200}
     assert {"POST /api/classify", "PUT /api/review/{row}", "POST /api/review/undo", "GET /api/review/file"} <= answered
-    start = time.perf_counter()
     assert target.is_alive()
-    assert time.perf_counter() - start < 3
     assert resident(started.process.pid) - before < 300

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from contextlib import contextmanager
 
@@ -9,9 +10,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.browsers import open_browser
+from manyhot.studio import listen, open_studio
+from manyhot.studio.app import build_app
+from tests.browsers import open_browser, open_page
 from tests.studio.collections import LABELS, write_collection, write_run
-from tests.studio.servers import Started
+from tests.studio.targets import served
+from tests.waiting import eventually
 
 # What is to be touched and has less than 36 pixels in height, or reaches over the edge.
 SMALL = """() => [...document.querySelectorAll("main button, main input:not([type=radio]):not([type=file]), nav a")]
@@ -31,32 +35,52 @@ def browser():
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     """A studio that several tests look at, and none edits."""
-    studio = Started(write_run(tmp_path_factory.mktemp("shown"), 70), "--port", "0", "--no-open", "--read-only")
-    yield studio
-    studio.stop()
+    with serving(write_run(tmp_path_factory.mktemp("shown"), 70), read_only=True) as studio:
+        yield studio
 
 
 @pytest.fixture
 def edited(tmp_path):
     """A studio whose labels are corrected, and its folder."""
-    studio = Started(write_run(tmp_path), "--port", "0", "--no-open")
-    yield studio, tmp_path
-    studio.stop()
+    with serving(write_run(tmp_path)) as studio:
+        yield studio, tmp_path
+
+
+class Served:
+    """A studio that a thread of the tests serves.
+
+    Args:
+        target: Where it is.
+    """
+
+    def __init__(self, target):
+        self.target, self.url = target, f"http://{target.host}/"
+
+    def ask(self, path):
+        return json.loads(self.target.ask(path).body)
+
+
+@contextmanager
+def serving(path, **options):
+    """A run or a table in a studio."""
+    studio, _ = open_studio(path, **options)
+    address = listen("127.0.0.1", 0)
+    with served(build_app(studio, hosts=address.hosts), address) as target:
+        yield Served(target)
 
 
 @contextmanager
 def opened(browser, url, *, viewport=WIDE, **options):
     """A page that must neither complain on its console nor ask any other machine, whatever is done with it."""
-    context = browser.new_context(viewport=viewport, **options)
     complaints, requests = [], []
-    page = context.new_page()
+    page = open_page(browser, viewport=viewport, **options)
     page.on("console", lambda message: complaints.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(url)
     expect(at(page, "collection-name")).not_to_be_empty()
     yield page
-    context.close()
+    page.context.close()
     assert complaints == []
     home = re.match(r"https?://[^/]+/", url).group()
     assert [request for request in requests if not request.startswith((home, "blob:" + home, "data:"))] == []
@@ -115,12 +139,12 @@ def test_a_query_that_cannot_be_read_is_marked_where_it_is_wrong(browser, shown)
 def test_more_pictures_come_as_one_goes_down_and_all_of_them_once(browser, shown):
     with opened(browser, shown.url) as page:
         expect(tiles(page)).not_to_have_count(0)
-        for _ in range(20):
+
+        def all_there():
             page.mouse.wheel(0, 4000)
-            page.wait_for_timeout(100)
-            if tiles(page).count() == 70:
-                break
-        expect(tiles(page)).to_have_count(70)
+            return tiles(page).count() == 70
+
+        assert eventually(all_there)
         rows = tiles(page).evaluate_all("tiles => tiles.map(tile => +tile.dataset.row)")
         assert rows == list(range(70))
 
@@ -212,28 +236,36 @@ def test_trust_shows_the_diagram_and_says_it_in_words(browser, shown):
         expect(at(page, "reliability").locator("svg").first).to_be_visible()
         found = shown.ask("/api/reliability")
         expect(at(page, "trust-words")).to_contain_text(found["words"][0])
+        expect(at(page, "trust-words")).to_contain_text(f"Average calibration error{found['ace_words']}")
+        expect(at(page, "trust-rows")).to_have_text("Judged on the 47 pictures of test.")
         expect(at(page, "label-rows").get_by_role("row")).to_have_count(len(LABELS))
 
 
 def test_a_review_is_saved_and_there_after_a_reload(browser, edited):
     studio, folder = edited
     first = studio.ask("/api/review?order=errors&limit=1")["items"][0]
+    suspect = first["suspects"][0]
+
+    def item():
+        return studio.ask(f"/api/items/{first['row']}")
+
     with opened(browser, studio.url + "#/review") as page:
         at(page, "order-errors").check()
         expect(at(page, "review-name")).to_contain_text(first["name"])
-        suspect = first["suspects"][0]
         expect(at(page, "review-labels")).to_contain_text(suspect["question_words"])
         page.keyboard.press("y")
         expect(at(page, "save-state")).to_contain_text(re.compile("saved", re.IGNORECASE))
         page.keyboard.press("Enter")
         expect(at(page, "review-name")).not_to_contain_text(first["name"])
+        # Who reloads while something is on its way to the server is asked whether to stay.
+        assert eventually(lambda: item()["done"])
+        expect(at(page, "save-state")).to_contain_text(re.compile("saved", re.IGNORECASE))
         page.reload()
         expect(at(page, "review-progress")).to_contain_text("1")
         expect(at(page, "review-name")).not_to_contain_text(first["name"])
-    item = studio.ask(f"/api/items/{first['row']}")
-    assert item["done"]
-    assert next(label["edited"] for label in item["labels"] if label["name"] == suspect["name"]) == 1
-    studio.stop()
+    assert item()["done"]
+    assert next(label["edited"] for label in item()["labels"] if label["name"] == suspect["name"]) == 1
+    assert studio.target.ask("/api/review/file").status == 200
     (row,) = csv.DictReader((folder / "reviewed.csv").read_text().splitlines())
     assert (row["path"], row[suspect["name"]]) == (first["name"], "1")
 
@@ -252,19 +284,18 @@ def test_reject_add_and_undo_without_a_mouse(browser, edited):
         expect(at(page, "review-name")).to_contain_text(first["name"])
         page.keyboard.press("n")
         expect(at(page, "save-state")).to_contain_text(re.compile("saved", re.IGNORECASE))
-        assert said() == {suspect: 0}
+        assert eventually(lambda: said() == {suspect: 0})
         other = next(name for name in LABELS if name != suspect)
         page.keyboard.press("a")
         page.keyboard.type(other)
         expect(at(page, "add-options").get_by_role("option").first).to_contain_text(other)
         page.keyboard.press("Enter")
         expect(at(page, "review-labels").locator(f"[data-name='{other}']")).to_be_visible()
+        assert eventually(lambda: said() == {suspect: 0, other: 1})
         expect(at(page, "save-state")).to_contain_text(re.compile("saved", re.IGNORECASE))
-        assert said() == {suspect: 0, other: 1}
         page.keyboard.press("u")
+        assert eventually(lambda: said() == {suspect: 0})
         expect(at(page, "save-state")).not_to_be_empty()
-        page.wait_for_timeout(300)
-        assert said() == {suspect: 0}
 
 
 def test_keys_are_told_and_every_view_has_one(browser, shown):
@@ -290,12 +321,21 @@ def test_tiles_are_walked_by_arrows_and_opened_by_enter(browser, shown):
         expect(tiles(page).nth(1)).to_be_focused()
 
 
-@pytest.mark.parametrize("view", ["search?q=dog", "review", "classify", "trust"])
-def test_a_phone_shows_everything_without_moving_sideways(browser, shown, edited, view):
-    studio = edited[0] if view == "review" else shown
+@pytest.mark.parametrize(
+    ("view", "last"),
+    [
+        ("search?q=dog", "tile-prob"),
+        ("review", "review-labels"),
+        ("classify", "drop-zone"),
+        ("trust", "trust-words"),
+    ],
+)
+def test_a_phone_shows_everything_without_moving_sideways(browser, request, view, last):
+    studio = request.getfixturevalue("edited")[0] if view == "review" else request.getfixturevalue("shown")
     with opened(browser, f"{studio.url}#/{view}", viewport=PHONE, has_touch=True, color_scheme="dark") as page:
         expect(at(page, f"view-{view.partition('?')[0]}")).to_be_visible()
-        page.wait_for_timeout(300)
+        expect(at(page, last).first).to_be_visible()
+        expect(at(page, last).first).not_to_be_empty()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         small = page.evaluate(SMALL)
         assert small == []
@@ -307,11 +347,10 @@ def test_a_read_only_studio_says_so(browser, shown):
 
 
 def test_a_table_without_a_model_or_true_labels(browser, tmp_path):
-    studio = Started(write_collection(tmp_path, targets=False), "--port", "0", "--no-open")
-    with opened(browser, studio.url) as page:
+    collection = write_collection(tmp_path, targets=False)
+    with serving(collection) as studio, opened(browser, studio.url) as page:
         expect(at(page, "way-risk")).to_be_disabled()
         page.keyboard.press("3")
         expect(at(page, "no-model")).to_be_visible()
         page.keyboard.press("4")
         expect(at(page, "no-targets")).to_be_visible()
-    studio.stop()
