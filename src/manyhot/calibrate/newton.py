@@ -59,6 +59,13 @@ def vague(mean: Tensor) -> Normal:
     return Normal(mean, torch.eye(len(mean), dtype=mean.dtype, device=mean.device) / VAGUE**2)
 
 
+def both(first: Normal, second: Normal) -> Normal:
+    """The product of two densities, of which the first is not flat in any direction."""
+    precision = first.precision + second.precision
+    pull = first.precision @ first.mean + second.precision @ second.mean
+    return Normal(torch.linalg.solve(precision, pull), precision)
+
+
 def minimise(likelihood_at: LikelihoodAt, prior: Normal, start: Tensor, lowest: Tensor) -> Point:
     """Parameters (K, D) at which negative log-likelihood plus penalty is least, for all problems at once."""
     here = Point(start, likelihood_at(start))

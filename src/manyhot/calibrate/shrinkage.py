@@ -13,11 +13,24 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.maps import Cells, Family, Maps, label_frame, likelihood_of, maps_of, pooled_frame
-from manyhot.calibrate.newton import SHORT, Normal, Point, minimise, minimise_bounded, take_step, vague
+from manyhot.calibrate.newton import (
+    MOST_STEPS,
+    SHORT,
+    VAGUE,
+    Normal,
+    Point,
+    both,
+    minimise,
+    minimise_bounded,
+    take_step,
+    vague,
+)
 
 PER = ("all", "label", "shrunk")
 # Standard deviation of the parameters among labels before any is seen; it counts as much as one label.
 ALIKE = 0.1
+# How many rows the prior of the shared map is worth, and how much the log-likelihood must gain to refute it.
+PRIOR_ROWS, REFUTED = 20, 10.0
 MOST_ROUNDS, MOST_UPDATES = 30, 100
 # Change of mean and covariance after which they are found, and by how much an update is stretched at the most.
 CONVERGED, LONGEST_STRETCH = 1e-10, 100.0
@@ -47,16 +60,40 @@ def fit_maps(family: Family, cells: Cells, per: str) -> Maps:
 
 
 def fit_shared(family: Family, cells: Cells) -> Maps:
-    """One map for all labels; of a single slope without any prior, as temperature scaling is defined."""
-    frame, cells = pooled_frame(family, cells), cells.pooled()
-    likelihood_at = partial(likelihood_of, family, frame, cells)
+    """One map for all labels: without any prior for a single slope, as temperature scaling is defined.
+
+    With an intercept, the prior is that the input log-odds are right as they are, and worth `PRIOR_ROWS` rows that
+    agree with them, so that few rows change little.
+    """
+    frame, pooled = pooled_frame(family, cells), cells.pooled()
+    likelihood_at = partial(likelihood_of, family, frame, pooled)
     start = frame.unit.new_tensor([1.0] * family.num_features + [0.0] * family.intercept)
     lowest = family.lowest(start)
-    if family.intercept:
-        parameters = minimise(likelihood_at, vague(start), start.unsqueeze(0), lowest).parameters
-    else:
-        parameters = minimise_bounded(likelihood_at, start, lowest)
-    return maps_of(family, frame, parameters)
+    if not family.intercept:
+        return maps_of(family, frame, minimise_bounded(likelihood_at, start, lowest))
+    # The map that changes nothing, and what a row would tell about the parameters if that map were right.
+    identity = torch.cat([frame.unit.expand(family.num_features), frame.centre.sum(0)])
+    rows = cells.weights.sum() / (cells.weights.sum(0) > 0).sum().clamp(min=1)
+    information = likelihood_at(identity.unsqueeze(0)).information[0] / rows.clamp(min=torch.finfo(rows.dtype).tiny)
+    # Where rows would tell nothing, slopes and intercept are still about right.
+    scale = torch.cat([frame.unit.expand(family.num_features), torch.ones_like(frame.offset)])
+    unchanged = Normal(identity, PRIOR_ROWS * information + torch.diag((VAGUE * scale) ** -2))
+    here, trust = Point(start.unsqueeze(0), likelihood_at(start.unsqueeze(0))), torch.ones_like(frame.offset)
+    for _ in range(MOST_STEPS):
+        prior = both(vague(start), bounded(unchanged, here.parameters))
+        here, trust, length = take_step(likelihood_at, prior, here, trust, lowest)
+        if length < SHORT:
+            break
+    return maps_of(family, frame, here.parameters)
+
+
+def bounded(prior: Normal, parameters: Tensor) -> Normal:
+    """A prior whose penalty grows no further than to `REFUTED`: scores that only rank are far from any log-odds.
+
+    With the penalty q of the given prior it is q / (1 + q / REFUTED). This is the quadratic function that lies above
+    and touches it at the parameters (1, D), which makes each step of Newton's method one of majorisation.
+    """
+    return prior._replace(precision=prior.precision / (1 + prior.penalty(parameters) / REFUTED).square())
 
 
 def like_others(mean: Tensor) -> Normal:
