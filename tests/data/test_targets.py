@@ -95,7 +95,10 @@ def test_a_million_rows_take_the_memory_of_their_labels():
         (lambda: SparseTargets.from_rows([[-1]], num_labels=2), "must name columns from 0 to 1; got -1"),
         (lambda: SparseTargets.from_dense(np.array([[2]])), "`targets` of `SparseTargets` must be 1, 0 or -1; got 2"),
         (lambda: SparseTargets.from_dense(np.zeros(3)), r"must be \(N, K\); got \(3,\)"),
-        (lambda: SparseTargets.from_sparse(sparse.csr_matrix([[0.5]])), "must be 1, 0 or -1; got 0.5"),
+        (
+            lambda: SparseTargets.from_sparse(sparse.csr_matrix([[0.5]])),
+            "must be 1, 0 or -1 where they are stored; got 0.5",
+        ),
         (
             lambda: SparseTargets.from_rows([[0]], num_labels=1).take([-1]),
             "`rows` of `SparseTargets` must lie between 0 and 0; got -1",

@@ -225,7 +225,8 @@ def test_label_names_beside_the_numbers(write):
             "id,cat,labels\na,0.5,dog\n",
             {},
             "`targets` of `from_csv` must name the 1 labels; got 'dog'. "
-            "Pass other_labels='leave out' to do without such names.",
+            "Pass other_labels='leave out' to do without such names, or rename the column if it does not hold true "
+            "labels.",
         ),
         (
             "0.5,0.25\n0.1,0.2\n",

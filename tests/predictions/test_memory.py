@@ -1,12 +1,15 @@
 """The table in memory."""
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 import torch
+from sklearn.ensemble import RandomForestClassifier
 
 import manyhot as mh
 from manyhot.calibrate.calibrator import Calibrator
+from manyhot.data import from_arrays
 from manyhot.decide.rule import Decision, Rule
 from manyhot.predictions import Predictions, index_targets
 from tests.predictions.tables import LABELS, assert_same, refused, table
@@ -109,12 +112,59 @@ def test_lists_without_any_name():
 def test_sparse_targets_may_hold_unknown_cells_and_no_other_values():
     matrix = scipy.sparse.coo_matrix(([1, -1], ([0, 1], [0, 2])), shape=(2, 3))
     assert Predictions(scores=SCORES, targets=matrix).targets.tolist() == [[1, 0, 0], [0, 0, -1]]
-    twice = scipy.sparse.coo_matrix(([1, 1], ([0, 0], [0, 0])), shape=(2, 3))
+    two = scipy.sparse.coo_matrix(([2], ([0], [0])), shape=(2, 3))
     with refused(
-        "`targets` of `Predictions` must be 1, 0 or -1 where they are stored; got other values. "
-        "Store a 1 for each label."
+        "`targets` of `Predictions` must be 1, 0 or -1 where they are stored; got 2. Store a 1 for each label."
     ):
-        Predictions(scores=SCORES, targets=twice)
+        Predictions(scores=SCORES, targets=two)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("values", [[1, 1], [1, 0], [1, -1], [0, 0]])
+def test_a_cell_that_is_stored_twice_is_refused_wherever_targets_are_taken(values):
+    matrix = scipy.sparse.coo_matrix((values, ([1, 1], [2, 2])), shape=(2, 3))
+    tensor = torch.sparse_coo_tensor([[1, 1], [2, 2]], values, (2, 3))
+    for twice, call in ((matrix, "matrix.sum_duplicates()"), (tensor, "targets.coalesce()")):
+        sentence = (
+            "`targets` of `{}` must store each cell once; got row 1, column 2 more than once. "
+            f"Join them with `{call}`, and store 1, 0 or -1 there."
+        )
+        with refused(sentence.format("Predictions")):
+            Predictions(scores=SCORES, targets=twice)
+        with refused(sentence.format("SparseTargets" if twice is matrix else "from_arrays")):
+            from_arrays(torch.eye(2), twice)
+    once = torch.sparse_coo_tensor([[1, 1], [2, 0]], [1, -1], (2, 3))
+    assert Predictions(scores=SCORES, targets=once).targets.tolist() == [[0, 0, 0], [-1, 0, 1]]
+
+
+@pytest.mark.parametrize("rows", [[["a", "c"], []], [np.array(["a", "c"], dtype=object), np.array([], dtype=object)]])
+def test_a_series_of_lists_of_names_is_taken_as_targets(rows):
+    series = pandas.Series(rows, index=["x", "y"])
+    assert Predictions(scores=SCORES, targets=series, labels=["a", "b", "c"]).targets.tolist() == [[1, 0, 1], [0] * 3]
+    data = from_arrays(torch.eye(2), series)
+    assert data.labels.decode(data.targets.dense()) == [["a", "c"], []]
+
+
+def test_lists_of_a_series_that_name_no_label_are_refused():
+    with pytest.raises(ValueError, match="got 'z'"):
+        Predictions(scores=SCORES, targets=pandas.Series([["z"], []]), labels=["a", "b", "c"])
+
+
+def test_the_list_of_two_column_arrays_of_scikit_learn_is_taken_as_probabilities():
+    features, truth = np.arange(8.0)[:, None], np.array([[1, 0, 1]] * 3 + [[0, 1, 1]] * 2 + [[1, 1, 0]] * 3)
+    forest = RandomForestClassifier(3, random_state=0).fit(features, truth)
+    given = forest.predict_proba(features)
+    expected = np.stack([one[:, 1] for one in given], axis=1)
+    assert np.array_equal(Predictions(probs=given).probs.numpy(), expected)
+    constant = RandomForestClassifier(3, random_state=0).fit(features, np.c_[truth, np.zeros(8)])
+    with refused(
+        "`probs` of `Predictions` must be (N, K), or one array (N, 2) a label of two columns that add up to 1; got a "
+        "list with (8, 1) in it. Pass one column a label; where a label never occurs, scikit-learn gives no column for "
+        "its presence."
+    ):
+        Predictions(probs=constant.predict_proba(features))
+    with pytest.raises(ValueError, match=r"add up to 1; got a list with \(2, 2\) in it"):
+        Predictions(probs=[np.array([[0.1, 0.2], [0.3, 0.4]])])
 
 
 def test_read_only_arrays_are_taken():

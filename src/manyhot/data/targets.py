@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_tensor
+from manyhot.cells import as_tensor, sparse_cells
 from manyhot.checks import check_choice, check_values
 from manyhot.refusal import refusal
 
@@ -112,11 +112,9 @@ class SparseTargets:
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> SparseTargets:
-        """Targets of a sparse matrix of SciPy, of which cells that are not stored are absent."""
-        stored = matrix.tocoo()
-        values = np.asarray(stored.data)
-        check_values("SparseTargets", torch.from_numpy(values.astype(np.float64)))
-        return cls.from_cells(stored.row, stored.col, values, shape=(matrix.shape[0], matrix.shape[1]))
+        """Targets of a sparse matrix of SciPy, of which cells that are not stored are absent; none is stored twice."""
+        rows, columns, values = sparse_cells("SparseTargets", matrix)
+        return cls.from_cells(rows, columns, values, shape=(matrix.shape[0], matrix.shape[1]))
 
     def __len__(self) -> int:
         """The number N of rows."""

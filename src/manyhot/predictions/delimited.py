@@ -125,17 +125,18 @@ class DelimitedText:
 
     def _header_line(self) -> str:
         try:
-            with self._open_bytes() as start:
-                if start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    self._encoding = "utf-16"
-            with self._in_utf8(), self._open() as file:
-                line = file.readline()
+            with self._open_bytes() as file:
+                start = file.read(1024)
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                self._encoding = "utf-16"
+            elif b"\0" in start:
+                got, remedy = f"{str(self.path)!r} with zero bytes", "Convert it: iconv -f UTF-16LE -t UTF-8."
+                raise refusal("path", self.owner, "be text in UTF-8", got, remedy)
+            with self._in_utf8(), self._open() as text:
+                line = text.readline()
         except (gzip.BadGzipFile, EOFError) as error:
             got = f"{str(self.path)!r} ({error})"
             raise refusal("path", self.owner, "be text in UTF-8", got, "Convert it first.") from None
-        if "\0" in line:
-            got = f"{str(self.path)!r}, which has zero bytes"
-            raise refusal("path", self.owner, "be text in UTF-8", got, "Save it as UTF-8.")
         if not line.strip():
             raise refusal("path", self.owner, "have a header", f"{str(self.path)!r} without one", "Name the columns.")
         return line
@@ -173,10 +174,13 @@ class DelimitedText:
     def _first_rows(self) -> tuple[list[str], list[list[str]]]:
         try:
             with self._in_utf8(), self._open() as file:
-                header, *rows = islice(csv.reader(file, delimiter=self.delimiter), SAMPLE_ROWS + 1)
+                # Strict: a quote that is never closed would make one cell of all rows that follow.
+                reader = csv.reader(file, delimiter=self.delimiter, strict=True)
+                header, *rows = islice(reader, SAMPLE_ROWS + 1)
         except (csv.Error, EOFError) as error:
-            got = f"{str(self.path)!r} ({error})"
-            raise refusal("path", self.owner, "be a table of text in UTF-8", got, "Convert it first.") from None
+            at = "" if isinstance(error, EOFError) else f" in or before line {reader.line_num:,}"
+            got, remedy = f"{str(self.path)!r} ({error}{at})", "Repair the file; a quote is perhaps not closed."
+            raise refusal("path", self.owner, "be a table of text in UTF-8", got, remedy) from None
         return [name.strip() for name in header], [row for row in rows if row]
 
     def _check_header(self, header: list[str]) -> None:
@@ -184,7 +188,8 @@ class DelimitedText:
         if twice is not None:
             got = f"{twice!r} twice in {str(self.path)!r}"
             raise refusal("path", self.owner, "have columns of different names", got, "Rename one of them.")
-        if all(_is_number(name) for name in header) and any("." in name for name in header):
+        numbers = [name for name in header if self.columns[name] in (NUMBER, WHOLE)] or header
+        if all(_is_number(name, self.decimal) for name in numbers) and any(self.decimal in name for name in numbers):
             got = f"{str(self.path)!r}, which begins with numbers"
             raise refusal("path", self.owner, "have a header", got, "Write the names of the columns above them.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from collections.abc import Iterable
 from typing import Any
@@ -14,8 +15,10 @@ from manyhot.labels import Labels
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
 from manyhot.predictions.roles import Wish
 from manyhot.refusal import refusal
+from manyhot.vocabulary import MISSING
 
 SEPARATORS = ("|", ";", ",", " ")
+LITERAL = "[]"  # stands for lists as Python or JSON writes them
 SAMPLE_TEXTS = 1000
 
 
@@ -28,11 +31,27 @@ def detect_separator(texts: Iterable[str], labels: Labels) -> str:
     """
     known = set(labels.names)
     shares = {}
-    sample = list(texts)
+    sample = [text for text in texts if text.strip() not in MISSING]
+    if sample and all(text.strip().startswith("[") and text.strip().endswith("]") for text in sample):
+        return LITERAL
     for separator in SEPARATORS:
         pieces = [piece.strip() for text in sample for piece in text.split(separator) if piece.strip()]
         shares[separator] = sum(piece in known for piece in pieces) / max(len(pieces), 1)
     return max(SEPARATORS, key=shares.__getitem__)
+
+
+def literal_names(text: str, owner: str) -> list[str]:
+    """The names in a list as Python or JSON writes it, without the spaces around them; none in a blank text."""
+    if text.strip() in MISSING:
+        return []
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        value = None
+    if not isinstance(value, list):
+        remedy = "Repair it, or pass `separator`."
+        raise refusal("labels", owner, "be lists such as ['cat', 'dog']", repr(text), remedy)
+    return [str(name).strip() for name in value]
 
 
 class LabelLists:
@@ -86,7 +105,9 @@ class NameReader:
             column = self._split(as_strings(column))
         names = pa.compute.utf8_trim_whitespace(as_strings(pa.compute.list_flatten(column)))
         owners = as_numpy(pa.compute.list_parent_indices(column)).astype(np.int64)
-        filled = as_numpy(pa.compute.not_equal(names, ""))
+        # Programs write a blank cell as "nan" or "NULL", and people write "none".
+        blank = pa.array([text for text in MISSING if text not in set(self._labels.names)], pa.string())
+        filled = ~as_numpy(pa.compute.is_in(names, value_set=blank))
         places = pa.compute.index_in(names, value_set=pa.array(self._labels.names, pa.string()))
         known = as_numpy(places.is_valid())
         others = filled & ~known
@@ -101,7 +122,8 @@ class NameReader:
         of_file = f" of {name}" if name else ""
         how = ""
         if self._separator is not None:
-            how = f", separated by {self._separator!r}{' as detected' if self._detected else ''}"
+            how = ", written as lists" if self._separator == LITERAL else f", separated by {self._separator!r}"
+            how += " as detected" if self._detected else ""
         notes = [f"Targets are the label names in column {column!r}{of_file}{how}."]
         if self._others:
             notes.append(
@@ -113,10 +135,17 @@ class NameReader:
         near = difflib.get_close_matches(name, self._labels.names, n=1)
         question = f"Did you mean {near[0]!r}? " if near else ""
         remedy = f"{question}Pass other_labels='leave out' to do without such names."
+        if not near:
+            remedy = f"{remedy[:-1]}, or rename the column if it does not hold true labels."
         raise refusal("targets", self._wish.owner, f"name the {len(self._labels)} labels", repr(name), remedy)
 
     def _split(self, texts: Any) -> Any:
         if self._separator is None:
             filled = texts.slice(0, SAMPLE_TEXTS).to_pylist()
             self._separator, self._detected = detect_separator(filled, self._labels), True
-        return import_arrow().compute.split_pattern(texts, self._separator)
+        pa = import_arrow()
+        if self._separator == LITERAL:
+            return pa.array(
+                [literal_names(text, self._wish.owner) for text in texts.to_pylist()], pa.list_(pa.string())
+            )
+        return pa.compute.split_pattern(texts, self._separator)

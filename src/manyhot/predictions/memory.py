@@ -34,9 +34,9 @@ class Predictions(Table):
 
     Args:
         scores: (N, K), any real numbers. Scores, probabilities or both must be given.
-        probs: (N, K), in [0, 1].
+        probs: (N, K), in [0, 1]; or the list of K arrays (N, 2) that `predict_proba` of scikit-learn gives.
         targets: (N, K): 1 present, 0 absent, -1 unknown; kept as int8. Also a sparse matrix, of which cells that are
-            not stored are absent, or a list of label names for each row.
+            not stored are absent, or a list of label names for each row, also as a series of pandas or polars.
         decisions: (N, K) bool, or the `Decision` of a rule.
         abstain: (N,) bool, true where the rule gave no answer.
         labels: K names, or `Labels`; "0", "1", "2" and so on by default.

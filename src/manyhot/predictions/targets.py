@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import kind_of
+from manyhot.cells import filled_tensor, listed_rows, sparse_cells
 from manyhot.labels import Labels
 from manyhot.refusal import refusal
 
@@ -45,9 +45,10 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
 def dense(targets: Any, labels: Labels) -> Any:
     """Targets as a table of numbers: sparse matrices filled in, names encoded, anything else as it came."""
     if isinstance(targets, Tensor):
-        return targets if targets.layout == torch.strided else targets.to_dense()
+        return filled_tensor("Predictions", targets)
     if hasattr(targets, "tocoo") and hasattr(targets, "nnz"):
         return _filled(targets)
+    targets = listed_rows(targets)
     if isinstance(targets, list | tuple) and all(_may_be_names(row) for row in targets):
         return labels.encode(targets)
     return targets
@@ -60,14 +61,7 @@ def _may_be_names(row: Any) -> bool:
 
 def _filled(matrix: Any) -> Tensor:
     """A sparse matrix of SciPy as int8; cells that are not stored are 0."""
-    cells = matrix.tocsr(copy=True)
-    cells.sum_duplicates()
-    cells = cells.tocoo()
-    stored = torch.as_tensor(cells.data)
-    if stored.is_complex() or bool(((stored != 1) & (stored != 0) & (stored != -1)).any()):
-        got = kind_of(stored) if stored.is_complex() else "other values"
-        raise refusal("targets", "Predictions", "be 1, 0 or -1 where they are stored", got, "Store a 1 for each label.")
-    place = torch.as_tensor(cells.row).long(), torch.as_tensor(cells.col).long()
-    filled = torch.zeros(cells.shape, dtype=torch.int8)
-    filled[place] = stored.to(torch.int8)
-    return filled
+    rows, columns, values = sparse_cells("Predictions", matrix)
+    filled = np.zeros(matrix.shape, dtype=np.int8)
+    filled[rows, columns] = values
+    return torch.from_numpy(filled)

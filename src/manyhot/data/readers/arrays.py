@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, strided
+from torch import Tensor
 
-from manyhot.cells import as_tensor
+from manyhot.cells import as_tensor, filled_tensor, listed_rows
 from manyhot.checks import kind_of
 from manyhot.data.dataset import Dataset
 from manyhot.data.readers.names import sort_names
@@ -43,7 +43,8 @@ def from_arrays(
     Args:
         x: Features (N, D), images (N, H, W) or (N, H, W, C) of uint8, or N paths.
         y: Targets. A tensor, an array, a data frame or a sparse matrix (N, K) holds 1, 0 and -1 for unknown. A list
-            holds for each sample its labels, by name or by number: a list of them, or one.
+            holds for each sample its labels, by name or by number: a list of them, or one. A series of pandas or polars
+            may hold such lists.
         labels: K names; those of a data frame, or the names that occur, or else "0", "1" and so on by default.
         splits: N names of splits.
         ids: N distinct texts; the paths, or else row numbers by default.
@@ -102,6 +103,7 @@ def _targets(y: Any, labels: Sequence[str] | Labels | None) -> tuple[Labels, Spa
     given = labels if labels is None or isinstance(labels, Labels) else Labels(labels)
     if isinstance(y, SparseTargets):
         return _check_width(y, given)
+    y = listed_rows(y)
     if isinstance(y, list | tuple):
         return _listed_targets(y, given)
     if hasattr(y, "tocoo") and hasattr(y, "nnz"):
@@ -109,7 +111,7 @@ def _targets(y: Any, labels: Sequence[str] | Labels | None) -> tuple[Labels, Spa
     if given is None and hasattr(y, "columns"):
         given = Labels([str(name) for name in y.columns])
     table = as_tensor(OWNER, y, "y") if not isinstance(y, Tensor) else y
-    table = table if table.layout == strided else table.to_dense()
+    table = filled_tensor(OWNER, table)
     if table.ndim != 2:
         remedy = "Pass `manyhot.one_hot(y, K)` for class indices, or a list of labels for each sample."
         raise refusal("y", OWNER, "be (N, K)", str(tuple(table.shape)), remedy)

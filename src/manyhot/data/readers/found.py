@@ -44,6 +44,7 @@ class Found:
         labels, targets = Labels(self.names), self.targets
         if said.label_names is not None:
             labels, targets = self._keep(said, said.label_names)
+        self.notes += _alike(labels.names)
         data = Dataset(labels, targets, self.ids, images=self.images, splits=self.splits, notes=self.notes)
         data.notes.append(_summary(data))
         return data
@@ -70,6 +71,16 @@ class Found:
         )
         places = here | {name: len(self.names) + place for place, name in enumerate(missing)}
         return Labels(wanted), wide.select([places[name] for name in wanted])
+
+
+def _alike(names: list[str]) -> list[str]:
+    """Says which labels differ by capitals alone, the first two of them."""
+    spelt: dict[str, str] = {}
+    for name in names:
+        first = spelt.setdefault(name.casefold(), name)
+        if first != name:
+            return [f"Labels {first!r} and {name!r} are two labels: they differ by capitals."]
+    return []
 
 
 def _summary(data: Dataset) -> str:

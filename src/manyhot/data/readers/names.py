@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -11,11 +10,10 @@ import numpy as np
 
 from manyhot.data.targets import SparseTargets
 from manyhot.predictions.arrow import as_numpy, as_strings, import_arrow
-from manyhot.predictions.label_lists import SEPARATORS
+from manyhot.predictions.label_lists import LITERAL, SEPARATORS, literal_names
 from manyhot.refusal import refusal
 from manyhot.vocabulary import MISSING
 
-LITERAL = "[]"  # stands for lists as Python or JSON writes them
 MOST_TEXTS = 20_000
 
 
@@ -132,14 +130,7 @@ def _find_separator(texts: Sequence[str], counts: np.ndarray[Any, Any], wanted: 
 def split_names(owner: str, text: str, separator: str) -> list[str]:
     """The names in one text."""
     if separator == LITERAL:
-        try:
-            value = ast.literal_eval(text) if text.strip() else []
-        except (ValueError, SyntaxError):
-            value = None
-        if not isinstance(value, list):
-            remedy = "Repair it, or pass `separator`."
-            raise refusal("labels", owner, "be lists such as ['cat', 'dog']", repr(text), remedy)
-        return [str(name).strip() for name in value]
+        return literal_names(text, owner)
     return [name.strip() for name in (text.split(separator) if separator else [text])]
 
 

@@ -72,7 +72,7 @@ class TextTable:
     def look(self) -> Look:
         """What the first rows show."""
         filled = {
-            name: [text.strip() for text in texts if text.strip() not in MISSING]
+            name: [text.strip().replace(self._text.decimal, ".") for text in texts if text.strip() not in MISSING]
             for name, texts in self._text.sample.items()
         }
         binary = [name for name, texts in filled.items() if texts and {text.lower() for text in texts} <= CELLS.keys()]

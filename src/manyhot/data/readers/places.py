@@ -48,7 +48,8 @@ def place_images(
         got = f"{sample[0]!r}"
         raise refusal("path", said.owner, "name images on this machine", got, "Download them, and pass their paths.")
     notes = []
-    if any("\\" in name for name in sample) and not any((base / name).exists() for name in sample):
+    written = [name for name in names if "\\" in name]
+    if written and not any((base / name).exists() for name in written[:SAMPLE]):
         names = [name.replace("\\", "/") for name in names]
         sample = names[:SAMPLE]
         notes.append("Backslashes in paths are read as slashes.")
