@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,7 +53,39 @@ def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) 
     if value in choices:
         return value
     allowed = ", ".join(repr(choice) for choice in choices)
-    raise refusal(argument, owner, f"be one of {allowed}", repr(value), "Pick one of these.")
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    remedy = f"Did you mean {near[0]!r}?" if near else "Pick one of these."
+    raise refusal(argument, owner, f"be one of {allowed}", repr(value), remedy)
+
+
+def check_flag(argument: str, owner: str, value: object) -> bool:
+    """Returns `value`, or refuses what is neither True nor False."""
+    if isinstance(value, bool):
+        return value
+    raise refusal(argument, owner, "be True or False", repr(value), "Pass a bool.")
+
+
+def check_text(argument: str, owner: str, value: object) -> str:
+    """Returns `value`, or refuses what is not a text or is an empty one."""
+    if isinstance(value, str) and value.strip():
+        return value
+    remedy = "Change it, or leave it out for the default."
+    raise refusal(argument, owner, "be a text that is not empty", repr(value), remedy)
+
+
+Check = Callable[[str, str, Any], Any]
+
+
+def or_none(check: Check) -> Check:
+    """The check of a setting that may be None."""
+    return lambda argument, owner, value: None if value is None else check(argument, owner, value)
+
+
+def check_fields(settings: object, checks: Mapping[str, Check]) -> None:
+    """Gives each attribute of a frozen dataclass the value that its check returns."""
+    owner = type(settings).__name__
+    for name, check in checks.items():
+        object.__setattr__(settings, name, check(name, owner, getattr(settings, name)))
 
 
 def check_split(owner: str, name: str, splits: Sequence[str], *, remedy: str) -> None:

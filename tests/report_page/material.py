@@ -1,7 +1,5 @@
 """What reports are written of in these tests: populations with known probabilities, and quick runs."""
 
-from dataclasses import replace
-
 import torch
 
 import manyhot as mh
@@ -19,5 +17,5 @@ def population(rows, labels, *, seed=0, rate=-1.0):
 
 def trained(scenes, folder, **settings):
     """A run of a few epochs on the scenes of a table."""
-    wanted = replace(recipe(epochs=4, seed=0), **settings)
+    wanted = recipe(epochs=4, seed=0).replace(**settings)
     return mh.train(read_data(scenes), wanted, folder=folder, source={"paths": [str(scenes)]}, progress=Silent())

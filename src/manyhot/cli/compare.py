@@ -100,7 +100,7 @@ def compare(
     from manyhot.training import compare as compare_losses
     from manyhot.training.choices import losses_for
     from manyhot.training.comparing import slug
-    from manyhot.training.run import new_folder
+    from manyhot.training.run import stem_of
 
     tell = options.console()
     recipe, _ = build_recipe(config, set_, given)
@@ -112,7 +112,8 @@ def compare(
     if len({slug(name) for name in chosen}) < len(chosen):
         raise refusal("--losses", "manyhot compare", "be different", ", ".join(chosen), "Name each loss once.")
     options.tell_notes(notes, tell)
-    folder = out or comparison_folder(new_folder(source["paths"][0]))
+    # Always the same one for the same data, so that a comparison can be taken up again.
+    folder = out or Path("runs") / f"{stem_of(source['paths'][0])}-losses"
     watch = lambda total: extraction_bar(total, tell)  # noqa: E731
     shown = Announced(tell, len(chosen))
     comparison = compare_losses(
@@ -129,13 +130,6 @@ def compare(
     if rank() > 0:
         return
     show(comparison, as_json=as_json)
-
-
-def comparison_folder(folder: Path) -> Path:
-    """`runs/photos-2` -> `runs/photos-losses`: always the same one, so that a comparison can be taken up again."""
-    import re
-
-    return folder.with_name(re.sub(r"-\d+$", "", folder.name) + "-losses")
 
 
 class Announced:

@@ -46,6 +46,7 @@ from manyhot.cli.train_options import (
     extraction_bar,
     read_source,
 )
+from manyhot.presets import LOSSES, short_name
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
@@ -62,7 +63,11 @@ OptionalData = Annotated[
 ]
 LossOption = Annotated[
     str | None,
-    typer.Option("--loss", help="Any loss as in Python, or a short name: BCE (default), focal, ASL, SPA, two-way ..."),
+    typer.Option(
+        "--loss",
+        help="Any loss as in Python, or a short name: BCE, focal, ASL, SPA, two-way ... "
+        f"(default: {short_name(LOSSES['head'])}; with --tune all {short_name(LOSSES['all'])}).",
+    ),
 ]
 ResumeOption = Annotated[
     Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")

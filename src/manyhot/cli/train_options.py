@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyhot.cli import options
+from manyhot.presets import CALIBRATOR, RULE
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ TuneOption = Annotated[
 EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the data.")]
 BatchOption = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows of one step.")]
 RateOption = Annotated[float | None, typer.Option("--lr", help="The highest learning rate.")]
-CalibratorOption = Annotated[str | None, typer.Option("--calibrator", help="As in Python: Beta() by default, or none.")]
-RuleOption = Annotated[str | None, typer.Option("--rule", help="As in Python: ExpectedF() by default, or none.")]
+CalibratorOption = Annotated[
+    str | None, typer.Option("--calibrator", help=f"As in Python: {CALIBRATOR} by default, or none.")
+]
+RuleOption = Annotated[str | None, typer.Option("--rule", help=f"As in Python: {RULE} by default, or none.")]
 BadImageOption = Annotated[
     BadImages | None, typer.Option("--on-bad-image", help="Skip images that cannot be read, and name them, or stop.")
 ]

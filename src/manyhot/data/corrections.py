@@ -62,7 +62,8 @@ def correct(data: Dataset, corrections: Dataset) -> Dataset:
         *_split_note(data, corrections, matched),
     ]
     whole = _with_rows(data, corrections, added)
-    return replace(whole, labels=labels, targets=targets, notes=[*data.notes, *notes])
+    before = data.uncorrected or data
+    return replace(whole, labels=labels, targets=targets, notes=[*data.notes, *notes], uncorrected=before)
 
 
 @dataclass

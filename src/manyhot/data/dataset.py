@@ -32,6 +32,7 @@ class Dataset:
         features: (N, D) float32, or None for images.
         splits: (N,) names of splits, or None where the data came without.
         notes: What was detected while reading, in plain sentences.
+        uncorrected: The data before `corrected`, by which splits are drawn; None for data that nobody corrected.
 
     Example:
         >>> from manyhot.data import from_arrays
@@ -49,6 +50,7 @@ class Dataset:
     features: Array | None = None
     splits: Array | None = None
     notes: list[str] = field(default_factory=list)
+    uncorrected: Dataset | None = None
 
     def __post_init__(self) -> None:
         """Refuses parts of different lengths."""
@@ -121,8 +123,8 @@ class Dataset:
 
         Images are paired by where their files lie, and by id or name where one of them is in no file. Those that the
         data do not have are added, to the split that the corrections give or else to "train"; all others stay in
-        their splits. Labels that only the corrections have are unknown elsewhere. The last of `notes` say how much
-        was changed.
+        their splits, also where `train` draws these later. Labels that only the corrections have are unknown elsewhere.
+        The last of `notes` say how much was changed.
 
         Args:
             corrections: What `read_corrections` gives; those of several files are applied one after the other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,7 @@ def fit(
     judge: Judge | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> Fit:
     """Trains a network, in place.
 
@@ -81,6 +82,7 @@ def fit(
             where the loss has a link. A figure with "loss", "error" or "Brier" in its name is better when lower.
         resume: Whether to go on from the checkpoint in the folder; without one, training starts from the beginning.
         progress: Whom to tell how far it is; a bar in a terminal and lines elsewhere by default.
+        begin: Called by the process that writes, once nothing is left to be refused and before the first step.
 
     Example:
         >>> from manyhot.data.loading import FeatureBatches
@@ -109,6 +111,8 @@ def fit(
         total = plan.epochs * steps_of_epoch(len(train), plan.batch_size)
         learner = Learner(network, loss, machine, plan, total)
         run = Run(learner, train, val, judge=judge, plan=plan, keeper=keeper, progress=shown, signals=signals)
+        if begin is not None and machine.rank == 0:
+            begin()
         if checkpoint is not None:
             _take_up(run, keeper, checkpoint)
         _carry_out(run, keeper, shown)

@@ -15,6 +15,8 @@ class Stopped(KeyboardInterrupt):
 class StopSignals:
     """Notes SIGINT and SIGTERM while it is open; a second one of them acts at once, as it would have.
 
+    A signal that the process ignores stays ignored: a shell starts background jobs so, which Ctrl-C must not end.
+
     Attributes:
         wanted: Whether an end was asked for.
     """
@@ -26,7 +28,8 @@ class StopSignals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # others cannot receive signals
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *error: object) -> None:

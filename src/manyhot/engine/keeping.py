@@ -52,16 +52,16 @@ class Keeper:
 
     def find(self, *, resume: bool) -> Checkpoint | None:
         """The checkpoint to go on from; None to start from the beginning."""
+        checkpoint = None
+        if self.last_exists():
+            if not resume:
+                remedy, got = "Pass resume=True to go on with that run, or another folder.", f"{str(self.folder)!r}"
+                raise refusal("folder", "fit", "be free of other runs", f"{got} with a checkpoint", remedy)
+            checkpoint = Checkpoint.read(self.last)
+            check_setting(checkpoint.facts["setting"], self.setting)
         if resume and self.writes:
             for part in self.checkpoints.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
                 part.unlink()
-        if not self.last_exists():
-            return None
-        if not resume:
-            remedy = "Pass resume=True to go on with that run, or another folder."
-            raise refusal("folder", "fit", "be free of other runs", f"{str(self.folder)!r} with a checkpoint", remedy)
-        checkpoint = Checkpoint.read(self.last)
-        check_setting(checkpoint.facts["setting"], self.setting)
         return checkpoint
 
     def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

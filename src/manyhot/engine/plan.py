@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from manyhot.checks import check_choice, check_count, check_number
+from manyhot.checks import (
+    Check,
+    check_choice,
+    check_count,
+    check_fields,
+    check_flag,
+    check_number,
+    check_text,
+    or_none,
+)
 from manyhot.refusal import refusal
 
 OPTIMIZERS = ("adamw", "sgd")
@@ -51,7 +62,7 @@ class Plan:
         >>> Plan(schedule="cosin")
         Traceback (most recent call last):
         manyhot.refusal.Refusal: `schedule` of `Plan` must be one of 'cosine', 'step', 'one-cycle', 'constant';
-            got 'cosin'. Pick one of these.
+            got 'cosin'. Did you mean 'cosine'?
     """
 
     epochs: int = 20
@@ -80,37 +91,52 @@ class Plan:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "nodes"):
-            check_count(name, "Plan", getattr(self, name), low=1)
-        check_count("seed", "Plan", self.seed, low=0)
-        if self.patience is not None:
-            check_count("patience", "Plan", self.patience, low=1)
-        if self.devices != "auto":
-            check_count("devices", "Plan", self.devices, low=1)
-        check_choice("optimizer", "Plan", self.optimizer, OPTIMIZERS)
-        check_choice("schedule", "Plan", self.schedule, SCHEDULES)
-        check_choice("precision", "Plan", self.precision, PRECISIONS)
-        check_choice("accelerator", "Plan", self.accelerator, ACCELERATORS)
-        check_choice("strategy", "Plan", self.strategy, STRATEGIES)
-        self._check_numbers()
-        self._check_milestones()
+        check_fields(self, CHECKS)
 
-    def _check_numbers(self) -> None:
-        for name in ("lr", "head_lr", "clip", "checkpoint_minutes"):
-            if getattr(self, name) is not None:
-                check_number(name, "Plan", getattr(self, name), low=0, low_open=True)
-        check_number("weight_decay", "Plan", self.weight_decay, low=0)
-        check_number("warmup", "Plan", self.warmup, low=0, high=1, high_open=True)
-        check_number("drop", "Plan", self.drop, low=0, high=1, low_open=True)
-        if self.ema is not None:
-            check_number("ema", "Plan", self.ema, low=0, high=1, low_open=True, high_open=True)
 
-    def _check_milestones(self) -> None:
-        try:
-            shares = tuple(float(share) for share in self.milestones)
-        except (TypeError, ValueError):
-            shares = (-1.0,)
-        if list(shares) != sorted(set(shares)) or not all(0 < share < 1 for share in shares):
-            rule = "be rising shares of the run, each between 0 and 1"
-            raise refusal("milestones", "Plan", rule, repr(self.milestones), "Pass, for example, (0.5, 0.75).")
-        object.__setattr__(self, "milestones", shares)
+def check_devices(argument: str, owner: str, value: Any) -> int | str:
+    """Returns a number of devices or "auto"."""
+    return "auto" if value == "auto" else check_count(argument, owner, value, low=1)
+
+
+def check_milestones(argument: str, owner: str, value: Any) -> tuple[float, ...]:
+    """Returns rising shares of a run."""
+    try:
+        shares = tuple(float(share) for share in value)
+    except (TypeError, ValueError):
+        shares = (-1.0,)
+    if list(shares) != sorted(set(shares)) or not all(0 < share < 1 for share in shares):
+        rule = "be rising shares of the run, each between 0 and 1"
+        raise refusal(argument, owner, rule, repr(value), "Pass, for example, (0.5, 0.75).")
+    return shares
+
+
+_positive = partial(check_number, low=0, low_open=True)
+_at_least_one = partial(check_count, low=1)
+
+CHECKS: dict[str, Check] = {
+    "epochs": _at_least_one,
+    "batch_size": _at_least_one,
+    "accumulate": _at_least_one,
+    "optimizer": partial(check_choice, choices=OPTIMIZERS),
+    "lr": _positive,
+    "head_lr": or_none(_positive),
+    "weight_decay": partial(check_number, low=0),
+    "schedule": partial(check_choice, choices=SCHEDULES),
+    "warmup": partial(check_number, low=0, high=1, high_open=True),
+    "milestones": check_milestones,
+    "drop": partial(check_number, low=0, high=1, low_open=True),
+    "ema": or_none(partial(check_number, low=0, high=1, low_open=True, high_open=True)),
+    "clip": or_none(_positive),
+    "patience": or_none(_at_least_one),
+    "monitor": check_text,
+    "checkpoint_minutes": _positive,
+    "seed": partial(check_count, low=0),
+    "precision": partial(check_choice, choices=PRECISIONS),
+    "accelerator": partial(check_choice, choices=ACCELERATORS),
+    "devices": check_devices,
+    "nodes": _at_least_one,
+    "strategy": partial(check_choice, choices=STRATEGIES),
+    "compile": check_flag,
+    "tensorboard": check_flag,
+}

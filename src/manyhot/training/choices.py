@@ -16,31 +16,12 @@ from manyhot.decide import Rule
 from manyhot.heads import CosineHead, HiddenHead, LinearHead, TwoHeads
 from manyhot.links import Link, NoLink
 from manyhot.losses import CrossEntropyLoss, Loss, SoftmaxLoss
+from manyhot.presets import ALL_LOSSES
 from manyhot.refusal import refusal
 from manyhot.state import ExactState
-from manyhot.training.recipe import LOSSES, Recipe
+from manyhot.training.recipe import Recipe
 from manyhot.training.side_by_side import EachHeadLoss, HiddenHeads
 
-# One of each family, as `manyhot compare --losses all` trains them; the first is what the others are held against.
-ALL_LOSSES = {
-    "BCE": "BinaryCrossEntropyLoss()",
-    "focal": "AsymmetricFocalLoss()",
-    "ASL": "AsymmetricLoss()",
-    "SPA": "StrictlyProperAsymmetricLoss()",
-    "SPA + LPR": "LabelPairRegulariser(StrictlyProperAsymmetricLoss(), weight=0.1)",
-    "quasibinary": "QuasibinaryLoss()",
-    "two-way": "TwoWayLoss()",
-    "BCE + two-way": LOSSES["head"],
-    "WARP": "WARPLoss()",
-    "RML": "RMLLoss()",
-    "class-wise": "ClassWiseLoss({num_labels})",
-    "softmax": "SoftmaxLoss()",
-    "AN": "AssumeNegativeLoss()",
-    "EPR": "EPRLoss({mean_labels})",
-    "cross-entropy": "CrossEntropyLoss()",
-    "noised top-2": "NoisedTopKLoss(2)",
-    "average-2": "AverageKLoss(2)",
-}
 NONE = ("none", "None", "")
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from manyhot.evaluation.result import too_small
 from manyhot.refusal import refusal
 from manyhot.training.fitting import fit_recipe
 from manyhot.training.preparing import Prepared, Watch, prepare
-from manyhot.training.recipe import Recipe, write_settings
-from manyhot.training.run import CONFIG, LABELS, Run, clear_run, write_text
-from manyhot.training.running import ready, write_run
+from manyhot.training.recipe import Recipe
+from manyhot.training.run import CONFIG, Run, clear_run, write_text
+from manyhot.training.running import begin_run, ready, write_run
 
 # What is compared: name in the evaluation, whether more is better.
 FIGURES = {
@@ -103,7 +103,7 @@ def compare(
         remedy = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
         raise refusal("losses", "compare", "be texts by name", repr(given), remedy)
     for text in losses.values():  # a typing mistake is told before the first loss has trained for an hour
-        data = ready(data, replace(recipe, loss=text), "compare", notes)
+        data = ready(data, recipe.replace(loss=text), "compare", notes)
     if "test" not in data.split_sizes() and "val" not in data.split_sizes():
         raise refusal("data", "compare", "have rows to judge by", "none", "Leave `test` above 0.")
     prepared = prepare(data, recipe, watch=watch)
@@ -112,7 +112,7 @@ def compare(
     rows = {}
     for name, text in losses.items():
         shown = None if progress is None else progress(name)
-        one = replace(recipe, loss=text)
+        one = recipe.replace(loss=text)
         run = train_with(one, folder / slug(name), prepared, source, machine, shown, overwrite=overwrite)
         figures = run.figures
         rows[name] = {
@@ -139,8 +139,7 @@ def train_with(
     overwrite: bool,
 ) -> Run:
     """The run of one recipe: found, gone on with, or trained now; of several processes, the first looks and writes."""
-    settings = {"data": dict(source), **recipe.settings()}
-    state = machine.from_first(state_of(folder, settings))
+    state = machine.from_first(state_of(folder, {"data": dict(source), **recipe.settings()}))
     if state == "finished":
         return Run(folder)
     if state == "other" and not overwrite:
@@ -150,9 +149,7 @@ def train_with(
     if machine.rank == 0:
         if state == "other":
             clear_run(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_settings(settings, folder / CONFIG)
-        write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
+        begin_run(folder, recipe, prepared, source)
     trained = fit_recipe(prepared, recipe, folder=folder, resume=state == "begun", progress=progress)
     if machine.rank == 0:
         write_run(folder, trained, prepared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def fit_recipe(
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> Trained:
     """Trains a network by a recipe, then fits link, calibrator and rule on the split "val".
 
@@ -64,6 +66,7 @@ def fit_recipe(
         folder: Where checkpoints and the log go; None to keep none.
         resume: Whether to go on from the checkpoint in `folder`.
         progress: Where the engine tells how far it is.
+        begin: Called once nothing is left to be refused, before the first step.
     """
     train = prepared.parts["train"]
     loss = build_loss(recipe.loss, train.targets, seed=recipe.plan.seed)
@@ -79,6 +82,7 @@ def fit_recipe(
         folder=folder,
         resume=resume,
         progress=progress,
+        begin=begin,
     )
     if isinstance(network.head, HiddenHeads):
         network.head = network.head.merged().eval()

@@ -3,35 +3,57 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from manyhot.checks import check_choice, check_count, check_number
+from torch import nn
+
+from manyhot.calibrate import Calibrator
+from manyhot.checks import (
+    Check,
+    check_choice,
+    check_count,
+    check_fields,
+    check_flag,
+    check_number,
+    check_text,
+    or_none,
+)
+from manyhot.constructors import construct, public_classes
+from manyhot.decide import Rule
 from manyhot.engine.plan import Plan
 from manyhot.files import whole_file
+from manyhot.losses import Loss
+from manyhot.presets import CALIBRATOR, LOSSES, RULE
 from manyhot.refusal import refusal
+from manyhot.spelling import spell
+from manyhot.state import Fitted
 
 TUNES = ("head", "all")
-# On frozen features a little of the two-way loss improves the ranks, and cross-entropy keeps the probabilities.
-LOSSES = {
-    "head": "SumLoss(BinaryCrossEntropyLoss(), TwoWayLoss(), weights=(1, 0.03), link=SigmoidLink())",
-    "all": "BinaryCrossEntropyLoss()",
-}
-
+HEADS = ("linear", "cosine")
+AUGMENTATIONS = ("none", "light", "strong")
+ON_BAD_IMAGE = ("skip", "fail")
 # Where the best settings depend on what is trained; chosen by measurement, see the page on recipes.
 PLANS = {
     "head": Plan(epochs=20, batch_size=64, lr=1e-3, weight_decay=1.0, schedule="cosine", warmup=0.05),
     "all": Plan(epochs=8, batch_size=256, lr=1e-3, head_lr=3e-3, weight_decay=0.05, schedule="one-cycle", ema=0.999),
 }
+# Stands for a plan that was not given.
+PRESET = Plan()
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What to train, with what, and what to do with the scores.
+
+    Settings that are not given get the best known values for `tune`. A recipe remembers which ones were given, so that
+    `replace` and a constructor with the same settings give the same recipe.
 
     Attributes:
         tune: "head" trains the last layers on frozen features, which are computed once and kept on disk, so that a CPU
@@ -58,7 +80,15 @@ class Recipe:
         on_bad_image: "skip" leaves out images that cannot be read and names them, "fail" stops.
         workers: Processes that read images; chosen by the machine by default.
         cache: Folder for frozen features; the user's cache folder by default, "none" to keep none.
-        plan: How to train.
+        plan: How to train; by default the one for `tune`.
+        given: The settings that were given, by name, those of the plan among them.
+
+    Example:
+        >>> recipe = Recipe(tune="all", loss="SPA")
+        >>> recipe.plan.epochs, recipe.plan.weight_decay
+        (8, 0.05)
+        >>> recipe.replace(tune="head", lr=0.01).plan.epochs
+        20
     """
 
     tune: str = "head"
@@ -73,42 +103,51 @@ class Recipe:
     loss: str = ""
     augmentation: str = "light"
     flip: bool = True
-    calibrator: str = "Beta()"
-    rule: str = "ExpectedF()"
+    calibrator: str = CALIBRATOR
+    rule: str = RULE
     val: float = 0.15
     test: float = 0.15
     min_count: int = 1
     on_bad_image: str = "skip"
     workers: int | None = None
     cache: str | None = None
-    plan: Plan = field(default_factory=lambda: PLANS["head"])
+    plan: Plan = PRESET
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_choice("tune", "Recipe", self.tune, TUNES)
-        check_choice("head", "Recipe", self.head, ("linear", "cosine"))
-        if not self.loss:
-            object.__setattr__(self, "loss", LOSSES[self.tune])
-        if self.hidden is None:
-            usual = self.tune == "head" and self.head == "linear"
-            object.__setattr__(self, "hidden", 1024 if usual else 0)
-            if self.heads is None:
-                object.__setattr__(self, "heads", 2 if usual else 1)
-        if self.dropout is None:
-            object.__setattr__(self, "dropout", 0.7 if self.hidden else 0.0)
-        if self.heads is None:
-            object.__setattr__(self, "heads", 1)
-        check_choice("on_bad_image", "Recipe", self.on_bad_image, ("skip", "fail"))
-        check_count("hidden", "Recipe", self.hidden, low=0)
-        check_count("heads", "Recipe", self.heads, low=1)
+        if self.given:
+            rule = "be left out, as a recipe notes it itself"
+            remedy = "Copy a recipe with `recipe.replace(...)`, which `dataclasses.replace` cannot do right."
+            raise refusal("given", "Recipe", rule, ", ".join(self.given), remedy)
+        check_fields(self, CHECKS)
+        self._note_given()
+        self._fill_in()
         if self.heads != 1 and (not self.hidden or self.head == "cosine"):
             remedy = "Set `hidden` too, or leave `heads` out."
             raise refusal("heads", "Recipe", "be 1 for a head without hidden units", str(self.heads), remedy)
-        check_count("min_count", "Recipe", self.min_count, low=0)
-        for name in ("val", "test", "dropout"):
-            check_number(name, "Recipe", getattr(self, name), low=0, high=1, high_open=True)
         if self.val + self.test >= 1:
             got = f"{self.val:g} + {self.test:g}"
             raise refusal("val and test", "Recipe", "leave rows to train on", got, "Make them smaller.")
+
+    def _note_given(self) -> None:
+        defaults = {item.name: item.default for item in fields(self) if item.name not in ("plan", "given")}
+        given = {name: getattr(self, name) for name, value in defaults.items() if getattr(self, name) != value}
+        if self.plan is not PRESET:
+            given |= asdict(self.plan)
+        object.__setattr__(self, "given", {"tune": self.tune, **given})
+
+    def _fill_in(self) -> None:
+        """Settings that were not given, by those that were."""
+        usual = self.tune == "head" and self.head == "linear"
+        values: dict[str, Any] = {
+            "plan": PLANS[self.tune] if self.plan is PRESET else self.plan,
+            "loss": self.loss or LOSSES[self.tune],
+            "hidden": (1024 if usual else 0) if self.hidden is None else self.hidden,
+        }
+        values["dropout"] = (0.7 if values["hidden"] else 0.0) if self.dropout is None else self.dropout
+        values["heads"] = (2 if usual and self.hidden is None else 1) if self.heads is None else self.heads
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Recipe:
@@ -127,26 +166,102 @@ class Recipe:
                 raise refusal("settings", "Recipe", "be known", repr(name), remedy)
         values = {name: convert(name, value, kinds[name]) for name, value in settings.items()}
         tune = check_choice("tune", "Recipe", values.get("tune", "head"), TUNES)
-        of_plan = {item.name for item in fields(Plan)}
-        plan = replace(PLANS[tune], **{name: value for name, value in values.items() if name in of_plan})
-        return cls(plan=plan, **{name: value for name, value in values.items() if name not in of_plan})
+        of_plan = {item.name: values.pop(item.name) for item in fields(Plan) if item.name in values}
+        recipe = cls(**values, plan=replace(PLANS[tune], **of_plan) if of_plan else PRESET)
+        # Of a plan that was filled in here, only these were given.
+        given = {name: value for name, value in recipe.given.items() if name in values} | of_plan
+        object.__setattr__(recipe, "given", {"tune": tune, **given})
+        return recipe
+
+    def replace(self, **settings: Any) -> Recipe:
+        """The recipe with other settings, those of the plan among them; what was not given follows from what is."""
+        return Recipe.build({**self.given, **settings})
 
     def settings(self) -> dict[str, Any]:
         """All settings, flat, as values that YAML can hold."""
-        flat = asdict(self)
-        plan = flat.pop("plan")
-        return flat | {name: list(value) if isinstance(value, tuple) else value for name, value in plan.items()}
+        plan = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self.plan).items()}
+        return {
+            item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("plan", "given")
+        } | plan
+
+
+def check_plan(argument: str, owner: str, value: Any) -> Plan:
+    """Returns a plan."""
+    if isinstance(value, Plan):
+        return value
+    remedy = "Pass `Plan(...)`, or its settings to `Recipe.build`."
+    raise refusal(argument, owner, "be a Plan", type(value).__name__, remedy)
+
+
+def as_text(argument: str, owner: str, value: Any) -> str:
+    """A loss, calibrator or rule as the text that builds it; "none" for None, and a text as it is."""
+    if isinstance(value, str):
+        return value
+    if value is None and argument != "loss":
+        return "none"
+    base = PARTS[argument]
+    if not isinstance(value, base):
+        remedy = f"Pass one of manyhot, or a text such as {EXAMPLES[argument]!r}."
+        raise refusal(argument, owner, f"be a {argument}", type(value).__name__, remedy)
+    text = spell_call(value)
+    try:
+        same = construct(text, public_classes(nn.Module), argument=argument, owner=owner)
+    except ValueError:
+        same = None
+    if same is None or spell_call(same) != text or getattr(same, "fitted", None) != getattr(value, "fitted", None):
+        rule = f"be a {argument} of manyhot that has learnt nothing, so that `config.yaml` can hold it"
+        raise refusal(argument, owner, rule, text, f"Pass a text such as {EXAMPLES[argument]!r}.")
+    return text
+
+
+def spell_call(part: Any) -> str:
+    """The call that makes an object, with every digit of its arguments."""
+    if not isinstance(part, Fitted):
+        return spell(part)
+    arguments = inspect.signature(type(part)).parameters
+    return f"{type(part).__name__}({', '.join(f'{name}={spell_call(getattr(part, name))}' for name in arguments)})"
+
+
+PARTS = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}
+EXAMPLES = {"loss": "AsymmetricLoss(gamma_neg=3)", "calibrator": "Isotonic()", "rule": "AverageK(3)"}
+_share = partial(check_number, low=0, high=1, high_open=True)
+CHECKS: dict[str, Check] = {
+    "tune": partial(check_choice, choices=TUNES),
+    "backbone": check_text,
+    "pretrained": check_flag,
+    "weights": or_none(check_text),
+    "size": or_none(partial(check_count, low=1)),
+    "head": partial(check_choice, choices=HEADS),
+    "hidden": or_none(partial(check_count, low=0)),
+    "dropout": or_none(_share),
+    "heads": or_none(partial(check_count, low=1)),
+    "loss": as_text,
+    "augmentation": partial(check_choice, choices=AUGMENTATIONS),
+    "flip": check_flag,
+    "calibrator": as_text,
+    "rule": as_text,
+    "val": _share,
+    "test": _share,
+    "min_count": partial(check_count, low=0),
+    "on_bad_image": partial(check_choice, choices=ON_BAD_IMAGE),
+    "workers": or_none(partial(check_count, low=0)),
+    "cache": or_none(check_text),
+    "plan": check_plan,
+}
 
 
 def setting_types() -> dict[str, Any]:
     """The type of each setting by name: first those of the recipe, then those of the plan."""
     types_of = get_type_hints(Recipe)
     types_of.pop("plan")
+    types_of.pop("given")
     return types_of | get_type_hints(Plan)
 
 
 def convert(name: str, value: Any, kind: Any) -> Any:
     """A setting in its type, from YAML or from text typed by a user."""
+    if name in PARTS:
+        return as_text(name, "Recipe", value)
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     allowed = typing.get_args(kind) if union else (kind,)
     if isinstance(value, str) and type(None) in allowed and value.lower() in ("none", "null"):

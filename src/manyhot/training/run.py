@@ -25,7 +25,7 @@ CONFIG, LABELS, METRICS, PREDICTIONS, FIGURES = (
     "predictions.parquet",
     "figures.json",
 )
-NORMALISER, REPORT = "normaliser.csv", "report.html"
+NORMALISER, REPORT, CHECKPOINT = "normaliser.csv", "report.html", "checkpoint/last.safetensors"
 
 
 class Run:
@@ -126,12 +126,17 @@ class Run:
 
 def new_folder(data: str, parent: Path = Path("runs")) -> Path:
     """A folder for a run on these data that is not there yet: `runs/photos`, then `runs/photos-2` and so on."""
-    stem = re.sub(r"(\.(csv|tsv|json|jsonl|parquet|tar|npz|gz))+$", "", Path(data.rstrip("/")).name)
-    stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "run"
+    stem = stem_of(data)
     folder, number = parent / stem, 2
     while folder.exists():
         folder, number = parent / f"{stem}-{number}", number + 1
     return folder
+
+
+def stem_of(data: str) -> str:
+    """The name of data without its ending, as a folder may be called: `photos 2.csv` -> `photos-2`."""
+    stem = re.sub(r"(\.(csv|tsv|json|jsonl|parquet|tar|npz|gz))+$", "", Path(data.rstrip("/")).name)
+    return re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "run"
 
 
 def clear_run(folder: Path) -> None:

@@ -19,7 +19,7 @@ from manyhot.refusal import refusal
 from manyhot.training.fitting import Trained, check_recipe, fit_recipe
 from manyhot.training.preparing import Prepared, Watch, open_backbone, prepare
 from manyhot.training.recipe import Recipe, write_settings
-from manyhot.training.run import CONFIG, FIGURES, LABELS, PREDICTIONS, Run, write_text
+from manyhot.training.run import CHECKPOINT, CONFIG, FIGURES, LABELS, PREDICTIONS, Run, write_text
 from manyhot.training.splitting import with_all_splits, with_learnable_labels
 
 
@@ -48,14 +48,11 @@ def train(
     """
     folder, recipe = Path(folder), recipe or Recipe()
     data = ready(data, recipe, "train", notes)
-    backbone = open_backbone(data, recipe)
     if rank() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_settings({"data": dict(source or {}), **recipe.settings()}, folder / CONFIG)
-    prepared = prepare(data, recipe, backbone, watch=watch)
-    if rank() == 0:
-        write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
-    trained = fit_recipe(prepared, recipe, folder=folder, resume=resume, progress=progress)
+        check_folder(folder, resume=resume)
+    prepared = prepare(data, recipe, open_backbone(data, recipe), watch=watch)
+    begin = lambda: begin_run(folder, recipe, prepared, source)  # noqa: E731
+    trained = fit_recipe(prepared, recipe, folder=folder, resume=resume, progress=progress, begin=begin)
     if rank() == 0:
         write_run(folder, trained, prepared)
     return Run(folder)
@@ -78,6 +75,25 @@ def ready(data: Dataset, recipe: Recipe, owner: str, notes: Callable[[str], None
         for note in found.notes[told:]:
             notes(note)
     return found
+
+
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Refuses a folder with another run, before anything is computed; what the run is, `fit` compares."""
+    checkpoint, finished = (folder / CHECKPOINT).exists(), (folder / FIGURES).exists()
+    if not resume and (checkpoint or finished):
+        remedy = "Pass resume=True to go on with that run, or another folder."
+        raise refusal("folder", "train", "be free of other runs", repr(str(folder)), remedy)
+    if resume and finished and not checkpoint:
+        remedy = "Train in another folder."
+        rule = "have a checkpoint to go on from, or no finished run"
+        raise refusal("folder", "train", rule, repr(str(folder)), remedy)
+
+
+def begin_run(folder: Path, recipe: Recipe, prepared: Prepared, source: Mapping[str, Any] | None) -> None:
+    """What a run folder holds from the start: settings and names of labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_settings({"data": dict(source or {}), **recipe.settings()}, folder / CONFIG)
+    write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
 
 
 def write_run(folder: Path, trained: Trained, prepared: Prepared) -> None:

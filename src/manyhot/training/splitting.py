@@ -12,9 +12,11 @@ import numpy as np
 from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, ImageSource
 from manyhot.data.split import stratified_split
+from manyhot.data.targets import SparseTargets
 from manyhot.refusal import refusal
 from manyhot.training.recipe import Recipe
 
+Array = np.ndarray[Any, Any]
 ROLES = ("train", "val", "test")
 # Bytes at either end of a file that are looked at for copies.
 ENDS = 4096
@@ -24,7 +26,8 @@ def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
     """The data with rows to train on, to tune and calibrate on ("val"), and to judge by ("test").
 
     Splits that are there are kept. Those that are missing are taken out of the rows to train on, so that every label
-    keeps its rate; the notes say so.
+    keeps its rate; the notes say so. They are drawn by the labels from before any correction, and rows that came with
+    corrections are trained on: no row changes its split because somebody corrected it.
     """
     if data.targets is None:
         remedy = "Pass a table with labels; see `manyhot inspect --help`."
@@ -37,11 +40,11 @@ def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
     missing = {name: getattr(recipe, name) for name in ("val", "test") if name not in there and getattr(recipe, name)}
     notes = []
     if missing:
-        rows = np.flatnonzero(splits == "train")
+        rows, targets = drawn_by(data, np.flatnonzero(splits == "train"))
         shares = {"train": 1 - sum(missing.values()), **missing}
         groups = None if data.images is None else copies(data.images)
         splits[rows] = stratified_split(
-            data.targets.take(rows), shares, seed=recipe.plan.seed, groups=None if groups is None else groups[rows]
+            targets, shares, seed=recipe.plan.seed, groups=None if groups is None else groups[rows]
         )
         taken = " and ".join(f"{share:.0%} for {name!r}" for name, share in missing.items())
         notes = [f"Took {taken} out of the rows to train on, so that every label keeps its rate."]
@@ -52,7 +55,20 @@ def with_all_splits(data: Dataset, recipe: Recipe) -> Dataset:
     return found.take(np.isin(splits, ROLES)) if others else found
 
 
-def copies(images: ImageSource) -> np.ndarray[Any, Any] | None:
+def drawn_by(data: Dataset, rows: Array) -> tuple[Array, SparseTargets]:
+    """Those of `rows` that splits are drawn of, and the targets that decide the draw."""
+    assert data.targets is not None
+    before = data.uncorrected
+    if before is None or before.targets is None:
+        return rows, data.targets.take(rows)
+    place = {name: row for row, name in enumerate(before.ids)}
+    rows = np.array([row for row in rows.tolist() if data.ids[row] in place], dtype=np.int64)
+    known = before.select_labels([name for name in data.labels.names if name in before.labels.names]).targets
+    assert known is not None
+    return rows, known.take([place[data.ids[row]] for row in rows.tolist()])
+
+
+def copies(images: ImageSource) -> Array | None:
     """(N,) one number for each picture, the same for files that are alike; None where pictures are in no files.
 
     Files of the same size whose first and last bytes agree are taken for copies. A copy of a picture to train on must
