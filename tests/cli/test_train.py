@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -15,7 +16,8 @@ from safetensors.torch import load_file
 import manyhot as mh
 from manyhot.data.scenes import LABEL_NAMES
 from manyhot.demo.pictures_on_disk import write_scenes
-from manyhot.training import Run
+from manyhot.training import Recipe, Run
+from manyhot.training.choices import ALL_LOSSES
 
 QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 
@@ -119,7 +121,10 @@ def test_a_run_is_not_overwritten(scenes, home, run):
 
 
 def test_an_interruption_says_how_to_go_on(scenes, home):
-    words = [sys.executable, "-c", "from manyhot.cli import main; main()", "train", str(scenes), *QUICK]
+    # Background jobs, and all that they start, begin with SIGINT ignored.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{code}; from manyhot.cli import main; main()"
+    words = [sys.executable, "-c", code, "train", str(scenes), *QUICK]
     command = [*words, "--epochs", "100000", "-o", "long"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -127,7 +132,7 @@ def test_an_interruption_says_how_to_go_on(scenes, home):
         if line.startswith("epoch 1/"):
             process.send_signal(signal.SIGINT)
             break
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate()[1]
     assert process.returncode == 130
     assert said.splitlines()[-1] == "Stopped. Go on with: manyhot train --resume long"
 
@@ -198,6 +203,32 @@ def test_two_processes_give_what_one_gives(scenes, home):
         torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(bce[name], two[name], rtol=1e-4, atol=1e-5)
     assert Run(home / "compare2" / "two-way").finished
+
+
+def test_the_help_names_the_losses_that_are_trained_by_default(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = " ".join(run("train", "--help").out.replace("│", " ").split())
+    for tune, words in (("head", "default: {}"), ("all", "with --tune all {}")):
+        names = [name for name, text in ALL_LOSSES.items() if text == Recipe(tune=tune).loss]
+        assert words.format(names[0]) in shown
+    assert "BCE (default)" not in shown
+    assert f"{Recipe().calibrator} by default" in shown
+    assert f"{Recipe().rule} by default" in shown
+
+
+def test_data_whose_names_end_in_numbers_are_compared_in_folders_of_their_own(home, run, monkeypatch):
+    folders = []
+
+    def compared(data, losses, recipe, *, folder, **other):
+        folders.append(str(folder))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("manyhot.training.compare", compared)
+    for name in ("coco-2014.npz", "coco-2017.npz", "coco-2014.npz"):
+        np.savez(home / name, features=np.random.rand(40, 3).astype("float32"), targets=np.eye(2)[np.arange(40) % 2])
+        (home / "runs" / "coco-2014").mkdir(parents=True, exist_ok=True)
+        run("compare", name, "-l", "BCE", code=130)
+    assert folders == ["runs/coco-2014-losses", "runs/coco-2017-losses", "runs/coco-2014-losses"]
 
 
 def test_losses_are_compared(scenes, home, run):

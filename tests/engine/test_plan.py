@@ -134,7 +134,7 @@ def test_rates_and_decay_of_parameters():
         ({"plan": Plan(patience=2)}, "`val` of `fit` must be given where the plan has `patience`; got None."),
         (
             {"plan": Plan(monitor="F1"), "val": data_of(targets_of())},
-            "`monitor` of `Plan` must be one of the figures 'mAP', 'log loss'; got 'F1'. Or pass a `judge`.",
+            "`monitor` of `Plan` must be one of the figures 'mAP', 'log loss per row'; got 'F1'. Or pass a `judge`.",
         ),
         ({"loss": mh.BinaryCrossEntropyLoss(reduction="none")}, "`loss` of `fit` must return one number; got"),
     ],

@@ -1,14 +1,18 @@
 """A run that is broken off and goes on gives the weights of one that was not, to the last bit."""
 
 import csv
+import json
 import shutil
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import manyhot as mh
 from manyhot.engine import Plan, Silent, fit
+from manyhot.engine.checkpoint import Checkpoint, check_setting
 from manyhot.refusal import Refusal
+from manyhot.training.choices import build_loss
 from tests.engine.problems import BreaksOff, Broken, assert_same, data_of, network_of, targets_of
 from tests.losses import CASES
 
@@ -88,7 +92,7 @@ def test_the_table_has_every_epoch_once(tmp_path):
     with table.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
-    assert list(rows[0]) == ["epoch", "steps", "lr", "train loss", "mAP", "log loss", "seconds", "samples/s"]
+    assert list(rows[0]) == ["epoch", "steps", "lr", "train loss", "mAP", "log loss per row", "seconds", "samples/s"]
     assert [float(row["mAP"]) for row in rows] == pytest.approx([e["mAP"] for e in result.history], rel=1e-5)
 
 
@@ -134,6 +138,92 @@ def test_another_loss_is_refused(tmp_path):
         start(CASES["two-way"], plan_of(), folder=tmp_path, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (
+            "TwoWayLoss(temperature_pos=4)",
+            "TwoWayLoss(temperature_pos=1, margin=3)",
+            "the same temperature_pos of TwoWayLoss, '4'; got '1'",
+        ),
+        ("RMLLoss()", "RMLLoss(class_weight=2)", "the same class_weight of RMLLoss, '1'; got '2'"),
+        (
+            "CrossEntropyLoss()",
+            "CrossEntropyLoss(no_label_weight=0.5)",
+            "the same no_label_weight of CrossEntropyLoss, '1'; got '0.5'",
+        ),
+        (
+            "SumLoss(BCE(), TwoWayLoss(margin=1), weights=(1, 0.5), link=SigmoidLink())",
+            "SumLoss(BCE(), TwoWayLoss(margin=2), weights=(1, 0.5), link=SigmoidLink())",
+            "the same margin of TwoWayLoss, '1'; got '2'",
+        ),
+    ],
+)
+def test_another_number_of_the_same_loss_is_refused_by_name(first, second, words, tmp_path):
+    data, plan = data_of(targets_of(CASES["cross-entropy"])), plan_of(epochs=1)
+    before, after = (build_loss(text.replace("BCE()", "BinaryCrossEntropyLoss()")) for text in (first, second))
+    fit(network_of(), before, data, plan=plan, folder=tmp_path, progress=Silent())
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(Refusal) as caught:
+        fit(network_of(), after, data, plan=plan, folder=tmp_path, resume=True, progress=Silent())
+    assert words in str(caught.value)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
+    again = build_loss(first.replace("BCE()", "BinaryCrossEntropyLoss()"))
+    fit(network_of(), again, data, plan=plan, folder=tmp_path, resume=True, progress=Silent())
+
+
+# What checkpoints of format 1 hold of a loss, and how it is spelt now.
+PRINTED = [
+    (
+        "TwoWayLoss( axis='both' (link): NoLink() )",
+        "TwoWayLoss(axis='both', temperature_pos=1, temperature_neg=1, margin=0)",
+        "TwoWayLoss(axis='class', temperature_pos=1, temperature_neg=1, margin=0)",
+    ),
+    (
+        "QuasibinaryLoss( penalty_weight=1, alpha=0.1, reduction='mean' (link): QuasibinaryLink() )",
+        "QuasibinaryLoss(penalty_weight=1, alpha=0.1, reduction='mean')",
+        "QuasibinaryLoss(penalty_weight=1, alpha=0.2, reduction='mean')",
+    ),
+    (
+        "EachHeadLoss( (link): SigmoidLink() (loss): BinaryCrossEntropyLoss( reduction='mean' (link): "
+        "SigmoidLink() ) )",
+        "EachHeadLoss(loss=BinaryCrossEntropyLoss(pos_weight=None, reduction='mean'), heads=2)",
+        "EachHeadLoss(loss=TwoWayLoss(axis='both', temperature_pos=1, temperature_neg=1, margin=0), heads=2)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("printed", "same", "other"), PRINTED)
+def test_losses_of_older_checkpoints_are_known_by_what_these_hold(printed, same, other):
+    check_setting({"loss": printed}, {"loss": same})
+    with pytest.raises(Refusal, match="go on with the same loss"):
+        check_setting({"loss": printed}, {"loss": other})
+
+
+def test_a_checkpoint_of_format_1_goes_on(tmp_path):
+    """Its log loss is per cell, and called "log loss"."""
+    case, plan = CASES["bce"], plan_of(monitor="log loss")
+    wanted = start(case, plan)
+    with pytest.raises(Broken):
+        start(case, plan, folder=tmp_path, after=8)
+    path = tmp_path / "checkpoint" / "last.safetensors"
+    checkpoint = Checkpoint.read(path)
+    facts = json.loads(json.dumps(checkpoint.facts).replace('"log loss per row"', '"log loss"'))
+    known = targets_of(case, rows=20) >= 0
+    cells_per_row = int(known.sum()) / int(known.any(1).sum())
+    for epoch in facts["position"]["history"]:
+        epoch["log loss"] /= cells_per_row
+    facts["position"]["best_value"] /= cells_per_row
+    facts["setting"]["loss"] = "BinaryCrossEntropyLoss( reduction='mean' (link): SigmoidLink() )"
+    facts["format"] = 1
+    save_file(dict(checkpoint.tensors), str(path), metadata={"manyhot": json.dumps(facts)})
+    got = start(case, plan, folder=tmp_path, resume=True)
+    assert_same(wanted, got)
+    losses = [[epoch["log loss per row"] for epoch in run.history] for run in (wanted, got)]
+    assert losses[0] == pytest.approx(losses[1])
+    assert got.best_value == pytest.approx(wanted.best_value)
+
+
 def test_other_data_and_networks_are_refused(tmp_path):
     dense, loss, plan = targets_of(), mh.BinaryCrossEntropyLoss(), plan_of(epochs=1)
 
@@ -165,12 +255,10 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         content[-3] ^= 1
         path.write_bytes(content)
     elif damage == "foreign":
-        from safetensors.torch import save_file
-
         save_file({"x": torch.zeros(2)}, str(path))
     else:
         path.write_text("nothing of the kind")
-    words = {"flipped": "hold what was written", "foreign": "hold format 1 of manyhot"}.get(damage, "be a whole file")
+    words = {"flipped": "hold what was written", "foreign": "hold format 2 of manyhot"}.get(damage, "be a whole file")
     with pytest.raises(Refusal, match=f"`checkpoint` of `fit` must {words}; got .*last.safetensors.*Delete it"):
         start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
 

@@ -26,8 +26,18 @@ ROOT = Path(__file__).parents[2]
 EPOCHS = 8
 
 
-def start(folder):
-    command = [sys.executable, "-m", "tests.engine.killed", str(folder), str(EPOCHS)]
+@pytest.fixture(autouse=True)
+def usual_signals():
+    """Signals as in a terminal: background jobs, and all that they start, begin with SIGINT ignored."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def start(folder, *kind):
+    command = [sys.executable, "-m", "tests.engine.killed", str(folder), str(EPOCHS), *kind]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
@@ -35,9 +45,9 @@ def start(folder):
 
 
 def test_a_kill_leaves_no_trace(tmp_path):
-    process = start(tmp_path)
-    checkpoint, before = tmp_path / "checkpoint" / "last.safetensors", time.monotonic()
-    while not checkpoint.exists() and time.monotonic() < before + 60:
+    process = start(tmp_path, "endless")
+    checkpoint = tmp_path / "checkpoint" / "last.safetensors"
+    while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.01)
     time.sleep(random.Random(0).uniform(0, 0.2))
     process.kill()
@@ -46,7 +56,7 @@ def test_a_kill_leaves_no_trace(tmp_path):
     assert checkpoint.exists()
     assert not (tmp_path / "end").exists()
     process = start(tmp_path)
-    process.communicate(timeout=120)
+    process.communicate()
     assert process.returncode == 0
     got = load_file(tmp_path / "end")
     wanted = weights(trained(epochs=EPOCHS))
@@ -86,6 +96,17 @@ def test_a_second_signal_acts_at_once():
         assert signals.wanted
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_that_is_ignored_stays_so():
+    """A shell starts background jobs so; Ctrl-C is for the one in front."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with StopSignals() as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not signals.wanted
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.wanted
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_other_threads_train_without_signals():

@@ -8,7 +8,7 @@ FIRST = {
     "epoch": [1, 2, 3],
     "train loss": [3.0, 2.0, 1.0],
     "mAP": [0.3, 0.5, 0.6],
-    "log loss": [0.2, 0.1, 0.3],
+    "log loss per row": [0.2, 0.1, 0.3],
     "kept": 2,
 }
 
@@ -39,12 +39,22 @@ def test_the_log_of_a_run_can_be_drawn_as_it_is():
     assert axis.lines[0].get_ydata()[1] == 0.5
 
 
+def test_the_log_loss_says_what_it_is_of():
+    course = {"epoch": [1, 2], "log loss per row": [3.0, 2.0]}
+    old = {"epoch": [1, 2], "log loss": [0.3, 0.2]}
+    titles = [draw_history({"a": one}).axes[0].get_title() for one in (course, old)]
+    assert titles == ["log loss per row, validation", "log loss per cell, validation"]
+
+
 def test_what_is_refused():
     for given, words in (
         ({}, "`courses` of `draw_history` must be a mapping with at least one name; got an empty one"),
         ({"a": 3}, r"must be a log or a mapping of lists; got int. Pass what `Run.history` gives"),
         ({"a": {"mAP": [1]}}, "must have 'epoch'"),
-        ({"a": {"epoch": [1]}}, "must have one of 'train loss', 'mAP' and 'log loss'; got none of them"),
+        (
+            {"a": {"epoch": [1]}},
+            "must have one of 'train loss', 'mAP', 'log loss per row' and 'log loss'; got none",
+        ),
         ({"a": {"epoch": [1], "mAP": [1, 2]}}, "must be as long as the others, 1; got 2"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -1,10 +1,105 @@
 """Settings: from words to a recipe and back, and what is said about those that cannot be taken."""
 
-import pytest
+import dataclasses
 
+import numpy as np
+import pytest
+import torch
+
+import manyhot as mh
 from manyhot.engine import Plan
+from manyhot.engine.plan import CHECKS as PLAN_CHECKS
 from manyhot.training import Recipe
-from manyhot.training.recipe import PLANS, parse_overrides, read_settings, write_settings
+from manyhot.training.choices import build_calibrator, build_loss, build_rule
+from manyhot.training.recipe import CHECKS, PLANS, parse_overrides, read_settings, write_settings
+
+
+@pytest.mark.parametrize("tune", ["head", "all"])
+@pytest.mark.parametrize("settings", [{}, {"hidden": 32}, {"head": "cosine"}, {"loss": "SPA", "size": 64}])
+def test_a_recipe_is_the_same_however_it_is_made(tune, settings, tmp_path):
+    made = Recipe(tune=tune, **settings)
+    assert made.plan == PLANS[tune]
+    assert Recipe.build({"tune": tune, **settings}) == made
+    other = {"head": "all", "all": "head"}[tune]
+    assert Recipe(tune=other, **settings).replace(tune=tune) == made
+    assert Recipe().replace(tune=other).replace(tune=tune, **settings) == made
+    write_settings(made.settings(), tmp_path / "config.yaml")
+    assert Recipe.build(read_settings(tmp_path / "config.yaml")) == made
+
+
+def test_what_was_given_stays_when_a_recipe_is_copied():
+    recipe = Recipe.build({"lr": 0.5, "hidden": 8}).replace(tune="all", epochs=3)
+    assert (recipe.plan.lr, recipe.plan.epochs, recipe.plan.weight_decay, recipe.hidden) == (0.5, 3, 0.05, 8)
+    assert recipe.loss == "BinaryCrossEntropyLoss()"
+    own = Recipe(plan=Plan(lr=0.2)).replace(tune="all")
+    assert own.plan == Plan(lr=0.2)
+
+
+def test_copies_that_would_mix_two_presets_are_refused():
+    with pytest.raises(ValueError, match=r"Copy a recipe with `recipe.replace\(...\)`"):
+        dataclasses.replace(Recipe(), tune="all")
+
+
+def test_objects_become_the_texts_that_build_them():
+    loss, calibrator = mh.AsymmetricLoss(gamma_neg=3, margin=0.125), mh.Isotonic(per="label")
+    rule = mh.AskPerson(mh.AverageK(3), at_most=0.123456789)
+    recipe = Recipe(loss=loss, calibrator=calibrator, rule=rule)
+    assert recipe == Recipe.build({"loss": loss, "calibrator": calibrator, "rule": rule})
+    assert repr(build_loss(recipe.loss)) == repr(loss)
+    assert build_calibrator(recipe.calibrator, loss.link).per == "label"
+    built = build_rule(recipe.rule)
+    assert (built.rule.k, built.at_most) == (3, 0.123456789)
+    assert (Recipe(calibrator=None).calibrator, Recipe(rule=None).rule) == ("none", "none")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"loss": torch.nn.BCELoss()}, "`loss` of `Recipe` must be a loss; got BCELoss."),
+        ({"loss": mh.ROLELoss(torch.ones(20, 20), 2.0)}, "so that `config.yaml` can hold it; got ROLELoss("),
+        ({"rule": mh.Beta()}, "`rule` of `Recipe` must be a rule; got Beta."),
+        ({"calibrator": mh.Temperature().fit(torch.randn(9, 2), torch.ones(9, 2))}, "that has learnt nothing"),
+    ],
+)
+def test_objects_that_no_text_builds_are_refused_at_once(settings, words):
+    for make in (lambda: Recipe(**settings), lambda: Recipe.build(settings)):
+        with pytest.raises(ValueError, match="must be a") as error:
+            make()
+        assert words in str(error.value)
+
+
+WRONG = {
+    "bool": [1, 0, None, "yes", float("nan")],
+    "int": [True, -3, 2.5, float("nan"), float("inf"), "3"],
+    "float": [True, float("nan"), float("inf"), -0.5, "0.1"],
+    "str": [3, ["a"], True],
+    "int | str": [True, -3, 2.5, "two", None],
+}
+EVERY = [
+    pytest.param(cls, item.name, value, id=f"{item.name}={value!r}")
+    for cls in (Recipe, Plan)
+    for item in dataclasses.fields(cls)
+    if item.name not in ("plan", "given", "milestones")
+    for value in WRONG[item.type.removesuffix(" | None")]
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "value"), EVERY)
+def test_no_setting_takes_a_value_of_another_kind(cls, name, value):
+    with pytest.raises(ValueError, match=f"^`{name}` of `{cls.__name__}` must ") as error:
+        cls(**{name: value})
+    assert repr(value) in str(error.value) or type(value).__name__ in str(error.value)
+
+
+@pytest.mark.parametrize(("cls", "checks"), [(Recipe, CHECKS), (Plan, PLAN_CHECKS)])
+def test_every_setting_has_a_check(cls, checks):
+    assert [item.name for item in dataclasses.fields(cls) if item.name != "given"] == list(checks)
+
+
+def test_settings_hold_plain_values():
+    recipe = Recipe(size=np.int64(64), plan=Plan(epochs=np.int64(3), lr=np.float64(0.1)))
+    assert {type(value) for value in (recipe.size, recipe.plan.epochs)} == {int}
+    assert type(recipe.plan.lr) is float
 
 
 def test_left_out_settings_are_those_of_what_is_trained():
@@ -48,6 +143,13 @@ def test_texts_become_what_the_setting_is():
         ({"tune": "body"}, "`tune` of `Recipe` must be one of 'head', 'all'; got 'body'."),
         ({"val": 0.6, "test": 0.5}, "`val and test` of `Recipe` must leave rows to train on; got 0.6 + 0.5."),
         ({"dropout": 1}, "`dropout` of `Recipe` must be a number at least 0 and below 1; got 1"),
+        (
+            {"augmentation": "strng"},
+            "`augmentation` of `Recipe` must be one of 'none', 'light', 'strong'; got 'strng'.",
+        ),
+        ({"schedule": "cosin"}, "`schedule` of `Plan` must be one of 'cosine', 'step', 'one-cycle', 'constant'; got"),
+        ({"size": -3}, "`size` of `Recipe` must be a whole number, at least 1; got -3."),
+        ({"workers": -2}, "`workers` of `Recipe` must be a whole number, at least 0; got -2."),
         ({"on_bad_image": "ignore"}, "`on_bad_image` of `Recipe` must be one of 'skip', 'fail'; got 'ignore'."),
     ],
 )
@@ -55,6 +157,12 @@ def test_bad_settings_get_one_sentence(settings, words):
     with pytest.raises(ValueError, match="must") as error:
         Recipe.build(settings)
     assert str(error.value).startswith(words)
+
+
+def test_a_choice_that_is_nearly_right_is_guessed():
+    for settings, guess in (({"augmentation": "strng"}, "strong"), ({"optimizer": "adam"}, "adamw")):
+        with pytest.raises(ValueError, match=rf"Did you mean '{guess}'\?"):
+            Recipe.build(settings)
 
 
 def test_settings_survive_a_file(tmp_path):

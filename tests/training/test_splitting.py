@@ -88,3 +88,42 @@ def test_rare_labels_are_left_out_and_named(targets):
         with_learnable_labels(with_all_splits(data(nothing), Recipe()), min_count=1)
     with pytest.raises(ValueError, match="must have a label with 1000 rows to train on"):
         with_learnable_labels(with_all_splits(data(targets), Recipe()), min_count=1000)
+
+
+@pytest.mark.parametrize("given", [None, "train and test"])
+def test_corrections_move_no_row_between_splits(targets, given):
+    splits = None if given is None else np.array((["train"] * 4 + ["test"]) * 40, dtype=object)
+    own = data(targets, splits)
+    rows = list(range(0, 200, 3))
+    other = from_arrays(
+        np.zeros((len(rows), 2), dtype=np.float32),
+        1 - own.targets.dense(rows).numpy(),
+        ids=[own.ids[row] for row in rows],
+        labels=own.labels,
+    )
+    wanted = with_all_splits(own, Recipe()).splits
+    once = own.corrected(other)
+    assert (with_all_splits(once, Recipe()).splits == wanted).all()
+    assert (with_all_splits(once.corrected(other), Recipe()).splits == wanted).all()
+    order = np.random.default_rng(0).permutation(200)[:150]
+    some = with_all_splits(own.take(order), Recipe()).splits
+    assert (with_all_splits(once.take(order), Recipe()).splits == some).all()
+    few = list(own.labels.names[:2])
+    assert (
+        with_all_splits(once.select_labels(few), Recipe()).splits
+        == with_all_splits(own.select_labels(few), Recipe()).splits
+    ).all()
+
+
+def test_images_that_come_with_corrections_are_trained_on(targets, tmp_path):
+    paths = [f"{row}.png" for row in range(200)]
+    rows = SparseTargets.from_rows([torch.nonzero(row).flatten().tolist() for row in targets], num_labels=4)
+    own = Dataset(Labels(list("abcd")), rows, paths, images=Files(paths, root=tmp_path))
+    names = [f"new-{row}.png" for row in range(5)] + ["7.png"]
+    new = SparseTargets.from_rows([[0]] * 6, num_labels=4)
+    other = Dataset(Labels(list("abcd")), new, names, images=Files(names, root=tmp_path))
+    for name in {*paths, *names}:
+        (tmp_path / name).write_text(name)
+    found = with_all_splits(own.corrected(other), Recipe())
+    assert (found.splits[:200] == with_all_splits(own, Recipe()).splits).all()
+    assert found.splits[200:].tolist() == ["train"] * 5

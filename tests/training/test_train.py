@@ -136,9 +136,73 @@ def test_mistakes_leave_no_folder(data, tmp_path):
     with pytest.raises(ValueError, match="`recipe` of `train` must be a Recipe; got dict"):
         train(data, {"loss": "BCE"}, folder=tmp_path / "run")
     for losses in (["BCE"], {}):
-        with pytest.raises(ValueError, match="`losses` of `compare` must be texts by name"):
+        with pytest.raises(ValueError, match="`losses` of `compare` must be losses by name"):
             compare(data, losses, recipe(), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def content(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_refused_call_leaves_the_run_as_it_was(data, tmp_path):
+    train(data, recipe(epochs=1), folder=tmp_path, progress=Silent())
+    before = content(tmp_path)
+    for settings, resume, words in (
+        ({"epochs": 1}, False, "must be free of other runs"),
+        ({"epochs": 1, "loss": "SPA", "lr": 0.5}, False, "must be free of other runs"),
+        ({"epochs": 1, "loss": "SPA"}, True, "must go on with the same loss"),
+        ({"epochs": 1, "lr": 0.5}, True, "must go on with the same lr"),
+        ({"epochs": 1, "monitor": "F1"}, True, "must be one of the figures"),
+        ({"epochs": 1, "hidden": 4}, True, "must go on with the same network"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            train(data, recipe(**settings), folder=tmp_path, resume=resume, progress=Silent())
+        assert content(tmp_path) == before, settings
+    features, targets = population(seed=1)
+    with pytest.raises(ValueError, match="must go on with the same train"):
+        train(from_arrays(features, targets.numpy()), recipe(epochs=1), folder=tmp_path, resume=True)
+    assert content(tmp_path) == before
+    (tmp_path / "checkpoint" / "last.safetensors").unlink()
+    before = content(tmp_path)
+    for resume, words in ((False, "must be free of other runs"), (True, "must have a checkpoint to go on from")):
+        with pytest.raises(ValueError, match=words):
+            train(data, recipe(epochs=1, loss="SPA"), folder=tmp_path, resume=resume, progress=Silent())
+        assert content(tmp_path) == before
+
+
+def test_a_call_that_fit_refuses_leaves_no_folder(data, tmp_path):
+    with pytest.raises(ValueError, match="must be one of the figures"):
+        train(data, recipe(monitor="F1"), folder=tmp_path / "run", progress=Silent())
+    assert not (tmp_path / "run").exists()
+    run = train(data, recipe(epochs=1), folder=tmp_path / "run", progress=Silent())
+    assert run.finished
+
+
+def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
+    settings = recipe(epochs=1).given
+    parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.Isotonic(), "rule": mh.AverageK(2)}
+    run = train(data, Recipe.build(settings | parts), folder=tmp_path / "a", progress=Silent())
+    texts = {"loss": "AsymmetricLoss(gamma_neg=2)", "calibrator": "Isotonic()", "rule": "AverageK(2)"}
+    same = train(data, Recipe.build(settings | texts), folder=tmp_path / "b", progress=Silent())
+    assert torch.equal(run.predictions().read().probs, same.predictions().read().probs)
+    assert run.config["loss"].startswith("AsymmetricLoss(gamma_neg=2, ")
+    again = train(data, Recipe.build({k: v for k, v in run.config.items() if k != "data"}), folder=tmp_path / "c")
+    assert again.config == run.config
+    found = compare(data, {"mine": parts["loss"]}, recipe(epochs=1), folder=tmp_path / "d")
+    assert found.to_dict()["losses"]["mine"]["loss"] == run.config["loss"]
+
+
+def test_corrections_do_not_move_rows_between_splits_of_a_run(data, tmp_path):
+    rows = list(range(0, 600, 7))
+    cells = 1 - data.targets.dense(rows).numpy()
+    other = from_arrays(data.features[rows], cells, labels=data.labels, ids=[data.ids[row] for row in rows])
+    runs = [
+        train(one, recipe(epochs=1), folder=tmp_path / name, progress=Silent()).predictions().read()
+        for name, one in (("plain", data), ("corrected", data.corrected(other)))
+    ]
+    assert runs[0].ids == runs[1].ids
+    assert runs[0].splits == runs[1].splits
 
 
 def test_advice_names_what_is_wanted(data, tmp_path):

@@ -18,10 +18,10 @@ from manyhot.demo.readings import read_all
 from manyhot.demo.tables import EXPLANATION, decisions_table, point, readings_table
 from manyhot.engine import Progress, Silent
 from manyhot.labels import Labels
+from manyhot.presets import ALL_LOSSES
 from manyhot.report import save_png
 from manyhot.report.page.trying import try_report
 from manyhot.training import Comparison, Recipe, Run, compare
-from manyhot.training.choices import ALL_LOSSES
 from manyhot.training.comparing import slug
 from manyhot.training.run import point_to_last
 

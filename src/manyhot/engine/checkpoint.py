@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -14,12 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.data.loading import Batches, FeatureBatches
+from manyhot.data.targets import SparseTargets
+from manyhot.engine.judging import LOG_LOSS
 from manyhot.engine.plan import Plan
 from manyhot.files import whole_file
 from manyhot.losses.loss import Loss
 from manyhot.refusal import Refusal, refusal
 
-FORMAT = 1
+# Format 1 knew a loss by what torch prints of a module, and the log loss per cell.
+FORMAT, KNOWN_FORMATS = 2, (1, 2)
 # Settings that say where and how a run computes, not what; they may change when it goes on.
 FREE = ("checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "compile", "tensorboard")
 
@@ -56,7 +61,7 @@ class Checkpoint:
         safetensors = import_safetensors()
         # Copies, because tied weights share their memory and the format has no words for that.
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in self.tensors.items()}
-        facts = {"format": FORMAT, "check": _checksum(tensors), **self.facts}
+        facts = {**self.facts, "format": FORMAT, "check": _checksum(tensors)}
         with whole_file(path) as part:
             safetensors.torch.save_file(tensors, str(part), metadata={"manyhot": json.dumps(facts)})
 
@@ -70,7 +75,7 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (safetensors.SafetensorError, json.JSONDecodeError, OSError) as error:
             raise _refused("be a whole file", path, f" ({error})") from None
-        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        if not isinstance(facts, dict) or facts.get("format") not in KNOWN_FORMATS:
             raise _refused(f"hold format {FORMAT} of manyhot", path)
         if facts.get("check") != _checksum(tensors):
             raise _refused("hold what was written", path, " (its checksum is another one)")
@@ -128,13 +133,91 @@ def setting(plan: Plan, network: nn.Module, loss: Loss, train: Batches, val: Bat
     }
 
 
+def upgraded(checkpoint: Checkpoint, judged: SparseTargets | None) -> Checkpoint:
+    """A checkpoint of an older format in the form of this one.
+
+    Args:
+        checkpoint: As it was read.
+        judged: The targets whose log loss format 1 has per cell, and this one per row; None where figures are others.
+    """
+    if checkpoint.facts["format"] == FORMAT or judged is None:
+        return checkpoint
+    known = judged.dense() >= 0
+    cells_per_row = int(known.sum()) / max(1, int(known.any(1).sum()))
+    facts = dict(checkpoint.facts)
+    place = facts["position"] = dict(facts["position"])
+    place["history"] = [
+        {
+            LOG_LOSS if name == "log loss" else name: value * cells_per_row if name == "log loss" else value
+            for name, value in epoch.items()
+        }
+        for epoch in place["history"]
+    ]
+    if facts["setting"].get("plan.monitor") == "log loss":
+        facts["setting"] = facts["setting"] | {"plan.monitor": LOG_LOSS}
+        place["best_value"] = None if place["best_value"] is None else place["best_value"] * cells_per_row
+    return Checkpoint(checkpoint.tensors, facts)
+
+
 def check_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses to go on with a run under another setting."""
     for name in now:
-        if before.get(name) != now[name]:
-            rule = f"go on with the same {name.removeprefix('plan.')}, {before.get(name)!r}"
-            remedy = "Set it back, or start a new run in another folder."
-            raise refusal("resume", "fit", rule, repr(now[name]), remedy)
+        old, new = before.get(name, ""), now[name]
+        if old == new or (name == "loss" and "(link):" in old and same_as_printed(old, new)):
+            continue
+        what = name.removeprefix("plan.")
+        if name == "loss":
+            what, old, new = differing(old, new)
+        remedy = "Set it back, or start a new run in another folder."
+        raise refusal("resume", "fit", f"go on with the same {what}, {old!r}", repr(new), remedy)
+
+
+def same_as_printed(module: str, call: str) -> bool:
+    """Whether a loss, spelt as the call that makes it, may be the one that torch printed as a module for format 1.
+
+    That left arguments out. What it has must agree: the losses in their order, and arguments as often as in the call.
+    """
+    losses = [re.findall(r"^\w+|\w*(?:Loss|Regulariser)(?=\()", text) for text in (module, call)]
+    old, new = (_arguments(text) for text in (module, call))
+    return losses[0] == losses[1] and all(
+        values == new[name] for name, values in old.items() if len(values) == len(new.get(name, ()))
+    )
+
+
+def _arguments(text: str) -> dict[str, list[str]]:
+    """The plain values of arguments by name, numbers with six digits."""
+    found: dict[str, list[str]] = {}
+    for name, word, number in re.findall(r"(\w+)=(?:('[^']*'|[A-Za-z]\w*)|([-+.\w]+))", text):
+        found.setdefault(name, []).append(word or f"{float(number):g}")
+    return found
+
+
+def differing(before: str, now: str) -> tuple[str, str, str]:
+    """The innermost argument in which two losses differ, in words, and its two values.
+
+    Example:
+        >>> differing("TwoWayLoss(axis='both', margin=0)", "TwoWayLoss(axis='both', margin=3)")
+        ('margin of TwoWayLoss', '0', '3')
+    """
+    try:
+        old, new = (ast.parse(text, mode="eval").body for text in (before, now))
+    except SyntaxError:  # as format 1 has it, or with a digest of numbers
+        return "loss", before, now
+    what = "loss"
+    while isinstance(old, ast.Call) and isinstance(new, ast.Call) and ast.dump(old.func) == ast.dump(new.func):
+        others = [
+            pair for pair in zip(_named(old), _named(new), strict=False) if ast.dump(pair[0]) != ast.dump(pair[1])
+        ]
+        if len(_named(old)) != len(_named(new)) or not others:
+            break
+        first, second = others[0]
+        what = f"{first.arg or 'loss'} of {ast.unparse(old.func)}"
+        old, new = first.value, second.value
+    return what, ast.unparse(old), ast.unparse(new)
+
+
+def _named(call: ast.Call) -> list[ast.keyword]:
+    return [*(ast.keyword(arg=None, value=value) for value in call.args), *call.keywords]
 
 
 def describe_data(data: Batches) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,7 +14,7 @@ from manyhot.checks import kind_of
 from manyhot.data.loading import Batches
 from manyhot.engine.checkpoint import Checkpoint, import_safetensors, setting
 from manyhot.engine.interrupting import StopSignals
-from manyhot.engine.judging import Judge, StandardJudge
+from manyhot.engine.judging import LOG_LOSS, Judge, StandardJudge
 from manyhot.engine.keeping import Keeper
 from manyhot.engine.learner import Learner
 from manyhot.engine.machine import Machine, open_machine
@@ -78,8 +78,9 @@ def fit(
         plan: How to train.
         val: The data to judge each epoch by.
         folder: Where checkpoints and tables go; nothing is written without.
-        judge: Gives figures by name from scores (N, K) and targets (N, K) of `val`; by default "mAP", and "log loss"
-            where the loss has a link. A figure with "loss", "error" or "Brier" in its name is better when lower.
+        judge: Gives figures by name from scores (N, K) and targets (N, K) of `val`; by default "mAP", and "log loss
+            per row" where the loss has a link. Figures that are called a loss, an error, ECE, ACE or the like are
+            better when lower, see `manyhot.engine.judging`.
         resume: Whether to go on from the checkpoint in the folder; without one, training starts from the beginning.
         progress: Whom to tell how far it is; a bar in a terminal and lines elsewhere by default.
         begin: Called by the process that writes, once nothing is left to be refused and before the first step.
@@ -92,9 +93,11 @@ def fit(
         >>> network = Network(None, mh.LinearHead(4, 2))
         >>> result = fit(network, mh.BinaryCrossEntropyLoss(), data, plan=Plan(epochs=2), val=data, progress=Silent())
         >>> list(result.history[0])
-        ['epoch', 'steps', 'lr', 'train loss', 'mAP', 'log loss', 'seconds', 'samples/s']
+        ['epoch', 'steps', 'lr', 'train loss', 'mAP', 'log loss per row', 'seconds', 'samples/s']
     """
     judge = StandardJudge(loss.link) if judge is None and isinstance(loss, Loss) else judge
+    if isinstance(judge, StandardJudge) and isinstance(plan, Plan) and plan.monitor == "log loss":  # older settings
+        plan = replace(plan, monitor=LOG_LOSS)
     _check(network, loss, train, val, plan, judge)
     keeps = None if folder is None else Path(folder)
     if keeps is None and (resume or plan.tensorboard):
@@ -106,7 +109,8 @@ def fit(
     machine = open_machine(plan)
     shown: Progress = Silent() if machine.rank else progress or default_progress()
     keeper = Keeper(keeps, setting(plan, network, loss, train, val) if keeps else {}, writes=machine.rank == 0)
-    checkpoint = keeper.find(resume=resume)
+    judged = val.targets if val is not None and isinstance(judge, StandardJudge) else None
+    checkpoint = keeper.find(resume=resume, judged=judged)
     with _prepared(network, machine), StopSignals() as signals:
         total = plan.epochs * steps_of_epoch(len(train), plan.batch_size)
         learner = Learner(network, loss, machine, plan, total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 
 from torch import Tensor
@@ -13,12 +14,15 @@ from manyhot.metrics.probability import LogLoss
 
 Judge = Callable[[Tensor, Tensor], Mapping[str, float]]
 
-# A figure whose name has one of these words is an error: less of it is better.
-WORSE_WHEN_HIGHER = ("loss", "error", "brier")
+# A figure whose name holds one of these is better when lower; of the short ones, only whole words count.
+LOWER_IS_BETTER = ("loss", "error", "brier", "divergence", "regret", "perplexity")
+LOWER_IS_BETTER_WORDS = {"ece", "ace", "mce", "nll", "kl", "mse", "rmse", "mae", "fpr", "fpr95", "fnr", "risk"}
+
+LOG_LOSS = "log loss per row"
 
 
 class StandardJudge:
-    """Mean average precision over labels, and the log loss where the scores mean probabilities.
+    """Mean average precision over labels, and the log loss per row where the scores mean probabilities.
 
     Args:
         link: Of the loss that is trained with.
@@ -29,21 +33,34 @@ class StandardJudge:
 
     def names(self) -> list[str]:
         """The figures that it gives."""
-        return ["mAP"] if isinstance(self.link, NoLink) else ["mAP", "log loss"]
+        return ["mAP"] if isinstance(self.link, NoLink) else ["mAP", LOG_LOSS]
 
     def __call__(self, scores: Tensor, targets: Tensor) -> dict[str, float]:
         """The figures of (N, K) scores and targets."""
         figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
         if not isinstance(self.link, NoLink):
-            figures["log loss"] = self._log_loss(scores, targets)
+            figures[LOG_LOSS] = self._log_loss(scores, targets)
         return figures
 
     def _log_loss(self, scores: Tensor, targets: Tensor) -> float:
-        """The log loss; not a number as long as the link has seen no label."""
+        """Mean over rows of the sum over known labels; not a number as long as the link has seen no label."""
         if isinstance(self.link, QuasibinaryLink) and not bool(self.link.fitted):
             return math.nan
         buffer = next(self.link.buffers(), scores)  # the link may be on a GPU, with the loss
-        return LogLoss().update(self.link.probs(scores.to(buffer.device)).cpu(), targets).compute().value
+        outcome = LogLoss().update(self.link.probs(scores.to(buffer.device)).cpu(), targets).compute()
+        return outcome.values["log_loss_per_row"]
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether less of a figure is better, by its name.
+
+    Example:
+        >>> [name for name in ("mAP", "log loss", "ECE", "top-5 error", "label_ace", "pace") if lower_is_better(name)]
+        ['log loss', 'ECE', 'top-5 error', 'label_ace']
+    """
+    plain = name.lower()
+    words = set(re.findall(r"[a-z0-9]+", plain))
+    return bool(words & LOWER_IS_BETTER_WORDS) or any(part in plain for part in LOWER_IS_BETTER)
 
 
 def is_better(name: str, value: float, than: float | None) -> bool:
@@ -57,4 +74,4 @@ def is_better(name: str, value: float, than: float | None) -> bool:
         return False
     if than is None:
         return True
-    return value < than if any(word in name.lower() for word in WORSE_WHEN_HIGHER) else value > than
+    return value < than if lower_is_better(name) else value > than

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from manyhot.engine.checkpoint import Checkpoint, check_setting
+from manyhot.data.targets import SparseTargets
+from manyhot.engine.checkpoint import Checkpoint, check_setting, upgraded
 from manyhot.engine.records import Board, Epoch, write_table
 from manyhot.engine.tracing import TracePoint
 from manyhot.refusal import refusal
@@ -50,14 +51,19 @@ class Keeper:
         """Whether there is a checkpoint to go on from."""
         return self.folder is not None and self.last.exists()
 
-    def find(self, *, resume: bool) -> Checkpoint | None:
-        """The checkpoint to go on from; None to start from the beginning."""
+    def find(self, *, resume: bool, judged: SparseTargets | None = None) -> Checkpoint | None:
+        """The checkpoint to go on from; None to start from the beginning.
+
+        Args:
+            resume: Whether to go on with the run in the folder, which is refused otherwise.
+            judged: The targets that `StandardJudge` judges by, for checkpoints of an older format.
+        """
         checkpoint = None
         if self.last_exists():
             if not resume:
                 remedy, got = "Pass resume=True to go on with that run, or another folder.", f"{str(self.folder)!r}"
                 raise refusal("folder", "fit", "be free of other runs", f"{got} with a checkpoint", remedy)
-            checkpoint = Checkpoint.read(self.last)
+            checkpoint = upgraded(Checkpoint.read(self.last), judged)
             check_setting(checkpoint.facts["setting"], self.setting)
         if resume and self.writes:
             for part in self.checkpoints.glob(".*.part"):  # of a checkpoint in whose middle the run was killed

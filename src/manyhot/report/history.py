@@ -18,7 +18,8 @@ REMEDY = 'Pass what `Run.history` gives, or {"epoch": [1, 2], "mAP": [0.4, 0.5],
 PANELS = {
     "train loss": "training loss",
     "mAP": "mAP of the validation rows",
-    "log loss": "log loss of the validation rows",
+    "log loss per row": "log loss per row, validation",
+    "log loss": "log loss per cell, validation",  # of runs from before it was per row
 }
 
 
@@ -29,8 +30,8 @@ def draw_history(courses: Mapping[str, Any], *, dark: bool = False) -> Figure:
 
     Args:
         courses: By the name of the run, what `Run.history` gives; or lists of the same length, "epoch" and at least
-            one of "train loss", "mAP" and "log loss", None or NaN where nothing was measured, and where it is known
-            the epoch whose weights were "kept".
+            one of "train loss", "mAP" and "log loss per row", None or NaN where nothing was measured, and where it is
+            known the epoch whose weights were "kept".
         dark: Colours for a dark page.
 
     Example:

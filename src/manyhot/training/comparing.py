@@ -13,26 +13,19 @@ from typing import Any
 
 from manyhot.data.dataset import Dataset
 from manyhot.engine import Progress
+from manyhot.engine.judging import lower_is_better
 from manyhot.engine.machine import Machine, open_machine
 from manyhot.evaluation.result import too_small
+from manyhot.losses import Loss
 from manyhot.refusal import refusal
 from manyhot.training.fitting import fit_recipe
 from manyhot.training.preparing import Prepared, Watch, prepare
-from manyhot.training.recipe import Recipe
+from manyhot.training.recipe import Recipe, as_text
 from manyhot.training.run import CONFIG, Run, clear_run, write_text
 from manyhot.training.running import begin_run, ready, write_run
 
-# What is compared: name in the evaluation, whether more is better.
-FIGURES = {
-    "map": True,
-    "map_sample": True,
-    "log_loss_per_row": False,
-    "ece": False,
-    "ace": False,
-    "mce": False,
-    "micro_f": True,
-    "macro_f": True,
-}
+# What is compared, by the names of the evaluation.
+FIGURES = ("map", "map_sample", "log_loss_per_row", "ece", "ace", "mce", "micro_f", "macro_f")
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class Comparison:
         if figure not in FIGURES:
             raise refusal("figure", "Comparison", f"be one of {', '.join(FIGURES)}", repr(figure), "Pick one.")
         known = {name: row["after"][figure] for name, row in self.rows.items() if row["after"].get(figure) is not None}
-        return (max if FIGURES[figure] else min)(known, key=known.__getitem__)
+        return (min if lower_is_better(figure) else max)(known, key=known.__getitem__)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
@@ -71,7 +64,7 @@ class Comparison:
 
 def compare(
     data: Dataset,
-    losses: Mapping[str, str],
+    losses: Mapping[str, str | Loss],
     recipe: Recipe | None = None,
     *,
     folder: str | os.PathLike[str],
@@ -88,7 +81,7 @@ def compare(
 
     Args:
         data: Samples with labels; splits that are missing are drawn.
-        losses: What to train with, by the name to show.
+        losses: What to train with, as texts or losses, by the name to show.
         recipe: Everything but the loss.
         folder: Where the runs go, one folder a loss.
         source: How the data were read, to be kept with the settings.
@@ -101,7 +94,8 @@ def compare(
     given: object = losses
     if not isinstance(given, Mapping) or not given:
         remedy = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
-        raise refusal("losses", "compare", "be texts by name", repr(given), remedy)
+        raise refusal("losses", "compare", "be losses by name", repr(given), remedy)
+    losses = {name: as_text("loss", "compare", loss) for name, loss in losses.items()}
     for text in losses.values():  # a typing mistake is told before the first loss has trained for an hour
         data = ready(data, recipe.replace(loss=text), "compare", notes)
     if "test" not in data.split_sizes() and "val" not in data.split_sizes():

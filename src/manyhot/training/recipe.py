@@ -222,7 +222,7 @@ def spell_call(part: Any) -> str:
     return f"{type(part).__name__}({', '.join(f'{name}={spell_call(getattr(part, name))}' for name in arguments)})"
 
 
-PARTS = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}
+PARTS: dict[str, type] = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}
 EXAMPLES = {"loss": "AsymmetricLoss(gamma_neg=3)", "calibrator": "Isotonic()", "rule": "AverageK(3)"}
 _share = partial(check_number, low=0, high=1, high_open=True)
 CHECKS: dict[str, Check] = {
