@@ -266,8 +266,11 @@ def test_a_run_that_was_broken_off_goes_on_to_the_end_that_it_would_have_come_to
     assert run.figures["best epoch"] == given["figures"]["best epoch"] > 2  # after the break, in the second epoch
     assert run.figures["rows"] == given["figures"]["rows"]
     for found, wanted in zip(run.history, given["history"], strict=True):
-        for column in ("epoch", "steps", "lr", "train loss", "mAP", "log loss"):
+        for column in ("epoch", "steps", "lr", "train loss", "mAP"):
             assert float(found[column]) == pytest.approx(float(wanted[column]), rel=1e-4), column
+        # Then per cell, now per row; every cell is known.
+        per_row = float(wanted["log loss"]) * len(run.classifier().labels)
+        assert float(found["log loss per row"]) == pytest.approx(per_row, rel=1e-4)
     table = run.predictions().load()
     assert (table.ids, table.splits) == (given["ids"], given["splits"])
     assert_numbers(table.scores, given["table"]["scores"], within=1e-5)
