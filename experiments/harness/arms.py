@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from manyhot.heads import CosineHead, HiddenHead, LinearHead, TwoHeads
 from manyhot.links import NoLink
-from manyhot.losses import Loss
+from manyhot.losses import LabelPairRegulariser, Loss
 from manyhot.refusal import refusal
 
 
@@ -55,8 +55,10 @@ def build_head(arm: Arm, width: int, num_labels: int, loss: Loss, rates: Tensor,
     if arm.start == "sigmoid rates":
         head.init_bias(rates)
     elif arm.start == "rates":
-        if not isinstance(loss.link, NoLink) and arm.bias != "none":
-            head.init_bias(rates, link=loss.link)
+        # Label pairs that are compared by another link leave none to read by; where to start, the loss within knows.
+        link = loss.loss.link if isinstance(loss, LabelPairRegulariser) else loss.link
+        if not isinstance(link, NoLink) and arm.bias != "none":
+            head.init_bias(rates, link=link)
     elif arm.start.startswith("mode "):
         head.init_diverse_bias(int(arm.start[5:]), generator=torch.Generator().manual_seed(seed))
     elif arm.start != "zero":

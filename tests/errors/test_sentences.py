@@ -302,8 +302,20 @@ def test_construction(make, sentence):
         ),
         (
             lambda: mh.SigmoidLink().probs([0.0]),
-            "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got list.",
+            "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got list. Pass `torch.as_tensor` of",
         ),
+        (
+            lambda: mh.SigmoidLink().probs(torch.zeros(1).int().numpy()),
+            "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got ndarray. Pass `torch.as_tensor`",
+        ),
+        (
+            lambda: mh.phi(torch.tensor([0.5, 1.5]), gamma_neg=4),
+            "`probs` of `phi` must lie between 0 and 1; got 1.5. Pass sigmoid(scores), or give the scores to "
+            "`AsymmetricLink`.",
+        ),
+        (lambda: mh.phi([-0.25], gamma_neg=4), "`probs` of `phi` must lie between 0 and 1; got -0.25."),
+        (lambda: mh.phi([float("nan")], gamma_neg=4), "`probs` of `phi` must lie between 0 and 1; got nan."),
+        (lambda: mh.phi("0.5", gamma_neg=4), "`probs` of `phi` must be a table of real numbers; got str."),
     ],
 )
 def test_use(call, sentence):

@@ -24,6 +24,13 @@ def test_the_bias_starts_where_the_link_makes_the_label_rates_of_it():
     torch.testing.assert_close(own.link.probs(head(torch.zeros(1, WIDTH))), RATES[None], rtol=1e-4, atol=1e-5)
 
 
+def test_label_pairs_start_where_the_loss_within_does_though_they_leave_no_link():
+    loss = mh.LabelPairRegulariser(mh.AsymmetricLoss(), 0.1, link=mh.SigmoidLink())
+    assert isinstance(loss.link, mh.NoLink)
+    head = built(Arm("ASL + LPR", repr(loss)), loss)
+    torch.testing.assert_close(loss.loss.link.probs(head(torch.zeros(1, WIDTH))), RATES[None], rtol=1e-4, atol=1e-5)
+
+
 def test_the_bias_starts_at_zero_where_that_is_asked_for_or_there_is_no_link():
     for head in (built(Arm("BCE", BCE, start="zero")), built(Arm("WARP", "WARPLoss()"), mh.WARPLoss())):
         assert head(torch.zeros(1, WIDTH)).tolist() == [[0, 0, 0]]

@@ -17,6 +17,7 @@ FITTED = {"temperature", "calibrated"}
         (mh.BinaryCrossEntropyLoss(pos_weight=3.0), {"sigmoid", "own link"}, "own link"),
         (mh.AsymmetricLoss(), {"sigmoid", "own link"}, "own link"),
         (mh.LabelPairRegulariser(mh.StrictlyProperAsymmetricLoss(), 0.1), {"sigmoid", "own link"}, "own link"),
+        (mh.LabelPairRegulariser(mh.AsymmetricLoss(), 0.1, link=mh.SigmoidLink()), {"sigmoid"}, "sigmoid"),
         (mh.QuasibinaryLoss(), {"sigmoid", "own link", "moving average"}, "own link"),
         (mh.TwoWayLoss(), {"sigmoid"}, "sigmoid"),
         (mh.SoftmaxLoss(), {"softmax"}, "softmax"),

@@ -146,3 +146,10 @@ class TestQuasibinaryLink:
             mh.QuasibinaryLoss().link.probs(torch.zeros(1, 2))
         with pytest.raises(ValueError, match=r"`batches` of `QuasibinaryLink.fit` must hold a label; got none\."):
             mh.QuasibinaryLink().fit([(torch.zeros(2, 2), torch.zeros(2, 2))])
+
+
+def test_phi_takes_arrays_and_lists():
+    probs = torch.tensor([[0.0, 0.3], [0.7, 1.0]], dtype=torch.float64)
+    want = mh.phi(probs, gamma_neg=4, margin=0.05)
+    assert torch.equal(mh.phi(probs.numpy(), gamma_neg=4, margin=0.05), want)
+    torch.testing.assert_close(mh.phi(probs.tolist(), gamma_neg=4, margin=0.05), want.float())

@@ -1,5 +1,8 @@
 """On a population whose rates are known, training finds them: through the loss's own link, and through no other."""
 
+import copy
+import itertools
+
 import pytest
 import torch
 
@@ -96,3 +99,70 @@ def test_quasibinary_recovers_rates_that_depend_on_the_input():
     loss.link.fit([(table.detach()[kind], targets)])
     want = torch.stack([targets[kind == k].mean(0) for k in range(2)])
     torch.testing.assert_close(loss.link.probs(table.detach()), want, rtol=1e-3, atol=1e-4)
+
+
+SETS = torch.tensor(list(itertools.product((0, 1), repeat=3)))
+INDEPENDENT = torch.tensor([0.3, 0.8, 0.1], dtype=torch.float64)
+# The first label comes with the second and never with the third; marginals 0.30, 0.50, 0.28.
+DEPENDENT = {(1, 1, 0): 0.3, (0, 1, 1): 0.1, (0, 0, 1): 0.18, (0, 1, 0): 0.1, (0, 0, 0): 0.32}
+
+
+def train_on_sets(loss, shares):
+    """Scores (K,) that minimise the expected loss of a sample whose label sets come with these shares."""
+    scores = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([scores], max_iter=300, line_search_fn="strong_wolfe", tolerance_grad=1e-12)
+
+    def step():
+        optimiser.zero_grad()
+        value = sum(share * loss(scores, row.unsqueeze(0)) for share, row in zip(shares, SETS, strict=True))
+        value.backward()
+        return value
+
+    optimiser.step(step)
+    return scores.detach()[0]
+
+
+def independent_shares():
+    return torch.where(SETS > 0, INDEPENDENT, 1 - INDEPENDENT).prod(1)
+
+
+@pytest.mark.parametrize("inner", [mh.StrictlyProperAsymmetricLoss, mh.BinaryCrossEntropyLoss])
+@pytest.mark.parametrize("weight", [0.1, 1, 10])
+def test_label_pairs_keep_the_probabilities_of_independent_labels(inner, weight):
+    loss = mh.LabelPairRegulariser(inner(), weight)
+    found = loss.link.probs(train_on_sets(loss, independent_shares()))
+    torch.testing.assert_close(found, INDEPENDENT, rtol=0, atol=1e-4)
+
+
+def test_label_pairs_move_the_probabilities_of_dependent_labels_as_the_docstring_says():
+    shares = [DEPENDENT.get(tuple(row.tolist()), 0.0) for row in SETS]
+    alone, paired = mh.StrictlyProperAsymmetricLoss(), mh.LabelPairRegulariser(mh.StrictlyProperAsymmetricLoss(), 1.0)
+    true = torch.tensor([0.3, 0.5, 0.28], dtype=torch.float64)
+    torch.testing.assert_close(alone.link.probs(train_on_sets(alone, shares)), true, rtol=0, atol=1e-4)
+    moved = torch.tensor([0.24, 0.54, 0.28], dtype=torch.float64)
+    torch.testing.assert_close(paired.link.probs(train_on_sets(paired, shares)), moved, rtol=0, atol=5e-3)
+    said = " ".join(mh.LabelPairRegulariser.__doc__.split())
+    assert "independent given the sample" in said
+    assert "(0.30, 0.50, 0.28) can be read as (0.24, 0.54, 0.28)" in said
+
+
+def test_label_pairs_compared_by_another_link_leave_none():
+    """The two parts want different scores, so neither link reads those that minimise the sum."""
+    loss = mh.LabelPairRegulariser(mh.AsymmetricLoss(), 1.0, link=mh.SigmoidLink())
+    scores = train_on_sets(loss, independent_shares())
+    for link in (mh.AsymmetricLoss().link, mh.SigmoidLink()):
+        assert float((link.probs(scores) - INDEPENDENT).abs().max()) > 0.05
+    assert isinstance(loss.link, mh.NoLink)
+    with pytest.raises(ValueError, match=r"`link` of `LabelPairRegulariser` .* Fit a calibrator on held-out scores"):
+        loss.link.probs(scores)
+
+
+def test_label_pairs_know_the_losss_own_link_when_it_is_passed():
+    for inner in (
+        mh.BinaryCrossEntropyLoss(),
+        mh.BinaryCrossEntropyLoss(pos_weight=[1.0, 2.0]),
+        mh.AsymmetricFocalLoss(),
+    ):
+        assert mh.LabelPairRegulariser(inner, 1.0, link=copy.deepcopy(inner.link)).link is inner.link
+    weighted = mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(pos_weight=2.0), 1.0, link=mh.SigmoidLink())
+    assert isinstance(weighted.link, mh.NoLink)

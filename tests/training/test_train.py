@@ -53,6 +53,16 @@ def test_a_run_folder_holds_all_that_was_promised(data, tmp_path):
     assert run.figures["rows"] == {"train": 420, "val": 90, "test": 90}
 
 
+def test_label_pairs_compared_by_another_link_are_read_by_a_calibrator_alone(data, tmp_path):
+    settings = {"loss": "LabelPairRegulariser(AsymmetricLoss(), weight=0.1, link=SigmoidLink())", "epochs": 1}
+    table = train(data, recipe(**settings), folder=tmp_path / "run", progress=Silent()).predictions()
+    assert isinstance(table.link, mh.NoLink)
+    assert table.calibrator is not None
+    assert table.calibrator.link is None
+    with pytest.raises(ValueError, match="have probabilities to decide by; got LabelPairRegulariser without a calib"):
+        train(data, recipe(**settings, calibrator="none"), folder=tmp_path / "bare", progress=Silent())
+
+
 def test_the_classifier_gives_the_predictions_of_the_run(data, tmp_path):
     for settings in (
         {},

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_number
+from manyhot.cells import as_tensor
+from manyhot.checks import check_number, values_can_be_read
 from manyhot.links.link import Link, PosWeight
 from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprise_by_share
+from manyhot.refusal import refusal
 from manyhot.slopes import elementwise, spare
 
 
@@ -126,13 +128,13 @@ def log_focal_slope(scores: Tensor, gamma: float) -> Tensor:
     return gamma * log_w + torch.logaddexp(softplus(scores), focus)
 
 
-def phi(probs: Tensor, *, gamma_neg: float, gamma_pos: float = 0.0, margin: float = 0.0) -> Tensor:
+def phi(probs: Any, *, gamma_neg: float, gamma_pos: float = 0.0, margin: float = 0.0) -> Tensor:
     """Honest probabilities of a model trained with a focal or asymmetric loss, from its plain sigmoid outputs.
 
     Use it when only the outputs of the sigmoid are left; from scores, `AsymmetricLink` keeps more digits.
 
     Args:
-        probs: Any shape, sigmoid(score).
+        probs: sigmoid(score), a tensor, an array or a list of any shape.
         gamma_neg: Focusing of absent labels that the model was trained with.
         gamma_pos: Focusing of present labels.
         margin: Probability shift of absent labels.
@@ -140,13 +142,18 @@ def phi(probs: Tensor, *, gamma_neg: float, gamma_pos: float = 0.0, margin: floa
     Reference: Cheng and Vasconcelos, CVPR 2024, equations 14 and 15, in a form without 0/0 at both ends.
 
     Example:
-        >>> phi(torch.tensor([0.0, 0.5, 1.0]), gamma_neg=4)
+        >>> phi([0.0, 0.5, 1.0], gamma_neg=4)
         tensor([0.0000, 0.1908, 1.0000])
     """
     check_number("gamma_neg", "phi", gamma_neg, low=0)
     check_number("gamma_pos", "phi", gamma_pos, low=0)
     check_number("margin", "phi", margin, low=0, high=1, high_open=True)
+    probs = as_tensor("phi", probs, "probs")
     probs = probs if probs.dtype == torch.float64 else probs.float()
+    outside = ~((probs >= 0) & (probs <= 1))
+    if values_can_be_read(probs) and bool(outside.any()):
+        remedy = "Pass sigmoid(scores), or give the scores to `AsymmetricLink`."
+        raise refusal("probs", "phi", "lie between 0 and 1", f"{float(probs[outside][0]):g}", remedy)
     shifted = (probs - margin).clamp(min=0)
     absent = probs * _bounded_slope(shifted, gamma_neg)
     present = (1 - shifted) * _bounded_slope(1 - probs, gamma_pos)

@@ -99,7 +99,8 @@ class Link(Spelled, ExactState, ABC):
     def _check(self, values: Tensor, name: str = "scores") -> Tensor:
         if not isinstance(values, Tensor) or not values.is_floating_point():
             rule = "be a tensor of floating-point numbers"
-            raise refusal(name, type(self).__name__, rule, kind_of(values), "Call `.float()` on them.")
+            remedy = "Call `.float()` on them." if isinstance(values, Tensor) else "Pass `torch.as_tensor` of them."
+            raise refusal(name, type(self).__name__, rule, kind_of(values), remedy)
         return values if values.dtype == torch.float64 else values.float()
 
 
