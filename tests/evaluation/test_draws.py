@@ -68,7 +68,7 @@ def test_ordered_cells_are_ranked_as_the_metrics_do(rounding, monkeypatch):
     scores = (scores * rounding).round() / rounding
     targets[:, 5] = 0
     targets[11, 5] = 1
-    inputs = Inputs(mh.Predictions(scores=scores, targets=targets))
+    inputs = Inputs(mh.Predictions(scores=scores, targets=targets), by_scores=True)
     rows = list(draw_rows(30, 25, 0))
     monkeypatch.setattr(draws, "CELLS_AT_ONCE", 70)
     ap, auroc = draws.rank_draws(draws.label_orders(inputs), 30, 25, 0)

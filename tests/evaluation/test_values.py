@@ -70,11 +70,78 @@ def test_probabilities_with_decisions():
     assert evaluation.groups["ranking"].notes == ["Ranked by probabilities, since there are no scores."]
 
 
-def test_scores_rank_and_probabilities_are_believed_where_there_are_both():
+def test_probabilities_are_what_is_judged_where_there_are_scores_as_well():
     scores, targets = tables.drawn()
     probs = torch.sigmoid(-scores)  # the opposite, to tell them apart
     evaluation = mh.evaluate(mh.Predictions(scores=scores, probs=probs, targets=targets))
-    check_same(evaluation.values, expected(scores, probs, probs >= 0.5, targets))
+    check_same(evaluation.values, expected(probs, probs, probs >= 0.5, targets))
+
+
+class ByLabel(Calibrator):
+    """Steeper for one label and flatter for the next, as calibration by label is."""
+
+    def fit_cells(self, evidence, targets, weights):
+        return self.learn()
+
+    def map(self, evidence):
+        return evidence * torch.linspace(0.3, 1.5, evidence.shape[1]) - torch.linspace(-1, 1, evidence.shape[1])
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_calibrated_rows_and_cells_are_ranked_by_calibrated_probabilities(stored):
+    scores, targets = tables.drawn()
+    calibrator = ByLabel().fit(scores, targets)
+    table = mh.Predictions(scores=scores, targets=targets, link=mh.SigmoidLink(), calibrator=calibrator)
+    if stored:
+        table = table.replace(probs=calibrator(scores), calibrator=calibrator)
+    evaluation, log_odds = mh.evaluate(table), calibrator.log_odds(scores)
+    for over in ("sample", "cell", "label"):
+        name = "map" if over == "label" else f"map_{over}"
+        want = measured(metrics.MeanAveragePrecision(over), log_odds, targets)["map"]
+        assert evaluation[name] == pytest.approx(want, rel=1e-9)
+        by_scores = measured(metrics.MeanAveragePrecision(over), scores, targets)["map"]
+        assert (evaluation[name] == pytest.approx(by_scores, rel=1e-4)) == (over == "label")
+    assert "Ranked by the probabilities of ByLabel" in evaluation.groups["ranking"].notes[0]
+
+
+def test_probabilities_rounded_to_1_keep_the_order_of_their_scores():
+    scores, targets = tables.drawn()
+    table = mh.Predictions(scores=scores + 25, probs=torch.sigmoid(scores + 25), targets=targets)
+    assert float((table.probs == 1).float().mean()) > 0.5
+    assert mh.evaluate(table)["map"] == pytest.approx(mh.evaluate(tables.with_link())["map"], rel=1e-3)
+
+
+def test_probabilities_that_tie_in_their_link_are_ranked_as_ties():
+    scores, targets = tables.drawn()
+    link = mh.AsymmetricLink(4, 0, margin=0.2)
+    probs = link.probs(scores)
+    assert bool((probs == 0).any())
+    for table in (
+        mh.Predictions(scores=scores, targets=targets, link=link),
+        mh.Predictions(scores=scores, probs=probs, targets=targets, link=link),
+    ):
+        evaluation = mh.evaluate(table)
+        assert evaluation["map"] == measured(metrics.MeanAveragePrecision(), probs, targets)["map"]
+        assert evaluation["map"] < measured(metrics.MeanAveragePrecision(), scores, targets)["map"]
+        assert evaluation.groups["ranking"].notes[0].startswith("Ranked by the probabilities of AsymmetricLink")
+
+
+def test_probabilities_cut_off_at_1_are_ranked_by_what_was_cut_off():
+    scores, targets = tables.drawn()
+    link = mh.QuasibinaryLink().fit([(scores - 2, targets)])  # too small a constant
+    probs = link.probs(scores)
+    assert float((probs == 1).double().mean()) > 0.05
+    inside = measured(metrics.OpenSetScores(), scores, targets)["auroc"]
+    assert inside > measured(metrics.OpenSetScores(), probs, targets)["auroc"] + 0.005
+    for table in (
+        mh.Predictions(scores=scores, targets=targets, link=link),
+        mh.Predictions(scores=scores, probs=probs, targets=targets, link=link),
+    ):
+        evaluation = mh.evaluate(table)
+        assert evaluation["no_label_auroc"] == pytest.approx(inside, rel=1e-9)
+        assert evaluation["mmc"] == measured(metrics.OpenSetScores(), probs, targets)["mmc"]
+        want = measured(metrics.MeanAveragePrecision("sample"), scores, targets)["map"]
+        assert evaluation["map_sample"] == pytest.approx(want, rel=1e-9)
 
 
 class Halved(Calibrator):
@@ -170,11 +237,32 @@ def test_one_label_a_row():
     for name in ("uniform_accuracy", "class_wise_accuracy", "sample_wise_accuracy"):
         assert values[name].value == uniform[name]
     assert values["uniform_threshold"].value == uniform["threshold"]
+    softmax = measured(metrics.UniformAccuracy(), table.scores.double().log_softmax(1), table.targets)
+    for name in ("uniform_accuracy", "class_wise_accuracy"):
+        assert values[f"softmax_{name}"].value == softmax[name]
+    assert softmax["uniform_accuracy"] != uniform["uniform_accuracy"]
     for k in (1, 3):
         average = measured(metrics.AverageKAccuracy(k), probs, table.targets)
         assert values[f"average_k_accuracy@{k}"].value == average["accuracy"]
         assert values[f"average_k_size@{k}"].value == average["mean_size"]
     assert "average_k_accuracy@5" not in values  # all five labels
+
+
+def test_a_threshold_for_all_names_the_reading_that_it_cuts():
+    """Raw scores and log-softmax of one model have different values, and each stands under a name of its own."""
+    raw = tables.one_label()
+    stored = raw.replace(scores=raw.scores.log_softmax(1))  # as a training with cross-entropy leaves them
+    of_raw, of_stored = mh.evaluate(raw).groups["one_label"], mh.evaluate(stored).groups["one_label"]
+    assert "uniform_accuracy" in of_raw.values
+    assert "uniform_accuracy" not in of_stored.values
+    assert "log-probabilities by softmax" in of_stored.notes[1]
+    for name in ("softmax_uniform_accuracy", "softmax_class_wise_accuracy", "sample_wise_accuracy"):
+        assert of_stored.values[name].value == pytest.approx(of_raw.values[name].value)
+    alone = mh.evaluate(mh.Predictions(probs=raw.scores.softmax(1), targets=raw.targets)).groups["one_label"]
+    assert "probs_uniform_accuracy" in alone.values
+    shown = str(mh.evaluate(raw))
+    assert "A_Uni of raw scores" in shown
+    assert "A_Uni of log-softmax" in shown
 
 
 def test_by_training_images():

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyhot.evaluation.findings import Findings, shot_values
 from manyhot.evaluation.groups import ERRORS
-from manyhot.evaluation.passes import Inputs, Measure
+from manyhot.evaluation.passes import Inputs, Measure, ranks_by_scores
 from manyhot.evaluation.survey import CELLS_AT_ONCE
 from manyhot.metrics import CalibrationError
 from manyhot.metrics.intervals import draw_rows, draw_values
@@ -21,7 +21,7 @@ from manyhot.predictions.memory import Predictions
 
 def draw(table: Predictions, findings: Findings, *, bins: int, replicates: int, seed: int) -> dict[str, list[float]]:
     """Every value of the findings for each draw of rows, by name."""
-    inputs = Inputs(table)
+    inputs = Inputs(table, by_scores=ranks_by_scores(table))
     measures = list(findings.outcomes)
     if findings.mass is not None:
         names = {error: f"mass_{error}" for error in ERRORS}
@@ -88,14 +88,14 @@ def _running(counts: Tensor) -> Tensor:
 def label_orders(inputs: Inputs) -> list[Ordered]:
     """The cells of each label in order."""
     rows = torch.arange(len(inputs.targets), device=inputs.targets.device)
-    columns = zip(inputs.values.unbind(1), inputs.targets.unbind(1), strict=True)
+    columns = zip(inputs.ranked.unbind(1), inputs.targets.unbind(1), strict=True)
     return [Ordered(values, targets, rows) for values, targets in columns]
 
 
 def cell_order(inputs: Inputs) -> Ordered:
     """All cells in order."""
     rows = torch.arange(len(inputs.targets), device=inputs.targets.device).unsqueeze(1).expand_as(inputs.targets)
-    return Ordered(inputs.values.flatten(), inputs.targets.flatten(), rows.flatten())
+    return Ordered(inputs.ranked.flatten(), inputs.targets.flatten(), rows.flatten())
 
 
 def rank_draws(orders: Sequence[Ordered], rows: int, replicates: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from manyhot.evaluation import passes
-from manyhot.evaluation.groups import ERRORS, Options, Plan, has_probs, plan
+from manyhot.evaluation.groups import ERRORS, Options, Plan, plan
 from manyhot.evaluation.label_table import LabelTable
 from manyhot.evaluation.names import NAMES
-from manyhot.evaluation.passes import Measure
+from manyhot.evaluation.passes import Measure, has_probs
 from manyhot.evaluation.result import Group, Value
 from manyhot.evaluation.survey import Survey, survey
 from manyhot.metrics import by_shots

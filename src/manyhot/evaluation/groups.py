@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from manyhot.evaluation.passes import HALF, Measure, average_threshold
+import torch
+
+from manyhot.evaluation.passes import HALF, Measure, average_threshold, has_probs, pieces, ranks_by_scores
 from manyhot.evaluation.survey import Survey
 from manyhot.links import NoLink
 from manyhot.metrics import (
@@ -25,6 +27,8 @@ from manyhot.metrics.sets import GivenLabels
 from manyhot.predictions.table import Table
 
 ERRORS = ("ece", "ace", "mce")
+# How far the exponentials of stored log-probabilities may be from adding up to 1, as a logarithm.
+ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,23 +68,28 @@ def plan(table: Table, facts: Survey, options: Options) -> dict[str, Plan]:
     return plans
 
 
-def has_probs(table: Table) -> bool:
-    """Whether there are probabilities, or something that turns the scores into some."""
-    if "probs" in table.kinds or table.calibrator is not None:
-        return True
-    return table.link is not None and not isinstance(table.link, NoLink)
-
-
 def plan_ranking(table: Table, options: Options) -> Plan:
     """Present labels before absent ones, within rows."""
     at_k = [f"{name}@{k}" for name in ("precision", "recall", "ndcg") for k in options.ks]
     measures = [
-        Measure(lambda: MeanAveragePrecision(over="sample"), "values", {"map": "map_sample"}),
-        Measure(CoverageError, "values", _same("coverage_error")),
-        Measure(RankingLoss, "values", _same("ranking_loss")),
-        Measure(lambda: RankingAtK(options.ks), "values", _same(*at_k)),
+        Measure(lambda: MeanAveragePrecision(over="sample"), "ranked", {"map": "map_sample"}),
+        Measure(CoverageError, "ranked", _same("coverage_error")),
+        Measure(RankingLoss, "ranked", _same("ranking_loss")),
+        Measure(lambda: RankingAtK(options.ks), "ranked", _same(*at_k)),
     ]
-    return Plan(measures, [] if "scores" in table.kinds else ["Ranked by probabilities, since there are no scores."])
+    return Plan(measures, [reading(table)])
+
+
+def reading(table: Table) -> str:
+    """What cells are ranked by, in a sentence."""
+    if ranks_by_scores(table):
+        same = ", whose order is that of the probabilities" if has_probs(table) else ""
+        return f"Ranked by scores{same}."
+    if "scores" not in table.kinds:
+        return "Ranked by probabilities, since there are no scores."
+    maker = table.calibrator or table.link
+    by = "" if maker is None or isinstance(maker, NoLink) else f" of {type(maker).__name__}"
+    return f"Ranked by the probabilities{by}; where these are 1 to the last digit, by scores."
 
 
 def plan_probabilities(table: Table, options: Options) -> Plan:
@@ -127,21 +136,38 @@ def plan_no_label(table: Table) -> Plan:
     """Whether rows without labels can be told from the others."""
     names = {"auroc": "no_label_auroc", **_same("aupr_in", "aupr_out", "fpr95")}
     if has_probs(table):
-        return Plan([Measure(OpenSetScores, "probs", names | _same("mmc"))])
+        # Ranked as everywhere; the mean of confidences is that of the probabilities themselves.
+        return Plan([Measure(OpenSetScores, "ranked", names), Measure(OpenSetScores, "probs", _same("mmc"))])
     note = "By scores, since there are no probabilities; so there is no mean maximum confidence."
-    return Plan([Measure(OpenSetScores, "values", names)], [note])
+    return Plan([Measure(OpenSetScores, "ranked", names)], [note])
 
 
 def plan_one_label(table: Table, facts: Survey, options: Options) -> Plan:
-    """Whether the one label of a row stands out, by a threshold for all rows and in sets of a given average size."""
-    of = "probs" if has_probs(table) else "values"
-    accuracies = _same("sample_wise_accuracy", "class_wise_accuracy", "uniform_accuracy")
-    measures = [Measure(UniformAccuracy, "values", accuracies | {"threshold": "uniform_threshold"})]
+    """Whether the one label of a row stands out, by a threshold for all rows and in sets of a given average size.
+
+    A threshold cuts what it is held against, so that each value says of which reading of the scores it is.
+    """
+    notes, by_row = ["Thresholds were found on these rows themselves."], _same("sample_wise_accuracy")
+    readings = {"scores": "", "log_softmax": "softmax_"} if "scores" in table.kinds else {"probs": "probs_"}
+    if "scores" in table.kinds and has_log_softmax(table):
+        del readings["scores"]
+        notes.append("The scores are log-probabilities by softmax, so that nothing can be said of raw ones.")
+    measures = []
+    for of, prefix in readings.items():
+        names = {name: f"{prefix}{name}" for name in ("class_wise_accuracy", "uniform_accuracy")}
+        measures.append(Measure(UniformAccuracy, of, by_row | names | {"threshold": f"{prefix}uniform_threshold"}))
+        by_row = {}  # the same by softmax, which keeps the order of a row
     for k in options.ks:
         if k < len(facts.known):
             names = {"accuracy": f"average_k_accuracy@{k}", "mean_size": f"average_k_size@{k}"}
-            measures.append(_average_k(table, facts, of, k, names))
-    return Plan(measures, ["Thresholds were found on these rows themselves."])
+            measures.append(_average_k(table, facts, "ranked", k, names))
+    return Plan(measures, notes)
+
+
+def has_log_softmax(table: Table) -> bool:
+    """Whether scores are stored as log-probabilities by softmax, as `train` leaves those of cross-entropy."""
+    some = next(pieces(table, "scores")).scores
+    return bool(len(some)) and bool((torch.logsumexp(some.double(), 1).abs() < ROUNDING).all())
 
 
 def _average_k(table: Table, facts: Survey, of: str, k: int, names: dict[str, str]) -> Measure:

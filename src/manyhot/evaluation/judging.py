@@ -40,11 +40,11 @@ def evaluate(
 ) -> Evaluation:
     """Computes everything that is worth knowing about predictions of any model, once targets are there.
 
-    Ranking is judged by scores, or by probabilities where there are no scores. Probabilities are those of the table, of
-    its calibrator or of its link; scores without any of these are not judged as probabilities. Sets are the decisions
-    of the table, or else the labels with a probability of at least one half, which the result says. Rows without
-    labels, rows with one label at most, and training images are looked at where there are any. Unknown cells are left
-    out everywhere.
+    Probabilities are those of the table, of its calibrator or of its link; scores without any of these are not judged
+    as probabilities. Cells are ranked by probabilities, and by scores where these mean none or have the same order.
+    Sets are the decisions of the table, or else the labels with a probability of at least one half, which the result
+    says. Rows without labels, rows with one label at most, and training images are looked at where there are any.
+    Unknown cells are left out everywhere.
 
     A table on disk is read in pieces: memory stays at a few pieces, but for one number a row, and 4 bytes a cell for
     the two values that rank all cells together.

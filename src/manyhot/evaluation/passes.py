@@ -13,6 +13,8 @@ from manyhot.decide import AverageK
 from manyhot.decide.rule import Decision
 from manyhot.decide.selecting import order_statistics
 from manyhot.evaluation.survey import CELLS_AT_ONCE, Survey, rows_at_once
+from manyhot.labels import Labels
+from manyhot.links import NoLink
 from manyhot.metrics.binning import BinSums, sum_bins
 from manyhot.metrics.calibration import outcome_of_bins, with_zero
 from manyhot.metrics.metric import Metric, Outcome
@@ -20,6 +22,7 @@ from manyhot.metrics.precision import precision_of_column
 from manyhot.metrics.ranking import auroc_of_column
 from manyhot.metrics.sorting import Column, sort_in_place, sorted_columns
 from manyhot.predictions.memory import Predictions
+from manyhot.predictions.narrowing import needs_all_labels
 from manyhot.predictions.table import Table
 
 HALF = 0.5
@@ -31,7 +34,7 @@ class Measure:
 
     Attributes:
         make: Makes the metric.
-        of: What it is computed from: "values" (scores, or else probabilities), "probs" or "decisions".
+        of: What it is computed from: "ranked" (see `ranks_by_scores`), "scores", "log_softmax", "probs" or "decisions".
         names: From the names of its values to those in the evaluation; the others are left out.
         again: Makes the metric for rows that are drawn again, if that is another one.
     """
@@ -43,10 +46,15 @@ class Measure:
 
 
 class Inputs:
-    """What measures are computed from, of one batch; probabilities are computed once, and only if asked for."""
+    """What measures are computed from, of one batch; probabilities are computed once, and only if asked for.
 
-    def __init__(self, batch: Predictions) -> None:
-        self.batch = batch
+    Args:
+        batch: Some rows of a table, or some columns.
+        by_scores: Whether cells are ranked by scores; by probabilities otherwise.
+    """
+
+    def __init__(self, batch: Predictions, *, by_scores: bool) -> None:
+        self.batch, self.by_scores = batch, by_scores
 
     @property
     def targets(self) -> Tensor:
@@ -55,11 +63,22 @@ class Inputs:
         return self.batch.targets
 
     @property
-    def values(self) -> Tensor:
-        """Scores where there are any, else probabilities."""
-        values = self.batch.probs if self.batch.scores is None else self.batch.scores
-        assert values is not None
-        return values
+    def scores(self) -> Tensor:
+        """(N, K)."""
+        assert self.batch.scores is not None
+        return self.batch.scores
+
+    @property
+    def log_softmax(self) -> Tensor:
+        """(N, K), the scores of each row less the logarithm of the sum of their exponentials."""
+        return torch.log_softmax(self.scores.double(), 1)
+
+    @cached_property
+    def ranked(self) -> Tensor:
+        """(N, K), what cells are ranked by."""
+        if self.by_scores:
+            return self.scores
+        return self.probs if self.batch.scores is None else untied(self.probs, self.batch.scores)
 
     @cached_property
     def probs(self) -> Tensor:
@@ -80,10 +99,54 @@ class Inputs:
         return found
 
 
+def untied(probs: Tensor, scores: Tensor) -> Tensor:
+    """Probabilities (N, K), with numbers above 1 in the order of the scores where they are 1 to the last digit.
+
+    So large ones have been rounded, or were cut off at 1 as those of the quasibinary link are, and would tie.
+
+    Example:
+        >>> untied(torch.tensor([0.4, 1.0, 1.0]), torch.tensor([-0.4, 20.0, 30.0]))
+        tensor([ 0.4000, 22.0000, 32.0000])
+    """
+    top = probs >= 1 - torch.finfo(probs.dtype).eps / 2
+    if not bool(top.any()):
+        return probs
+    scores = scores.to(probs.dtype)
+    # Increasing, and above 1 for every score.
+    above = torch.where(scores >= 0, 2 + scores, 1 + 1 / (1 - scores.clamp(max=0)))
+    return torch.where(top, above, probs)
+
+
+def has_probs(table: Table) -> bool:
+    """Whether there are probabilities, or something that turns the scores into some."""
+    if "probs" in table.kinds or table.calibrator is not None:
+        return True
+    return table.link is not None and not isinstance(table.link, NoLink)
+
+
+def ranks_by_scores(table: Table) -> bool:
+    """Whether cells are ranked by scores: where these mean no probabilities, or have the order of the probabilities."""
+    if not has_probs(table):
+        return True
+    linked = "probs" not in table.kinds and table.calibrator is None and table.link is not None
+    return linked and table.link is not None and table.link.keeps_order
+
+
+def kinds_of(table: Table, of: str | None) -> tuple[str, ...]:
+    """What must be read of a table: all that it holds, or what "ranked", "scores" or "probs" need."""
+    if of is None:
+        return table.kinds
+    wanted = {"probs" if "probs" in table.kinds else "scores"} if of != "scores" else {"scores"}
+    if of == "ranked":
+        wanted = {"scores"} if ranks_by_scores(table) else wanted | {"scores"}
+    return tuple(kind for kind in table.kinds if kind in wanted | {"targets"})
+
+
 def pieces(table: Table, of: str | None = None) -> Iterator[Inputs]:
-    """The rows of a table, some at a time: all that it holds, or what "values" or "probs" need."""
-    kinds = {None: table.kinds, "values": (values_kind(table), "targets"), "probs": (probs_kind(table), "targets")}[of]
-    return (Inputs(batch) for batch in table.batches(rows_at_once(table), kinds=kinds))
+    """The rows of a table, some at a time; see `kinds_of`."""
+    by_scores = ranks_by_scores(table)
+    batches = table.batches(rows_at_once(table), kinds=kinds_of(table, of))
+    return (Inputs(batch, by_scores=by_scores) for batch in batches)
 
 
 def add_up(table: Table, measures: Sequence[Measure]) -> list[Outcome]:
@@ -95,25 +158,17 @@ def add_up(table: Table, measures: Sequence[Measure]) -> list[Outcome]:
     return [metric.compute() for metric in metrics]
 
 
-def values_kind(table: Table) -> str:
-    """What rows are ranked by."""
-    return "scores" if "scores" in table.kinds else "probs"
-
-
-def probs_kind(table: Table) -> str:
-    """What probabilities are read or computed from."""
-    return "probs" if "probs" in table.kinds else "scores"
-
-
 def rank_labels(table: Table) -> tuple[Tensor, Tensor]:
     """Average precision and AUROC of each label, (K,) in float64, reading a few columns at a time."""
     # Not one column at a time even of a long table: each reading has its price.
     step = max(1, 4 * CELLS_AT_ONCE // max(1, len(table)))
-    found = []
+    by_scores, found = ranks_by_scores(table), []
     for start in range(0, len(table.labels), step):
         names = table.labels.names[start : start + step]
-        part = Inputs(table.read(labels=names, kinds=[values_kind(table), "targets"]))
-        columns = sorted_columns([part.values], [part.targets])
+        # Probabilities that need the other labels as well are computed before these go, if all kinds are asked for.
+        whole = not by_scores and needs_all_labels(table, Labels(names))
+        part = Inputs(table.read(labels=names, kinds=None if whole else kinds_of(table, "ranked")), by_scores=by_scores)
+        columns = sorted_columns([part.ranked], [part.targets])
         found += [(precision_of_column(column), auroc_of_column(column)) for column in columns]
     precisions, areas = torch.tensor(found, dtype=torch.float64).reshape(-1, 2).unbind(1)
     return precisions, areas
@@ -124,13 +179,13 @@ def rank_cells(table: Table, facts: Survey) -> Outcome:
     sizes = {"present": int(facts.present.sum()), "known": facts.known_cells}
     cells: dict[str, Tensor] = {}
     filled = dict.fromkeys(sizes, 0)
-    for piece in pieces(table, "values"):
+    for piece in pieces(table, "ranked"):
         chosen = {"present": piece.targets > 0, "known": piece.targets >= 0}
         for name, size in sizes.items():
             if name not in cells:
                 # All of it at once: putting parts together at the end would take the memory twice.
-                cells[name] = piece.values.new_empty(size)
-            some = piece.values[chosen[name]]
+                cells[name] = piece.ranked.new_empty(size)
+            some = piece.ranked[chosen[name]]
             cells[name][filled[name] : filled[name] + len(some)] = some
             filled[name] += len(some)
     column = Column(sort_in_place(cells["present"]), sort_in_place(cells["known"]))

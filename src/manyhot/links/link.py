@@ -53,6 +53,12 @@ class Link(Spelled, ExactState, ABC):
         """Whether every score has finite log-odds: no score means exactly 0 or 1."""
         return True
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether probabilities have the order of the scores over all rows and labels, but for being cut off at 1."""
+        weights = [buffer for name, buffer in self.named_buffers() if name.endswith("pos_weight")]
+        return self.finite and all(weight.numel() == 1 for weight in weights)
+
     def log_odds(self, scores: Tensor) -> Tensor:
         """log(p / (1 - p)) of the probabilities, exact where they themselves have long been rounded to 0 or 1."""
         log_odds = self.unweighted_log_odds(self._check(scores))

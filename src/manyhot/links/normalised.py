@@ -49,6 +49,11 @@ class QuasibinaryLink(Link):
         """Not where q is clipped to 1."""
         return False
 
+    @property
+    def keeps_order(self) -> bool:
+        """It does: one constant for all."""
+        return True
+
     def initial_scores(self, probs: Tensor) -> Tensor:
         """log p: training finds C = 1 then, whatever the link has seen so far."""
         return torch.log(self._check(probs, "probs"))
@@ -100,6 +105,11 @@ class SoftmaxLink(Link):
         >>> SoftmaxLink().probs(torch.tensor([[0.0, 0.0, 1.0]]))
         tensor([[0.2119, 0.2119, 0.5761]])
     """
+
+    @property
+    def keeps_order(self) -> bool:
+        """Only within rows."""
+        return False
 
     def probs(self, scores: Tensor) -> Tensor:
         """Softmax over the last axis."""

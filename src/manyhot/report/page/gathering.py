@@ -17,8 +17,8 @@ from manyhot.checks import kind_of
 from manyhot.decide import AverageK, RiskControl, Threshold, UniformThreshold
 from manyhot.decide.rule import Decision
 from manyhot.evaluation import Evaluation, evaluate
-from manyhot.evaluation.groups import has_probs
 from manyhot.evaluation.judging import ALL, judged_split
+from manyhot.evaluation.passes import has_probs
 from manyhot.evaluation.survey import Survey, survey
 from manyhot.links import NoLink
 from manyhot.predictions.memory import Predictions, concatenate

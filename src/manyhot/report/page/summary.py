@@ -45,6 +45,7 @@ HEADLINES = {
         "sample_wise_accuracy": "the label has the highest score of its {noun}",
         "class_wise_accuracy": "and one threshold a class tells it from the others",
         "uniform_accuracy": "and one threshold for all tells it from the others",
+        "softmax_uniform_accuracy": "the same by log-probabilities, so that losses can be compared",
     },
 }
 # What goes without saying where it has this value.
@@ -198,7 +199,7 @@ def earlier(before: Evaluation | None, group: str, key: str) -> list[str]:
     """A value before calibration, where calibration could change it; decisions were made after it."""
     if before is None:
         return []
-    changes = group == "probabilities" or key in ("mmc", "no_label_auroc")
+    changes = group in ("probabilities", "ranking") or key in ("mmc", "no_label_auroc")
     return [shown(key, before.values.get(key)) if changes else ""]
 
 
