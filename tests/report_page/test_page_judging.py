@@ -12,6 +12,7 @@ from manyhot.report.page.choosing import crossing, half
 from manyhot.report.page.summary import header
 from manyhot.studio import open_studio
 from manyhot.studio.app import build_api
+from manyhot.studio.deciding import Choice
 from tests.report_page.material import population
 
 
@@ -162,6 +163,37 @@ def test_the_studio_shows_the_figures_of_the_report(run):
     told = {axis.get_title().rpartition(" (")[0]: legend(axis)["calibrated"] for axis in panels if axis.get_title()}
     assert told
     assert told == {name: errors[name] for name in told}
+
+
+def test_the_studio_counts_labels_as_the_report_does_where_some_are_unknown(tmp_path):
+    probs, targets = population(60, 4)
+    targets = torch.where(torch.rand(60, 4, generator=torch.Generator().manual_seed(1)) < 0.4, -1, targets)
+    ids = [f"{row}" for row in range(60)]
+    table = mh.Predictions(probs=probs, targets=targets, decisions=probs >= 0.4, abstain=probs[:, 0] > 0.9, ids=ids)
+    table.save(tmp_path / "table.parquet")
+    values = Report(table).subjects[0].evaluation.values
+    studio, _ = open_studio(tmp_path / "table.parquet", read_only=True)
+    decided = studio.deciding.summary(Choice("rule"))
+    observed = decided.observed
+    assert decided.mean_size == values["mean_size"]
+    assert [observed.precision, observed.recall] == [values["micro_precision"], values["micro_recall"]]
+
+
+def test_the_studio_gives_no_figures_of_rows_that_are_too_few_to_judge_by(tmp_path):
+    probs, targets = population(60, 4)
+    ids, splits = [f"{row}" for row in range(60)], ["val"] * 31 + ["test"] * 29
+    table = mh.Predictions(probs=probs, targets=targets, decisions=probs >= 0.4, ids=ids, splits=splits)
+    table.save(tmp_path / "table.parquet")
+    studio, _ = open_studio(tmp_path / "table.parquet", read_only=True)
+    with TestClient(build_api(studio)) as client:
+        trust, enough = (client.get("/api/reliability", params=one).json() for one in ({}, {"split": "val"}))
+        decided = client.get("/api/decide").json()
+    assert trust["words"] == [
+        "Too small to judge by: 29 rows with known labels, and at least 30 are needed. So no figures are given."
+    ]
+    assert [decided["too_small"]] == trust["words"] == section(Report(table), "summary").words
+    assert (trust["bins"], trust["ece"], trust["ace_words"], decided["observed"]) == ([], None, "–", None)
+    assert enough["ece"] == mh.evaluate(table, split="val")["ece"]
 
 
 def points(axis):

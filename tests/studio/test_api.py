@@ -185,15 +185,18 @@ def test_others_are_answered_while_a_picture_is_decoded(folder, monkeypatch):
         assert sent.result().status == 200
 
 
-def test_reliability_of_all_labels_and_of_one(client, folder):
-    table = mh.Predictions.open(folder / "predictions.parquet").load()
-    pooled = client.get("/api/reliability").json()
-    assert pooled["cells"] == 100 == sum(found["cells"] for found in pooled["bins"])
+def test_reliability_of_all_labels_and_of_one(tmp_path):
+    path = write_collection(tmp_path, 120)
+    table = mh.Predictions.open(path).load()
+    studio, _ = open_studio(path, read_only=True)
+    with TestClient(build_api(studio)) as client:
+        pooled = client.get("/api/reliability").json()
+        one = client.get("/api/reliability", params={"label": "dog", "split": "val"}).json()
+    assert pooled["cells"] == 400 == sum(found["cells"] for found in pooled["bins"])
     assert pooled["ece"] == mh.evaluate(table.of_split("test"))["ece"]
     for found in pooled["bins"]:
         assert found["least"] <= found["observed"] <= found["most"]
-    one = client.get("/api/reliability", params={"label": "dog", "split": "val"}).json()
-    assert (one["label"], one["cells"]) == ("dog", 10)
+    assert (one["label"], one["cells"]) == ("dog", 40)
 
 
 def test_edits_are_kept_shown_and_taken_back(client, folder):

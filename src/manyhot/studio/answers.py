@@ -13,7 +13,7 @@ from manyhot.search.places import Unreadable
 from manyhot.search.showing import expected_words, hits_words
 from manyhot.studio import messages, trust
 from manyhot.studio.asked import Chosen, Limit, Offset, Opened, Row, Split, Text
-from manyhot.studio.deciding import Choice
+from manyhot.studio.deciding import Choice, too_few
 from manyhot.studio.messages import Order
 from manyhot.studio.pictures import SIDES
 from manyhot.studio.problems import NotHere
@@ -172,10 +172,11 @@ def reliability(
     rows = studio.judged_rows(split)
     if rows is not None:
         probs, targets = probs[rows], targets[rows]
+    small = too_few(targets)
     if label is not None:
         column = studio.table.labels.column(label)
         probs, targets = probs[:, column : column + 1], targets[:, column : column + 1]
-    return trust.reliability(probs, targets, label=label)
+    return trust.reliability(probs, targets, label=label) if small is None else trust.untold(label, small)
 
 
 async def health() -> messages.Alive:

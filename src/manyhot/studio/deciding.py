@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyhot.decide import AverageK, Decision, RiskControl, Rule, Threshold
+from manyhot.evaluation.result import too_small
 from manyhot.predictions import Predictions
 from manyhot.refusal import refusal
 from manyhot.studio.messages import By, Decided, Observed, Quality, Way
@@ -181,9 +182,10 @@ class Deciding:
         labels, targets = decision.labels[answered], self.table.targets
         if targets is None:
             return {"expected": _expected(probs, labels), "observed": None}
-        known = (targets if rows is None else targets[rows])[answered]
-        if not bool((known >= 0).any()):
-            return {"expected": _expected(probs, labels), "observed": None}
+        targets = targets if rows is None else targets[rows]
+        small, known = too_few(targets), targets[answered]
+        if small is not None or not bool((known >= 0).any()):
+            return {"expected": _expected(probs, labels), "observed": None, "too_small": small}
         judged = known >= 0
         return {"expected": _expected(probs * judged, labels & judged), "observed": _observed(known, labels)}
 
@@ -215,6 +217,12 @@ def _held_out_rows(table: Predictions) -> Tensor | None:
     elif "train" in splits:
         return None
     return known.nonzero().squeeze(1) if bool(known.any()) else None
+
+
+def too_few(targets: Tensor) -> str | None:
+    """Why rows of targets (N, K) are too few to judge by, in a sentence; None where there are enough."""
+    unknown = int((targets < 0).all(1).sum())
+    return too_small({"rows": len(targets), "rows without known cells": unknown})
 
 
 def _expected(probs: Tensor, labels: Tensor) -> Quality:

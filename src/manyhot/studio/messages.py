@@ -208,7 +208,7 @@ class Observed(Quality):
 
 
 class Decided(Message):
-    """What a way to decide does to the whole collection."""
+    """What a way to decide does to the whole collection; `too_small` says why nothing can be observed."""
 
     by: By
     value: float | None
@@ -219,6 +219,7 @@ class Decided(Message):
     ask_share: float
     expected: Quality
     observed: Observed | None
+    too_small: str | None = None
     promise: str | None
     sizes: list[int]
     more: bool

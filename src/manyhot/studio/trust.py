@@ -59,5 +59,11 @@ def reliability(probs: Tensor, targets: Tensor, *, label: str | None = None) -> 
     )
 
 
+def untold(label: str | None, why: str) -> Reliability:
+    """What is said of rows that are too few to judge by."""
+    words, none = [why], shown("ece", None)
+    return Reliability(label=label, bins=[], ece=None, ace=None, ece_words=none, ace_words=none, cells=0, words=words)
+
+
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -132,7 +132,7 @@ function figuresBox() {
     const rows = decided.observed?.rows;
     const split = judgedSplit();
     const pictures = `${rows === 1 ? "picture" : "pictures"}${split ? ` of ${split}` : ""}`;
-    basis.textContent = rows ? `Observed on ${whole(rows)} ${pictures}.` : "";
+    basis.textContent = rows ? `Observed on ${whole(rows)} ${pictures}.` : (decided.too_small ?? "");
     const texts = [decided.mean_size.toFixed(2), percent(decided.none_share), percent(decided.ask_share)];
     texts.forEach((text, at) => (numbers[at].textContent = text));
     setSizes(chart, decided.sizes, decided.more);
