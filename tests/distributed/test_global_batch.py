@@ -13,6 +13,7 @@ from torch import nn
 
 import manyhot as mh
 from tests.losses import CASES
+from tests.waiting import HANG
 
 ROWS, LABELS, FEATURES = 7, 5, 4
 # How the seven rows are dealt out to two processes: unevenly, and all to one.
@@ -46,7 +47,7 @@ def measure(case, model, loss, features, targets, aligned):
 
 def process(rank, address, folder, threads):
     torch.set_num_threads(threads)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=timedelta(seconds=HANG))
     results = {}
     for name, case in CASES.items():
         features, targets = batch(case)

@@ -13,6 +13,7 @@ import torch.multiprocessing as mp
 from manyhot.testing.batches import Example
 from manyhot.testing.metrics import metric_example
 from tests.metrics.cases import CASES
+from tests.waiting import HANG
 
 ROWS = 24
 # How the rows are dealt out to two processes: unevenly, all to one, no row to anybody, and batches without rows.
@@ -37,7 +38,7 @@ def as_json(outcome):
 
 def process(rank, address, folder, threads):
     torch.set_num_threads(threads)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=timedelta(seconds=HANG))
     results = {}
     for name, case in CASES.items():
         for split in SPLITS:

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from manyhot.engine import score
 from tests.engine.problems import data_of, network_of, targets_of, weights
 from tests.engine.two_processes import WAYS, trained
+from tests.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +27,7 @@ def two_processes(tmp_path_factory):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stderr
     return [load_file(folder / f"{rank}.safetensors") for rank in range(2)]

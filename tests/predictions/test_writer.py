@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 import manyhot as mh
 from manyhot.predictions import Predictions, PredictionsWriter
 from tests.predictions.tables import LABELS, assert_same, refused, table
+from tests.waiting import eventually
 
 
 def test_batches_of_any_size_make_one_table(tmp_path):
@@ -88,10 +88,8 @@ def test_a_killed_process_leaves_the_old_file(tmp_path):
     try:
         assert int(process.stdout.readline()) == 65536
         assert int(process.stdout.readline()) == 2 * 65536
-        deadline = time.monotonic() + 30
-        while not any(file.stat().st_size > 1e5 for file in tmp_path.glob(".table.parquet.*.part")):
-            assert time.monotonic() < deadline, "nothing was written before the kill"
-            time.sleep(0.01)
+        parts = ".table.parquet.*.part"
+        assert eventually(lambda: any(file.stat().st_size > 1e5 for file in tmp_path.glob(parts)))
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()

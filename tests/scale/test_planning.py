@@ -18,6 +18,7 @@ from manyhot.scale import cluster, predict_with_ray, predicting
 from manyhot.scale.folder import PartsFolder
 from manyhot.scale.scorer import Scorer, states_of
 from tests.scale.folders import check_same, draw_images, stamps, watching
+from tests.waiting import HANG
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_run_waits_for_processes_of_the_last_one(tmp_path):
         thread = threading.Thread(target=next_run)
         thread.start()
         assert not entered.wait(0.3)
-    thread.join(30)
+    thread.join(HANG)
     assert entered.is_set()
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from manyhot.refusal import Refusal
 from manyhot.scale import pool, predict_with_ray
 from tests.scale import slow_scoring
 from tests.scale.folders import check_same, draw_images, stamps, watching
+from tests.waiting import HANG, eventually
 
 
 def test_parts_are_those_of_one_process(cluster, run_folder, tmp_path):
@@ -39,12 +39,12 @@ def test_a_killed_run_goes_on_where_it_was(cluster, run_folder, tmp_path):
     environment = os.environ | {"RAY_ADDRESS": ""}
     with subprocess.Popen(command, start_new_session=True, env=environment) as process:
         try:
-            wait_for(lambda: len(stamps(out)) >= 2 or process.poll() is not None)
+            assert eventually(lambda: len(stamps(out)) >= 2 or process.poll() is not None)
             assert process.poll() is None
         finally:
             for one in session_of(process.pid):
                 os.kill(one, signal.SIGKILL)
-        process.wait(60)
+        process.wait(HANG)
     before, reads = stamps(out), Counter(log.read_text().split())
     done = set(mh.Predictions.open(out).load().ids)
     assert len(before) >= 2
@@ -59,17 +59,9 @@ def test_a_killed_run_goes_on_where_it_was(cluster, run_folder, tmp_path):
     check_same(out, Classifier.load(run_folder).predict(images, batch_size=2))
 
 
-def wait_for(condition, seconds=300):
-    """Until it is so; fails where it never is."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def session_of(leader):
     """The numbers of the processes of a session, its leader first: all that a crash of the machine would end."""
-    lines = subprocess.run(["ps", "-eo", "sid=,pid=,stat="], capture_output=True, text=True, timeout=30, check=True)
+    lines = subprocess.run(["ps", "-eo", "sid=,pid=,stat="], capture_output=True, text=True, check=True)
     rows = [line.split() for line in lines.stdout.splitlines()]
     found = [int(number) for session, number, state in rows if int(session) == leader and state[0] != "Z"]
     return sorted(found, key=lambda number: number != leader)

@@ -482,4 +482,4 @@ def test_searching_files_does_not_load_torch(tmp_path):
         f"found = Collection.open({str(tmp_path / 'table.parquet')!r}).search('cat & !dog');"
         "assert len(found.hits) == 20; assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
