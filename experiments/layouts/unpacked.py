@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.readers.places import is_image
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
+from manyhot.image_formats import is_image
 from manyhot.labels import Labels
 from manyhot.refusal import Refusal, refusal
 

@@ -5,7 +5,7 @@ import os
 
 from experiments.layouts.unpacked import OWNER, VAL_IS_TEST, Sample, Unpacked, in_folders, one_label, titled
 from manyhot.data.dataset import Dataset
-from manyhot.data.readers.places import is_image
+from manyhot.image_formats import is_image
 from manyhot.refusal import refusal
 
 PLACES = ("", "ILSVRC/Data/CLS-LOC/", "Data/CLS-LOC/")

@@ -213,3 +213,13 @@ def test_options_of_ray_are_checked_first(trained, run, tmp_path):
     assert "must name a folder for --engine ray; got" in refused
     refused = run("predict", folder, images, "--address", "auto", code=2).err
     assert "`--address` of `manyhot predict` must come with --engine ray; got 'auto'." in refused
+
+
+def test_images_that_are_skipped_are_told_and_not_counted_as_broken(trained, run, tmp_path):
+    folder, images = trained
+    (tmp_path / "a.png").write_bytes((images / "0.png").read_bytes())
+    (tmp_path / "b.heic").write_bytes(b"x")
+    (tmp_path / "c.png").write_bytes(b"broken")
+    printed = run("predict", folder, tmp_path, "-o", tmp_path / "out.parquet")
+    assert "Skipped 1 image that Pillow cannot read here: 1 .heic." in " ".join(printed.err.split())
+    assert printed.out == f"Wrote 1 rows to {tmp_path / 'out.parquet'}, and left out 1 image.\n"

@@ -9,7 +9,7 @@ from scipy.io import savemat
 
 from experiments.layouts import LAYOUTS, find_layout, read_layout
 from manyhot.data.images import read_image
-from manyhot.data.readers.places import is_image
+from manyhot.image_formats import is_image
 from manyhot.refusal import Refusal
 from tests.experiments import unpacked_sets
 from tests.experiments.unpacked_sets import BLUE, SETS, matlab, paint, write

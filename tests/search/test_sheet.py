@@ -109,7 +109,14 @@ def test_a_picture_that_is_too_large_is_refused_by_its_header(tmp_path):
 
 def test_limits_are_those_of_the_training_data():
     assert tiles.MAX_PIXELS == images.MAX_PIXELS
-    assert tiles.FORMATS == images.FORMATS
+
+
+@pytest.mark.parametrize("ending", [".ppm", ".tga", ".ico", ".jp2", ".qoi", ".png"])
+def test_pictures_are_shown_where_pillow_lacks_a_format(ending, tmp_path, monkeypatch):
+    Image.new("RGB", (32, 32), GREEN).save(tmp_path / f"picture{ending}")
+    monkeypatch.delitem(Image.OPEN, "AVIF")
+    (picture,) = read_pictures([hit(f"picture{ending}")], tmp_path, 32)
+    assert near(picture.getpixel((16, 16)), GREEN)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "F"])

@@ -6,13 +6,13 @@ import io
 import os
 import threading
 import warnings
-from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manyhot.bombs import why_costly
+from manyhot.image_formats import FORMATS, readable_formats
 from manyhot.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ Array = np.ndarray[Any, Any]
 
 MAX_PIXELS = 2**27
 MISSING = "there is no such file"
-
-# Pixels only. Formats that are programs (EPS) or drawings (WMF) stay closed, whatever Pillow could do with them.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO", "DIB", "PCX", "QOI")
 
 # What people mistake for pictures, by the first bytes.
 LOOKALIKES = (
@@ -133,7 +130,7 @@ def open_image(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS, formats:
     with QUIET:
         file = io.BytesIO(data)
         try:
-            image = pillow.Image.open(file, formats=[form for form in formats if form in _formats()])
+            image = pillow.Image.open(file, formats=[form for form in readable_formats() if form in formats])
             costly = why_costly(image, file, max_pixels=max_pixels)
         except pillow.UnidentifiedImageError:
             raise BadImage(name, _mistaken_for(data)) from None
@@ -152,14 +149,6 @@ def import_pillow() -> ModuleType:
     except ImportError:
         raise ImportError("Images need Pillow. Install it with: pip install 'manyhot[vision]'") from None
     return PIL
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    """The formats that this build of Pillow can open."""
-    Image = import_pillow().Image
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 class _Quiet:

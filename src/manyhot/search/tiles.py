@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhot.bombs import why_costly
+from manyhot.image_formats import readable_formats
 from manyhot.search.places import Place, Unreadable
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 # As in `manyhot.data.images`, whose package loads torch; a test holds the two against each other.
 MAX_PIXELS = 2**27
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO", "DIB", "PCX", "QOI")
 
 
 def import_pillow() -> Any:
@@ -37,7 +37,7 @@ def small_picture(place: Place, side: int) -> Image.Image:
     """
     pillow = import_pillow()
     try:
-        with place.opened() as file, pillow.Image.open(file, formats=FORMATS) as image:
+        with place.opened() as file, pillow.Image.open(file, formats=readable_formats()) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise Unreadable(f"it has {width:,} x {height:,} pixels")

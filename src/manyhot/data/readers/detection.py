@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from manyhot.data.readers.open_images import is_open_images
-from manyhot.data.readers.places import is_image, walk_images
+from manyhot.data.readers.places import walk_images
 from manyhot.data.readers.said import Said
 from manyhot.data.readers.splits import splits_of_files
 from manyhot.data.readers.voc import find_voc
+from manyhot.image_formats import is_image
 from manyhot.predictions.forms import MAGIC, TEXT_SUFFIXES
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
@@ -123,11 +124,12 @@ def _detect_folder(folder: Path, said: Said) -> str:
     for layout in ("webdataset", "npz"):
         if _matches(folder, PATTERNS[layout]):
             return layout
-    if not walk_images(folder):
+    found = walk_images(folder)
+    if not found.images:
         if _matches(folder, DEEP_PARQUET):
             return "table"
-        got = f"{str(folder)!r}, which has neither images nor tables"
-        raise refusal("path", said.owner, "lead to data", got, "Check the path.")
+        got, remedy = found.skipped.instead(folder, ", which has neither images nor tables")
+        raise refusal("path", said.owner, "lead to data", got, remedy)
     return "folders"
 
 

@@ -23,13 +23,15 @@ from manyhot.vocabulary import CANONICAL, canonical_split
 
 def read_folders(folder: Path, said: Said) -> Found:
     """All images below a folder, labelled by the folders they lie in."""
-    paths = walk_images(folder)
+    paths, skipped = walk_images(folder)
     by_split = said.split_column is None and _splits_above(paths, said)
     depth = 1 if by_split else 0
     inside = [path for path in paths if path.count(os.sep) > depth]
     if not inside:
-        got = f"{str(folder)!r}, whose images lie in no label's folder" if paths else f"{str(folder)!r} without images"
-        remedy = "Use `read_images` for images without labels, or pass the table that has them."
+        got, remedy = skipped.instead(folder, " without images")
+        if paths:
+            got = f"{str(folder)!r}, whose images lie in no label's folder"
+            remedy = "Use `read_images` for images without labels, or pass the table that has them."
         raise refusal("path", said.owner, "have a folder for each label", got, remedy)
     tops = [path.split(os.sep)[0] if by_split else "" for path in inside]
     owners, firsts = join_copies(folder, inside, tops)
@@ -38,7 +40,7 @@ def read_folders(folder: Path, said: Said) -> Found:
         rows[owner].append("/".join(path.split(os.sep)[depth:-1]))
     names, targets = index_names(rows)
     targets.unlisted = said.means("absent")
-    notes = _notes(names, len(paths), len(inside), len(firsts))
+    notes = [*_notes(names, len(paths), len(inside), len(firsts)), *skipped.notes()]
     ids = [inside[first] for first in firsts]
     splits = None
     if by_split:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 
 from manyhot.data.readers.columns import IMAGE, MARK, Look
-from manyhot.data.readers.places import is_image
 from manyhot.data.readers.said import Said
+from manyhot.image_formats import is_image
 from manyhot.predictions.arrow import import_arrow, in_our_words
 from manyhot.predictions.delimited import DelimitedText
 from manyhot.predictions.forms import is_text

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from manyhot.data.readers.said import Said
 from manyhot.data.sources import Files
+from manyhot.image_formats import SkippedFiles, image_suffixes, is_image
 from manyhot.refusal import refusal
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 SAMPLE = 50
 FOLDERS = ("images", "image", "imgs", "img", "photos", "pictures", "JPEGImages", "data", "train", "val", "test")
 # Enough for any data set on one machine, and an end where someone points at the root of a disk.
@@ -24,11 +24,6 @@ class Place(NamedTuple):
 
     folder: Path
     suffix: str
-
-
-def is_image(name: str) -> bool:
-    """Whether a file is an image by its ending."""
-    return name.lower().endswith(SUFFIXES)
 
 
 def place_images(
@@ -78,7 +73,7 @@ def place_images(
 def _best_place(sample: Sequence[str], folders: Iterable[Path]) -> tuple[Place, int]:
     """The place where most of the sample exists, the first of them on a tie."""
     bare = sum(is_image(name) for name in sample) * 2 < len(sample)
-    suffixes = ("", *SUFFIXES, ".JPG", ".JPEG", ".PNG") if bare else ("",)
+    suffixes = ("", *image_suffixes(), ".JPG", ".JPEG", ".PNG") if bare else ("",)
     best, most = Place(Path(), ""), -1
     for folder in dict.fromkeys(folders):
         if not folder.is_dir():
@@ -115,7 +110,7 @@ def _search(names: Sequence[str], start: Path) -> _Search | None:
     """Paths by file name alone, below a folder; None where two images share a name that is looked for."""
     index: dict[str, str] = {}
     twice: Counter[str] = Counter()
-    for path in walk_images(start):
+    for path in walk_images(start).images:
         name = os.path.basename(path)
         for key in (name, os.path.splitext(name)[0]):
             twice[key] += 1
@@ -129,9 +124,27 @@ def _search(names: Sequence[str], start: Path) -> _Search | None:
     )
 
 
-def walk_images(start: Path) -> list[str]:
-    """Images below a folder, relative to it and sorted; hidden files and folders are left out."""
+class Walk(NamedTuple):
+    """What lies below a folder.
+
+    Attributes:
+        images: Images that can be read, relative to the folder and sorted.
+        skipped: Files that are perhaps images too.
+    """
+
+    images: list[str]
+    skipped: SkippedFiles
+
+
+def walk_images(start: Path, skipped: SkippedFiles | None = None) -> Walk:
+    """The files below a folder; hidden files and folders are left out.
+
+    Args:
+        start: The folder.
+        skipped: What was skipped elsewhere, to be added to.
+    """
     found: list[str] = []
+    skipped, endings = skipped or SkippedFiles(), image_suffixes()
     entries = 0
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(start, followlinks=True):
@@ -143,11 +156,15 @@ def walk_images(start: Path) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = os.path.relpath(folder, start)
         prefix = "" if relative == "." else f"{relative}{os.sep}"
-        found += [prefix + name for name in files if is_image(name) and not name.startswith(".")]
+        for name in files:
+            if name.lower().endswith(endings) and not name.startswith("."):
+                found.append(prefix + name)
+            elif not name.startswith("."):
+                skipped.add(name)
         entries += len(files) + len(folders)
         if entries > MOST_ENTRIES:
             break
-    return sorted(found)
+    return Walk(sorted(found), skipped)
 
 
 def _nothing_found(sample: Sequence[str], starts: Sequence[Path], said: Said) -> Exception:

@@ -14,12 +14,13 @@ from manyhot.data.readers.detection import LAYOUTS, TABLES, detect_layout, expan
 from manyhot.data.readers.folders import read_folders
 from manyhot.data.readers.found import Found
 from manyhot.data.readers.open_images import read_open_images
-from manyhot.data.readers.places import is_image, walk_images
+from manyhot.data.readers.places import walk_images
 from manyhot.data.readers.said import Said
 from manyhot.data.readers.shards import images_of, read_shards, scan_shards
 from manyhot.data.readers.tables import read_tables
 from manyhot.data.readers.voc import read_voc
 from manyhot.data.sources import Files, ImageSource
+from manyhot.image_formats import OTHER_PICTURES, SkippedFiles, is_image
 from manyhot.labels import Labels
 from manyhot.refusal import refusal
 
@@ -145,8 +146,9 @@ def read_images(path: Paths) -> Dataset:
         got, remedy = f"{len(paths)} paths of several kinds", "Read them one after the other."
         raise refusal("path", said.owner, "be images and folders, or tables, or tars", got, remedy)
     if len(tars) == len(paths):
-        ids, source = images_of(scan_shards(tars, said), tars)
-        return _unlabelled(ids, source, [])
+        samples, skipped = scan_shards(tars, said)
+        ids, source = images_of(samples, tars)
+        return _unlabelled(ids, source, skipped.notes())
     if len(tables) == len(paths):
         found = read_tables(tables, said, with_labels=False)
         return _unlabelled(found.ids, found.images, found.notes)
@@ -155,23 +157,28 @@ def read_images(path: Paths) -> Dataset:
 
 def _read_loose(paths: Sequence[Path], said: Said) -> Dataset:
     """Single images, and all that lie below folders."""
+    skipped = SkippedFiles()
     if len(paths) == 1 and paths[0].is_dir():
-        ids = walk_images(paths[0])
+        ids, skipped = walk_images(paths[0])
         root = paths[0]
     else:
         ids, root = [], Path()
         for path in paths:
-            ids += [str(path / name) for name in walk_images(path)] if path.is_dir() else [str(path)]
+            below = walk_images(path, skipped).images if path.is_dir() else [""]
+            ids += [str(path / name) for name in below]
         stray = next((name for name in ids if not is_image(name)), None)
         if stray is not None:
-            raise refusal("path", said.owner, "be images", repr(stray), "Name the images, or a folder of them.")
+            remedy = "Name the images, or a folder of them."
+            if stray.lower().endswith(OTHER_PICTURES):
+                remedy = "Convert it to JPEG: Pillow cannot read it here."
+            raise refusal("path", said.owner, "be images", repr(stray), remedy)
     if not ids:
-        got = f"{str(paths[0])!r} without any"
-        raise refusal("path", said.owner, "lead to images", got, "Check the path.")
+        got, remedy = skipped.instead(paths[0], " without any")
+        raise refusal("path", said.owner, "lead to images", got, remedy)
     distinct = list(dict.fromkeys(ids))
     again = len(ids) - len(distinct)
     notes = [f"{again:,} of the {len(ids):,} paths were named before, and are read once."] if again else []
-    return _unlabelled(distinct, Files(distinct, root=root), notes)
+    return _unlabelled(distinct, Files(distinct, root=root), [*notes, *skipped.notes()])
 
 
 def _unlabelled(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:

@@ -14,10 +14,10 @@ import numpy as np
 
 from manyhot.data.readers.found import Found
 from manyhot.data.readers.names import describe_separator, detect_separator, index_names, split_names
-from manyhot.data.readers.places import SUFFIXES
 from manyhot.data.readers.said import Said
 from manyhot.data.readers.splits import name_splits, splits_of_files
 from manyhot.data.sources import TarMembers
+from manyhot.image_formats import SkippedFiles, image_suffixes
 from manyhot.predictions.roles import listed
 from manyhot.refusal import refusal
 from manyhot.vocabulary import FLAGS, LABELS, SPLITS, is_flag, known_column
@@ -42,12 +42,13 @@ class Sample:
     sides: dict[str, str] = field(default_factory=dict)
 
 
-def scan_shards(files: Sequence[Path], said: Said) -> list[Sample]:
-    """All samples with an image, in the order of the archives."""
+def scan_shards(files: Sequence[Path], said: Said) -> tuple[list[Sample], SkippedFiles]:
+    """All samples with an image, in the order of the archives, and what else may have been images."""
     found: list[Sample] = []
+    skipped = SkippedFiles()
     for number, path in enumerate(files):
         samples: dict[str, Sample] = {}
-        for member, data in _members(path, said):
+        for member, data in _members(path, said, skipped):
             folder, _, base = member.name.rpartition("/")
             stem, _, ending = base.partition(".")
             key = f"{folder}/{stem}".lstrip("/")
@@ -58,27 +59,31 @@ def scan_shards(files: Sequence[Path], said: Said) -> list[Sample]:
                 sample.image, sample.place = member.name, (number, member.offset_data, member.size)
         found += [sample for sample in samples.values() if sample.image is not None]
     if not found:
-        got = f"{', '.join(repr(str(path)) for path in files[:3])} without any"
-        raise refusal("path", said.owner, "hold images", got, "Name them `key.jpg` within the archive.")
-    return found
+        got, remedy = skipped.instead(files[0], " without any")
+        remedy = remedy if skipped.endings else "Name them `key.jpg` within the archive."
+        raise refusal("path", said.owner, "hold images", got, remedy)
+    return found, skipped
 
 
-def _members(path: Path, said: Said) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
+def _members(path: Path, said: Said, skipped: SkippedFiles) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
     """Images with None, and texts beside them with what they say."""
     if not path.is_file():
         raise said.no_file(path)
+    endings = image_suffixes()
     try:
         with tarfile.open(path, "r:") as archive:
             for member in archive:
                 name = member.name.lower()
                 if not member.isfile() or name.rpartition("/")[2].startswith("."):
                     continue
-                if name.endswith(SUFFIXES):
+                if name.endswith(endings):
                     yield member, None
                 elif name.rpartition("/")[2].partition(".")[2] in SIDES:
                     content = archive.extractfile(member)
                     assert content is not None  # which it is for folders alone
                     yield member, content.read().decode("utf-8-sig")
+                else:
+                    skipped.add(member.name)
     except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
         got, remedy = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them anew without compression."
         raise refusal("path", said.owner, "be a plain tar archive", got, remedy) from None
@@ -95,7 +100,7 @@ def images_of(samples: Sequence[Sample], files: Sequence[Path]) -> tuple[list[st
 
 def read_shards(files: Sequence[Path], said: Said) -> Found:
     """Images with the labels that lie beside them."""
-    everything = scan_shards(files, said)
+    everything, skipped = scan_shards(files, said)
     side = next((side for side in SIDES if any(side in sample.sides for sample in everything)), None)
     if side is None:
         got, remedy = "images alone", "Use `read_images` for images without labels."
@@ -103,7 +108,7 @@ def read_shards(files: Sequence[Path], said: Said) -> Found:
     samples = [sample for sample in everything if side in sample.sides]
     ids, images = images_of(samples, files)
     count = f"{len(files)} archives" if len(files) > 1 else files[0].name
-    notes = [f"Read {len(everything):,} samples of {count}."]
+    notes = [f"Read {len(everything):,} samples of {count}.", *skipped.notes()]
     if len(samples) < len(everything):
         notes.append(f"Left out {len(everything) - len(samples):,} images without a .{side} file.")
     objects = [_parse(sample, side, said) for sample in samples]

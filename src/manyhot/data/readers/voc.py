@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import numpy as np
 
 from manyhot.data.readers.found import Found
-from manyhot.data.readers.places import SUFFIXES
 from manyhot.data.readers.said import Said
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
@@ -46,7 +45,7 @@ def read_voc(folders: Sequence[Path], said: Said) -> Found:
                 untold += 1
                 continue
             objects.append(_read_objects(path, said))
-            name = files.get(stem, stem + SUFFIXES[0])
+            name = files.get(stem, f"{stem}.jpg")
             ids.append(os.path.relpath(folder / "JPEGImages" / name, top))
             splits.append(listed.get(stem, ""))
     names = sorted({name for row in objects for name in row})

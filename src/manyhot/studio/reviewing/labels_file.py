@@ -10,7 +10,7 @@ from pathlib import Path
 
 from manyhot.data.readers.columns import IMAGES, MARK
 from manyhot.data.readers.open_images import is_open_images
-from manyhot.data.readers.places import is_image
+from manyhot.image_formats import is_image
 from manyhot.predictions.delimited import SAMPLE_ROWS, find_delimiter
 from manyhot.predictions.texts import encodable
 from manyhot.refusal import Refusal, refusal
