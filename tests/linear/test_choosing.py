@@ -36,6 +36,23 @@ def test_the_best_strength_is_chosen(data, by):
     assert choice.strength == path.strengths[choice.index]
 
 
+def test_the_quasibinary_loss_has_a_normaliser_for_each_strength(data):
+    features, targets, others, truth = data
+    strengths = [1e4, 30.0, 1.0, 0.01]
+    path = fit_path(features, targets, mh.QuasibinaryLoss(), strengths=strengths)
+    choice = path.choose(others, truth, by="log loss")
+    figures = []
+    for number in range(4):
+        head = path.head(number)
+        link = mh.QuasibinaryLink().fit([(head(features).detach(), targets)])
+        figures.append(LogLoss().update(link.probs(head(others).detach()), truth).compute().value)
+    torch.testing.assert_close(choice.figures, torch.tensor(figures).double(), atol=1e-6, rtol=1e-5)
+    assert figures[int(choice.index)] == min(figures)
+    # The probabilities of the training rows add up to their labels.
+    total = path.links[choice.index].log_probs(path.scores(features, int(choice.index))).exp().sum()
+    torch.testing.assert_close(float(total), float(targets.sum()), rtol=1e-5, atol=0)
+
+
 def test_each_label_may_have_a_strength_of_its_own(data):
     features, targets, others, truth = data
     path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())

@@ -17,6 +17,7 @@ from manyhot.linear.lbfgs import Memory, Minimum, minimise, place
 from manyhot.linear.objective import JointObjective, LabelObjective, Objective
 from manyhot.linear.result import LinearPath
 from manyhot.links.link import NoLink
+from manyhot.links.normalised import QuasibinaryLink
 from manyhot.losses.additive import AdditiveLoss
 from manyhot.losses.loss import Loss
 from manyhot.refusal import refusal
@@ -104,6 +105,8 @@ def fit_path(
         path.strengths[number] = strength
         for group in groups:
             write(path, number, group, group.solve(strength, tolerance, max_steps), basis)
+        if isinstance(loss.link, QuasibinaryLink) and bool((table == 1).any()):
+            path.links[number] = QuasibinaryLink().fit([(path.scores(matrix, number), table.to(matrix.device))])
         if advance is not None:
             advance(1)
     loss.cpu()
@@ -190,6 +193,7 @@ def empty_path(strengths: int, labels: int, width: int, dtype: torch.dtype, loss
         steps=torch.zeros(strengths, problems, dtype=torch.int64),
         converged=torch.zeros(strengths, problems, dtype=torch.bool),
         loss=loss,
+        links=[loss.link] * strengths,
     )
 
 

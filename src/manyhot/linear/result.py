@@ -13,6 +13,7 @@ from manyhot.cells import as_scores, as_targets
 from manyhot.checks import check_choice, check_features
 from manyhot.data.targets import SparseTargets
 from manyhot.heads import LinearHead
+from manyhot.links.link import Link
 from manyhot.losses.loss import Loss
 from manyhot.metrics.precision import average_precision
 from manyhot.metrics.probability import LogLoss
@@ -48,7 +49,9 @@ class LinearPath:
         values: (S, K) the objective of each label; (S, 1) for a loss that mixes labels.
         steps: Shaped like `values`, how many steps were taken.
         converged: Shaped like `values`, whether the minimum was reached.
-        loss: What was minimised; its link says what the scores mean.
+        loss: What was minimised.
+        links: What the scores of each strength mean: the link of the loss, but for the quasibinary loss a link for each
+            head, since each has a normaliser of its own.
     """
 
     weights: Tensor
@@ -58,6 +61,7 @@ class LinearPath:
     steps: Tensor
     converged: Tensor
     loss: Loss
+    links: list[Link]
 
     def __len__(self) -> int:
         """The number S of strengths."""
@@ -116,9 +120,8 @@ class LinearPath:
             remedy = "Pass per='all'."
             rule = "be 'all' for a loss that mixes labels"
             raise refusal("per", "LinearPath.choose", rule, f"'label' with {type(self.loss).__name__}", remedy)
-        judge = self._judge(by)
         table = targets.dense() if isinstance(targets, SparseTargets) else targets
-        figures = torch.stack([self._figure(judge, features, table, index) for index in range(len(self))])
+        figures = torch.stack([self._figure(by, features, table, index) for index in range(len(self))])
         means = figures if figures.ndim == 1 else mean_of_defined(figures)
         index = means.nan_to_num(-torch.inf).argmax()
         if per == "label":
@@ -135,11 +138,11 @@ class LinearPath:
             return self.weights[index.cpu(), labels], self.bias[index.cpu(), labels]
         return self.weights[int(index)], self.bias[int(index)]
 
-    def _figure(self, judge: Judge, features: Any, targets: Any, index: int) -> Tensor:
-        scores = self.scores(features, index)
+    def _figure(self, by: str | Judge, features: Any, targets: Any, index: int) -> Tensor:
+        scores, judge = self.scores(features, index), self._judge(by, index)
         return torch.as_tensor(judge(scores, as_targets("LinearPath.choose", targets, scores))).double().cpu()
 
-    def _judge(self, by: str | Judge) -> Judge:
+    def _judge(self, by: str | Judge, index: int) -> Judge:
         if callable(by):
             return by
         check_choice("by", "LinearPath.choose", by, ("mAP", "log loss"))
@@ -147,7 +150,7 @@ class LinearPath:
             return average_precision
 
         def minus_log_loss(scores: Tensor, targets: Tensor) -> Tensor:
-            return -LogLoss().update(self.loss.link.probs(scores), targets).compute().details["by_label"]
+            return -LogLoss().update(self.links[index].probs(scores), targets).compute().details["by_label"]
 
         return minus_log_loss
 
