@@ -1,14 +1,46 @@
 """The page: what the kept runs say, no more and no less."""
 
+from experiments import default, linear_evaluation, tuning
 from experiments.__main__ import RUNS
 from experiments.harness.jobs import Ledger
+from experiments.harness.studies import Scope
 from experiments.page import DOCS, folded, page_of, write_page
+from experiments.registry import STUDIES
+from manyhot.training.comparing import slug
 
 
 def test_the_page_is_what_the_kept_runs_give():
     page = (DOCS / "evidence.md").read_text(encoding="utf-8")
     assert page == page_of(Ledger(RUNS)), "run `python -m experiments page`"
     assert "{{" not in page
+
+
+def test_every_kept_run_is_found_by_its_settings():
+    """A key that is added to the settings must not hide runs that were made before: they are migrated with it."""
+    ledger = Ledger(RUNS)
+    comparison = default.Comparison(ledger)
+    jobs = [job for study in STUDIES.values() for job in study.runs(Scope())]
+    jobs += [*tuning.jobs(), *tuning.pair_jobs(ledger)]
+    for material in default.SETS:
+        jobs += [*comparison.trials(material), *comparison.jobs(material)]
+        jobs += [job for method in default.FIRST_METHODS for job in comparison.first_jobs(material, method)]
+    found = {RUNS / job.file() for job in jobs if ledger.find(job) is not None}
+    kept = {path for path in RUNS.rglob("*.json") if path.parent.name != linear_evaluation.FOLDER}
+    assert kept - found == set()
+
+
+def test_every_kept_run_of_the_linear_evaluation_is_found_by_its_settings():
+    runs = [(RUNS, name, loss) for name in linear_evaluation.SETS for loss in linear_evaluation.LOSSES]
+    found = {linear_evaluation.file_of(*run) for run in runs if linear_evaluation.find(*run) is not None}
+    assert found == set((RUNS / linear_evaluation.FOLDER).iterdir())
+    assert len(found) == 7
+
+
+def test_no_section_says_that_there_are_no_runs_where_some_are_kept():
+    page = (DOCS / "evidence.md").read_text(encoding="utf-8")
+    without = [material for material in default.SETS if not (RUNS / "default" / slug(material)).exists()]
+    assert page.count("No runs yet.") == len(without)
+    assert all(f"### {material}\n\nNo runs yet." in page for material in without)
 
 
 def test_a_page_without_runs_has_no_figures(tmp_path):
