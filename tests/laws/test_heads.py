@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.heads import BIASES, HiddenHead
 
 LINKS = {
     "sigmoid": mh.SigmoidLink(),
@@ -145,3 +146,48 @@ def test_a_hidden_layer_drops_out_in_training_alone():
     head.eval()
     assert torch.equal(head(features), head(features))
     torch.testing.assert_close(head.last.bias.detach().sigmoid(), torch.full((3,), 0.2))
+
+
+HEADS = {
+    f"{kind.__name__} {bias}": (kind, {"bias": bias}) for kind in (mh.LinearHead, mh.CosineHead) for bias in BIASES
+}
+HEADS |= {"HiddenHead": (HiddenHead, {"hidden": 16}), "TwoHeads": (mh.TwoHeads, {})}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_heads_compute_in_float32_under_autocast(name, dtype):
+    """Scores of lower precision tie, and ties count as errors."""
+    torch.manual_seed(0)
+    kind, options = HEADS[name]
+    head = kind(64, 50, **options).eval()
+    features = torch.randn(200, 64).to(dtype)  # as the backbone gives them
+    with torch.autocast("cpu", dtype=dtype):
+        scores = head(features)
+        assert (torch.randn(2, 2) @ torch.randn(2, 2)).dtype == dtype
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, head(features.float()), rtol=1e-6, atol=1e-6)
+    assert len(scores.flatten().unique()) > 0.99 * scores.numel()
+    scores.sum().backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in head.parameters())
+
+
+def test_heads_of_a_low_precision_stay_so():
+    features = torch.randn(3, 4, dtype=torch.bfloat16)
+    for head in (mh.LinearHead(4, 2).bfloat16(), HiddenHead(4, 2, hidden=3).bfloat16()):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inside = head(features)
+        assert inside.dtype == torch.bfloat16
+        assert torch.equal(inside, head(features))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_give_shapes_on_the_meta_device_and_compile_under_autocast(name):
+    kind, options = HEADS[name]
+    head = kind(4, 3, **options).eval()
+    assert head.to("meta")(torch.zeros(5, 4, device="meta")).shape[-1] == 3
+    head = kind(4, 3, **options).eval()
+    features = torch.randn(5, 4, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        compiled = torch.compile(head, backend="eager", fullgraph=True)(features)
+        torch.testing.assert_close(compiled, head(features))
