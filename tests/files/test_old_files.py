@@ -256,6 +256,18 @@ def test_the_classifier_of_a_run_gives_the_predictions_of_the_run(name):
 
 
 @pytest.mark.parametrize("name", RUNS)
+def test_the_figures_of_a_run_are_those_of_its_table(name):
+    run = Run(FILES / "trained" / name)
+    table, wanted = run.predictions().load(), run.figures["after"]
+    found = mh.evaluate(table.of_split(run.figures["judged"])).to_dict()
+    assert found["counts"] == wanted["counts"]
+    for group, content in wanted["groups"].items():
+        for figure, value in content["values"].items():
+            now = found["groups"][group]["values"][figure]["value"]
+            assert now == pytest.approx(value["value"], rel=1e-5, nan_ok=True), figure
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_was_broken_off_goes_on_to_the_end_that_it_would_have_come_to(name, tmp_path, monkeypatch, capsys):
     broken = name.replace("finished", "broken-off")
     copied(tmp_path, f"trained/{broken}", "trained/features.npz")
