@@ -98,9 +98,11 @@ def test_half_precision_spares_what_was_learnt():
         assert quasibinary.link.log_normaliser.dtype == torch.float64
 
 
-def test_pairs_keep_the_link_of_the_loss():
+def test_pairs_keep_the_link_of_the_loss_where_they_are_compared_by_it():
+    loss = mh.LabelPairRegulariser(mh.AsymmetricFocalLoss(), weight=0.1)
+    assert loss.pair_link is loss.link is loss.loss.link
     loss = mh.LabelPairRegulariser(mh.AsymmetricLoss(), weight=0.1, link=mh.SigmoidLink())
-    assert isinstance(loss.link, mh.AsymmetricLink)
+    assert isinstance(loss.link, mh.NoLink)
     assert isinstance(loss.pair_link, mh.SigmoidLink)
 
 
