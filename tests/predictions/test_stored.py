@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhot as mh
-from manyhot.predictions import Predictions, PredictionsWriter, StoredPredictions, open_predictions
+from manyhot.predictions import (
+    Predictions,
+    PredictionsWriter,
+    StoredPredictions,
+    from_parquet,
+    import_predictions,
+    open_predictions,
+)
+from manyhot.search import Collection
 from tests.predictions.tables import LABELS, assert_same, refused, table
 from tests.predictions.test_memory import Doubled, Half
 
@@ -333,3 +342,63 @@ def test_without_pyarrow(tmp_path):
     assert (
         ran.stdout.splitlines() == ["Tables on disk need pyarrow. Install it with `pip install manyhot[tables]`."] * 2
     ), ran.stderr
+
+
+def in_split_folders(whole, folder):
+    """Parts by split, which only the names of their folders tell."""
+    for name in ("val", "test", "a b"):
+        part = whole.of_split(name).replace(splits=None)
+        part.save(folder / f"split={name.replace(' ', '%20')}" / "part.parquet")
+
+
+def test_a_folder_of_parts_by_split_opens_with_its_splits(tmp_path):
+    whole = Predictions(
+        scores=torch.randn(30, 3, generator=torch.Generator().manual_seed(0)),
+        targets=torch.eye(3, dtype=torch.int8).repeat(10, 1),
+        labels=["a", "b", "c"],
+        splits=["a b", "test", "val"] * 10,
+    )
+    in_split_folders(whole, tmp_path / "parts")
+    stored = open_predictions(tmp_path / "parts")
+    assert stored.split_sizes() == {"a b": 10, "test": 10, "val": 10}
+    for name in ("val", "test", "a b"):
+        assert_same(stored.of_split(name).load(), whole.of_split(name))
+        assert_same(stored.read(split=name, labels=["c"]), whole.read(split=name, labels=["c"]))
+    assert stored.load().splits == ["a b"] * 10 + ["test"] * 10 + ["val"] * 10
+    assert [len(batch) for batch in stored.batches(rows=12)] == [12, 12, 6]
+    one = open_predictions(tmp_path / "parts" / "split=test" / "part.parquet")
+    assert one.split_sizes() == {"test": 10}
+    table, _ = import_predictions(tmp_path / "parts", kind=None, split="val")
+    assert table.load().ids == whole.of_split("val").ids
+
+
+def test_what_is_searched_is_what_is_opened(tmp_path):
+    draw = torch.Generator().manual_seed(0)
+    whole = Predictions(probs=torch.rand(9, 2, generator=draw), labels=["a", "b"], ids=list("abcdefghi"))
+    for start, name in ((0, "day=1/x"), (3, "day=2/x"), (6, "y"), (0, "_old/x"), (0, ".tmp/x")):
+        whole.slice(start, start + 3).save(tmp_path / "parts" / f"{name}.parquet")
+    stored = open_predictions(tmp_path / "parts")
+    found = Collection.open(tmp_path / "parts").search("a | b", k=9)
+    assert sorted(stored.load().ids) == sorted(hit.id for hit in found.hits) == whole.ids
+    assert stored.split_sizes() == {}
+    run = tmp_path / "run"
+    whole.save(run / "predictions.parquet")
+    whole.save(run / "more" / "other.parquet")
+    (run / "classifier.json").write_text("{}")
+    assert len(open_predictions(run)) == len(Collection.open(run)) == 9
+
+
+def test_the_column_of_a_file_counts_more_than_its_folder(tmp_path):
+    Predictions(probs=torch.rand(2, 2), splits="val").save(tmp_path / "split=test" / "part.parquet")
+    assert open_predictions(tmp_path).split_sizes() == {"val": 2}
+
+
+def test_folders_of_another_program_tell_columns(tmp_path):
+    frame = pandas.DataFrame(
+        {"id": list("abcd"), "cat": [0.1, 0.2, 0.3, 0.4], "split": ["Train", "Train", "val", "val"]}
+    )
+    frame.assign(fold=["1", "2", "1", "2"]).to_parquet(tmp_path / "parts", partition_cols=["split", "fold"])
+    table = from_parquet(tmp_path / "parts", kind="probs")
+    assert dict(zip(table.ids, table.splits, strict=True)) == {"a": "train", "b": "train", "c": "val", "d": "val"}
+    assert table.labels.names == ["cat"]
+    assert "Left out columns: 'fold'." in table.notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -39,6 +39,16 @@ def first_line(error: BaseException) -> str:
     """What an error says, without the lines that only its makers understand and without a full stop."""
     lines = str(error).strip().splitlines()
     return lines[0].strip().rstrip(".") if lines else type(error).__name__
+
+
+def with_texts(piece: Any, texts: Mapping[str, str], columns: Sequence[str]) -> Any:
+    """These columns of a record batch, some of which are not in it and say the same text in every row."""
+    pa = import_arrow()
+    found = [
+        pa.repeat(pa.scalar(texts[name], pa.string()), len(piece)) if name in texts else piece.column(name)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(found, list(columns))
 
 
 def as_numpy(column: Any) -> np.ndarray[Any, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import os
 from pathlib import Path
+from urllib.parse import unquote
 
 from manyhot.refusal import refusal
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARCHIVE_SUFFIXES = (".npz", ".npy")
+RUN_TABLE = "predictions.parquet"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the folder of rows that have none
 MAGIC = b"PAR1"  # what every Parquet file begins with
 
 
@@ -30,18 +33,41 @@ def is_parquet(path: Path) -> bool:
 
 
 def find_parquet(path: str | os.PathLike[str], owner: str, argument: str = "path") -> list[Path]:
-    """The files of a path, which may be one file, a folder of parts or a pattern; sorted by name."""
+    """The files of a path, sorted: one file, a pattern, or a folder with parts in it or in its folders.
+
+    Of the folder of a run it is the table of the run. Names that begin with a dot or an underscore are left out: such
+    files are being written, or are none of the parts.
+    """
     text = os.fspath(path)
     if os.path.isfile(text):
         return [Path(text)]
     is_folder = os.path.isdir(text)
-    found = glob.glob(os.path.join(glob.escape(text), "*.parquet")) if is_folder else glob.glob(text, recursive=True)
-    files = sorted(Path(name) for name in found if os.path.isfile(name))
+    files = _parts_below(Path(text)) if is_folder else [Path(name) for name in glob.glob(text, recursive=True)]
+    files = sorted(file for file in files if file.is_file())
     if not files:
         got = f"{text!r}, a folder without any" if is_folder else f"{text!r}, where there is nothing"
         remedy = "Check the path, or write the table there first."
         raise refusal(argument, owner, "be a Parquet file, a folder of them or a pattern", got, remedy)
     return files
+
+
+def _parts_below(folder: Path) -> list[Path]:
+    table = folder / RUN_TABLE
+    if table.is_file() and (folder / "classifier.json").is_file():
+        return [table]
+    below = folder.rglob("*.parquet")
+    return [file for file in below if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
+
+
+def partitions(path: Path) -> dict[str, str]:
+    """What folders such as `split=test` say about all rows of a file.
+
+    Example:
+        >>> partitions(Path("parts/split=test/fold=3/0.parquet"))
+        {'split': 'test', 'fold': '3'}
+    """
+    pairs = (part.partition("=") for part in path.parts[:-1])
+    return {name: "" if value == NO_VALUE else unquote(value) for name, sign, value in pairs if sign and name}
 
 
 def check_form(path: str | os.PathLike[str], owner: str, argument: str) -> None:

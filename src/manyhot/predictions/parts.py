@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from manyhot.predictions.arrow import as_strings, import_arrow, in_our_words
+from manyhot.predictions.arrow import as_strings, import_arrow, in_our_words, with_texts
+from manyhot.predictions.forms import partitions
 from manyhot.predictions.header import ABSTAIN, OWNER, TEXT_COLUMNS, Header, column_names, read_footer
 from manyhot.predictions.layout import DTYPES
 from manyhot.refusal import refusal
@@ -42,7 +43,12 @@ class Part:
         self.rows: int = self._metadata.num_rows
         self._types = {field.name: field.type for field in self._metadata.schema.to_arrow_schema()}
         self._check_columns()
-        self.texts = tuple(name for name, column in TEXT_COLUMNS.items() if column in self._types)
+        split = TEXT_COLUMNS["splits"]
+        # The column of a file counts more than the folder that it lies in.
+        told = {} if split in self._types else partitions(path)
+        self._of_folder = {split: told[split]} if split in told else {}
+        there = (*self._types, *self._of_folder)
+        self.texts = tuple(name for name, column in TEXT_COLUMNS.items() if column in there)
         self.abstain = ABSTAIN in self._types
 
     def dtype(self, kind: str) -> torch.dtype:
@@ -58,6 +64,9 @@ class Part:
         pa = import_arrow()
         split_column = TEXT_COLUMNS["splits"]
         wanted = columns if split is None or split_column in columns else [*columns, split_column]
+        if split is not None and self._of_folder.get(split_column, split) != split:
+            return
+        inside = [name for name in wanted if name not in self._of_folder] or [TEXT_COLUMNS["ids"]]
         rows = min(DECODED_ROWS, max(LEAST_DECODED_ROWS, DECODED_CELLS // max(len(wanted), 1)))
         groups = [group for group in range(self._metadata.num_row_groups) if self._may_hold(group, split)]
         with (
@@ -71,7 +80,8 @@ class Part:
             ) as file,
         ):
             self._refuse_change()
-            for piece in file.iter_batches(rows, row_groups=groups, columns=wanted):
+            for piece in file.iter_batches(rows, row_groups=groups, columns=inside):
+                piece = with_texts(piece, self._of_folder, wanted) if self._of_folder else piece
                 if split is not None:
                     piece = piece.filter(pa.compute.equal(as_strings(piece.column(split_column)), split))
                 if len(piece):
@@ -85,7 +95,7 @@ class Part:
 
     def _may_hold(self, group: int, split: str | None) -> bool:
         """Whether a row group can have rows of a split, as far as its statistics say."""
-        if not split:  # a null, of which statistics say nothing, is read as an empty name
+        if not split or self._of_folder:  # a null, of which statistics say nothing, is read as an empty name
             return True
         place = list(self._types).index(TEXT_COLUMNS["splits"])
         bounds = self._metadata.row_group(group).column(place).statistics

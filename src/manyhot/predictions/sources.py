@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import torch
 
-from manyhot.predictions.arrow import first_line, import_arrow, in_our_words
+from manyhot.predictions.arrow import first_line, import_arrow, in_our_words, with_texts
 from manyhot.predictions.delimited import DelimitedText
-from manyhot.predictions.forms import find_parquet, is_text
+from manyhot.predictions.forms import find_parquet, is_text, partitions
 from manyhot.predictions.header import read_footer
 from manyhot.predictions.parts import DECODED_ROWS
 from manyhot.predictions.roles import BLANK, INDEX, LIST, NUMBER, TEXT, TRUTH, WHOLE, Roles
@@ -44,6 +44,10 @@ class ParquetFiles:
         self.paths, self.owner = find_parquet(path, owner), owner
         self._schema = read_footer(self.paths[0], owner).schema.to_arrow_schema()
         self.columns = _holdings(self._schema) | _index_of_pandas(self._schema)
+        self._folders = {path: partitions(path) for path in self.paths}
+        # What the folders of all files say, such as `split=test`, is a column too.
+        shared = [name for name in self._folders[self.paths[0]] if all(name in told for told in self._folders.values())]
+        self.columns |= {name: TEXT for name in shared if name not in self.columns}
         self.notes: list[str] = []
 
     def dtype(self, roles: Roles) -> torch.dtype:
@@ -55,7 +59,9 @@ class ParquetFiles:
         pa = import_arrow()
         for path in self.paths:
             there = read_footer(path, self.owner).schema.to_arrow_schema().names
-            for name in roles.used:
+            told = {name: text for name, text in self._folders[path].items() if name not in self._schema.names}
+            inside = [name for name in roles.used if name not in told]
+            for name in inside:
                 if name not in there:
                     got, remedy = f"{str(path)!r} without {name!r}", "Read files of the same columns."
                     raise refusal("path", self.owner, "hold the same columns in all files", got, remedy)
@@ -63,7 +69,8 @@ class ParquetFiles:
                 in_our_words("path", self.owner, "be a whole Parquet file", path, "Write or copy it again."),
                 pa.parquet.ParquetFile(path, pre_buffer=False) as file,
             ):
-                yield from file.iter_batches(DECODED_ROWS, columns=roles.used)
+                for piece in file.iter_batches(DECODED_ROWS, columns=inside):
+                    yield with_texts(piece, told, roles.used)
 
 
 class Frame:

@@ -30,8 +30,9 @@ def open_predictions(
     """Opens a table on disk; its rows are read when they are asked for.
 
     Args:
-        path: A Parquet file, a folder of parts, or a pattern such as "scores/*.parquet"; parts come in the order of
-            their names and must agree in labels and kinds.
+        path: A Parquet file, a folder with parts in it or in its folders, a pattern such as "scores/*.parquet", or the
+            folder of a run. Parts come in the order of their names and must agree in labels and kinds. Folders such as
+            `split=test` tell the splits of parts that have no such column.
         classes: Links, calibrators and rules of your own that the file may name besides those of this package.
     """
     return open_parts(find_parquet(path, OWNER), classes=classes)

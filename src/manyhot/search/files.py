@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.predictions.forms import find_parquet
+from manyhot.predictions.forms import find_parquet, partitions
 from manyhot.predictions.header import TEXT_COLUMNS, Header, column_names, read_footer
 from manyhot.refusal import refusal
 from manyhot.search.duck import Database, literal_path
@@ -21,7 +21,6 @@ from manyhot.search.relation import SAMPLE_ROWS, Relation
 from manyhot.search.sql import quote_name, quote_text
 
 OWNER = "Collection.open"
-RUN_TABLE = "predictions.parquet"
 
 
 class ParquetFiles:
@@ -47,7 +46,7 @@ class ParquetFiles:
         # A file that two of the paths lead to is searched once.
         found: dict[Path, Path] = {}
         for place in _places(path):
-            for file in find_parts(place):
+            for file in find_parquet(place, OWNER):
                 found.setdefault(file.resolve(), file)
         self.files = list(found.values())
         self._stamps = self._look()
@@ -71,7 +70,7 @@ class ParquetFiles:
         probs = column_names("probs", self.labels)
         self._narrow = all(kind.get(name) == "float" for kind in kinds for name in probs)
         self._columns = self._names_in_duckdb(columns)
-        in_path = all(any(part.startswith("split=") for part in file.parts) for file in self.files)
+        in_path = all("split" in partitions(file) for file in self.files)
         self.split_in_path = "split" not in columns and in_path
         self.texts = [name for name in TEXT_COLUMNS.values() if name in columns]
         self.texts += [TEXT_COLUMNS["splits"]] if self.split_in_path else []
@@ -218,22 +217,6 @@ class ParquetFiles:
                 rule = f"lead to parts with the same {name} as {self.files[0].name!r}"
                 remedy = "Open the parts that belong together, by a pattern or a folder of their own."
                 raise refusal("path", OWNER, rule, f"{file.name!r} with others", remedy)
-
-
-def find_parts(path: Path) -> list[Path]:
-    """The Parquet files of a path: of a run its table, of a folder also those in folders below it."""
-    if (path / RUN_TABLE).is_file() and (path / "classifier.json").is_file():
-        return [path / RUN_TABLE]
-    if path.is_dir():
-        below = sorted(file for file in path.rglob("*.parquet") if file.is_file() and not _hidden(file, path))
-        if below:
-            return below
-    return find_parquet(path, OWNER)
-
-
-def _hidden(file: Path, folder: Path) -> bool:
-    """Whether a file is being written, or lies in a folder that is not meant to be read."""
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
 def _places(path: Any) -> list[Path]:
