@@ -18,7 +18,7 @@ from manyhot.classifier.answers import Answer, answers_of
 from manyhot.classifier.samples import as_features, as_images
 from manyhot.classifier.scoring import predict_parts
 from manyhot.data import Dataset
-from manyhot.decide.rule import Rule
+from manyhot.decide.rule import Rule, rule_values
 from manyhot.heads import TwoHeads
 from manyhot.labels import Labels
 from manyhot.links import Link, NoLink
@@ -185,7 +185,8 @@ class Classifier:
                 probs = self.calibrator(scores)
             elif self.gives_probs:
                 probs = self.link.probs(scores)
-        decision = None if self.rule is None else self.rule(scores if probs is None else probs)
+        values = scores if probs is None else rule_values(probs, scores, self.link)
+        decision = None if self.rule is None else self.rule(values)
         return Predictions(
             scores=scores,
             probs=probs,

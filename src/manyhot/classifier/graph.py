@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.classifier.graph_maps import CalibratorGraph, LinkGraph
 from manyhot.classifier.graph_rules import decide_in_graph
-from manyhot.decide.rule import Rule
+from manyhot.decide.rule import Rule, rule_values
 from manyhot.links import Link
 from manyhot.network import Network
 
@@ -27,7 +27,7 @@ class AnswerGraph(nn.Module):
         self, network: Network, link: Link | None, calibrator: Calibrator | None, rule: Rule | None, num_labels: int
     ) -> None:
         super().__init__()
-        self.network, self.rule = network, rule
+        self.network, self.rule, self.link = network, rule, link
         self.probs: nn.Module | None = None
         if calibrator is not None:
             self.probs = CalibratorGraph(calibrator, num_labels)
@@ -46,6 +46,7 @@ class AnswerGraph(nn.Module):
         if self.probs is not None:
             answers.append(self.probs(scores))
         if self.rule is not None:
-            decision = decide_in_graph(self.rule, answers[-1])
+            values = answers[-1] if self.probs is None else rule_values(answers[-1], scores, self.link)
+            decision = decide_in_graph(self.rule, values)
             answers += [decision.labels, decision.abstain]
         return tuple(answers)

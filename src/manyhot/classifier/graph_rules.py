@@ -12,21 +12,23 @@ from torch import Tensor
 from manyhot.decide import AskPerson, ExpectedF, NoneOfThese, TopK
 from manyhot.decide.expected_f import EQUAL
 from manyhot.decide.fixed import _largest
-from manyhot.decide.rule import Decision, Rule
+from manyhot.decide.rule import Decision, Rule, Unclipped
 
 Array = np.ndarray[Any, Any]
 
 
-def decide_in_graph(rule: Rule, values: Tensor) -> Decision:
+def decide_in_graph(rule: Rule, given: Tensor | Unclipped) -> Decision:
     """What a fitted rule decides about values (N, K), without reading any of them on the way."""
+    compared, probs = (given.values, given.probs) if isinstance(given, Unclipped) else (given, given)
     if isinstance(rule, NoneOfThese):
-        inner = decide_in_graph(rule.rule, values)
-        kept = values.amax(1, keepdim=True) > rule.limit.to(values.dtype)
+        inner = decide_in_graph(rule.rule, given)
+        kept = compared.amax(1, keepdim=True) > rule.limit.to(compared.dtype)
         return Decision(inner.labels & kept, inner.abstain)
     if isinstance(rule, AskPerson):
-        inner = decide_in_graph(rule.rule, values)
-        doubts = torch.where(inner.labels, 1 - values, values).double().sum(1)
+        inner = decide_in_graph(rule.rule, given)
+        doubts = torch.where(inner.labels, 1 - probs, probs).double().sum(1)
         return Decision(inner.labels, inner.abstain | (doubts > rule.limit))
+    values = probs if rule.needs_probs else compared
     if isinstance(rule, TopK) and 0 < rule.k < values.shape[1]:
         return answered(_largest(values, rule.k))
     if isinstance(rule, TopK):

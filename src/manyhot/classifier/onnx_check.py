@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from manyhot.backbones.backbone import evaluating
+from manyhot.decide.rule import Unclipped, rule_values
 from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
@@ -86,11 +87,13 @@ def compare(classifier: Classifier, inputs: Tensor, given: dict[str, Array]) -> 
     values = torch.from_numpy(given["scores"])
     _refuse("scores", (values - wanted).abs().max(), SCORES * (1 + float(wanted.abs().max())))
     table = classifier.decide(values)
+    looked_at: Tensor | Unclipped = values
     if table.probs is not None:
-        values = torch.from_numpy(given["probs"])
-        _refuse("probs", (values - table.probs).abs().max(), PROBS)
+        probs = torch.from_numpy(given["probs"])
+        _refuse("probs", (probs - table.probs).abs().max(), PROBS)
+        looked_at = rule_values(probs, values, classifier.link)
     if classifier.rule is not None:
-        decision = classifier.rule(values)
+        decision = classifier.rule(looked_at)
         for name, own in (("decisions", decision.labels), ("abstain", decision.abstain)):
             _refuse(name, (torch.from_numpy(given[name]) != own).float().max(), 0.0)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from manyhot.decide import Rule
+    from manyhot.decide.rule import Unclipped
     from manyhot.predictions import Predictions
 
 RuleOption = Annotated[
@@ -99,7 +100,7 @@ def decide(
     report(judge, chosen, path, len(table), as_json=as_json)
 
 
-def looker(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor]:
+def looker(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
     """What the rule looks at in a batch."""
     from manyhot.links import NoLink
 
@@ -107,12 +108,12 @@ def looker(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor]:
         remedy = "Leave --on out."
         raise refusal("--on", "manyhot decide", f"be probs for {type(rule).__name__}", "scores", remedy)
 
-    def look(part: Predictions) -> Tensor:
+    def look(part: Predictions) -> Tensor | Unclipped:
         if on is Kind.probs:
             if part.probs is None and part.calibrator is None and (part.link is None or isinstance(part.link, NoLink)):
                 remedy = "Run `manyhot calibrate` first, or pass --on scores to a rule that only compares."
                 raise refusal("PREDICTIONS", "manyhot decide", "hold probabilities", "scores alone", remedy)
-            return part.probabilities()
+            return part.rule_values()
         if part.scores is None:
             raise refusal("--on", "manyhot decide", "be a kind that the table holds", "scores", "Leave --on out.")
         return part.scores
@@ -120,7 +121,7 @@ def looker(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor]:
     return look
 
 
-def decided(part: Predictions, rule: Rule, look: Callable[[Predictions], Tensor]) -> Predictions:
+def decided(part: Predictions, rule: Rule, look: Callable[[Predictions], Tensor | Unclipped]) -> Predictions:
     """A batch with its decisions."""
     decision = rule(look(part))
     return part.replace(decisions=decision.labels, abstain=decision.abstain, rule=rule)

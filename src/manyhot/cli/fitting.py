@@ -84,9 +84,11 @@ def splits_in_words(table: Table) -> str:
     return ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in sizes.items()) or "no splits"
 
 
-def collect(table: Table, read: Callable[[Predictions], Tensor], *, at_most: int, seed: int) -> tuple[Tensor, Any]:
+def collect(table: Table, read: Callable[[Predictions], Any], *, at_most: int, seed: int) -> tuple[Any, Any]:
     """Values and targets of a table, of `at_most` rows drawn by `seed`; targets are None where there are none."""
     import torch
+
+    from manyhot.decide.rule import Unclipped
 
     if not len(table):
         raise refusal("rows to learn from", "manyhot", "be there", "an empty table", "Name a split with rows.")
@@ -98,7 +100,8 @@ def collect(table: Table, read: Callable[[Predictions], Tensor], *, at_most: int
         values.append(read(part)[inside])
         if part.targets is not None:
             targets.append(part.targets[inside])
-    return torch.cat(values), torch.cat(targets) if targets else None
+    joined = torch.cat([part.values if isinstance(part, Unclipped) else part for part in values])
+    return Unclipped(joined) if isinstance(values[0], Unclipped) else joined, torch.cat(targets) if targets else None
 
 
 def rewrite(
@@ -138,7 +141,7 @@ class Lesson:
     targets: Path | None
     tell: Console
 
-    def rows(self, read: Callable[[Predictions], Tensor], *, at_most: int, seed: int) -> tuple[Tensor, Any]:
+    def rows(self, read: Callable[[Predictions], Any], *, at_most: int, seed: int) -> tuple[Any, Any]:
         """Values and targets to learn from, of `at_most` rows drawn by `seed`."""
         other = open_fit_table(self.fit_table, self.kind, self.targets, self.tell) if self.fit_table else None
         source = table_to_fit(self.table, self.fit_on, other, owner=self.owner)

@@ -169,7 +169,7 @@ def another_rule(text: str, classifier: Classifier, run: Path, tell: Console) ->
     held_out = table.read(split="val", kinds=("scores", "targets"))
     assert held_out.scores is not None
     values = classifier.decide(held_out.scores)
-    rule.fit(values.scores if values.probs is None else values.probs, held_out.targets)
+    rule.fit(values.scores if values.probs is None else values.rule_values(), held_out.targets)
     tell.print(f"Fitted {rule!r} on the {len(held_out):,} rows of the split 'val' of {run}.", style="dim")
     return rule
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyhot.cells import as_probs, as_scores, as_targets
+from manyhot.links import Link
 from manyhot.refusal import refusal
 from manyhot.state import Fitted
 
@@ -31,6 +32,49 @@ class Decision:
     def sizes(self) -> Tensor:
         """(N,), the number of labels given to each sample."""
         return self.labels.sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Unclipped:
+    """Probabilities before they are cut off at 1: what a rule takes in their place, so that none of them tie there.
+
+    Rules that only compare look at the values themselves; rules that compute with probabilities take `probs`. Fit and
+    apply a rule on the same kind of values: a threshold may lie above 1.
+
+    Attributes:
+        values: (N, K), above 1 where a probability is cut off.
+
+    Example:
+        >>> probs, values = torch.tensor([[1.0, 1.0]]), torch.tensor([[1.2, 1.7]])
+        >>> mh.TopK(1)(probs).labels, mh.TopK(1)(Unclipped(values)).labels
+        (tensor([[ True, False]]), tensor([[False,  True]]))
+    """
+
+    values: Tensor
+
+    @property
+    def probs(self) -> Tensor:
+        """(N, K), at most 1."""
+        return self.values.clamp(max=1)
+
+    def __getitem__(self, rows: Any) -> Unclipped:
+        return Unclipped(self.values[rows])
+
+
+def rule_values(probs: Tensor, scores: Tensor | None, link: Link | None) -> Tensor | Unclipped:
+    """What rules look at: probabilities, before they were cut off at 1 where the link of their scores does so.
+
+    Args:
+        probs: (N, K).
+        scores: (N, K), what they come from, where known.
+        link: What the scores mean, where known.
+    """
+    if scores is None or link is None or not link.clips:
+        return probs
+    with torch.no_grad():
+        beyond = link.unclipped_probs(scores).to(probs.dtype).clamp(min=1)
+    # Those of a calibrator stay below 1 by themselves.
+    return Unclipped(torch.where(probs < 1, probs, beyond))
 
 
 class Rule(Fitted):
@@ -74,6 +118,8 @@ class Rule(Fitted):
     def check_values(self, values: Any) -> Tensor:
         """The values as numbers to compute with, or the error that says what is wrong with them."""
         owner = type(self).__name__
+        if isinstance(values, Unclipped):
+            values = values.probs if self.needs_probs else values.values
         return as_probs(owner, values) if self.needs_probs else as_scores(owner, values, name="values")
 
     def check_targets(self, targets: Any, values: Tensor) -> Tensor:

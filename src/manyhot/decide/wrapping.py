@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyhot.checks import check_number, kind_of
 from manyhot.decide.cuts import midway_strict
-from manyhot.decide.rule import Decision, Rule
+from manyhot.decide.rule import Decision, Rule, Unclipped
 from manyhot.refusal import refusal
 
 
@@ -60,12 +60,12 @@ class NoneOfThese(Rule):
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
-        checked = self.check_values(values)
-        _fit_inner(self.rule, checked, targets)
+        _fit_inner(self.rule, values, targets)
+        compared = self._compared(values)
         if self.keep is None:
             return self.learn()
-        known = self.check_targets(targets, checked)
-        largest = _largest(checked)
+        known = self.check_targets(targets, compared)
+        largest = _largest(compared)
         labelled = largest[(known == 1).any(1)].sort(descending=True).values
         if len(labelled) == 0:
             return self.learn(limit=largest.new_tensor(-torch.inf).double())
@@ -74,11 +74,22 @@ class NoneOfThese(Rule):
         below = lower.amax() if len(lower) else torch.full_like(last, -torch.inf)
         return self.learn(limit=midway_strict(below, last).double())
 
-    def decide(self, values: Tensor) -> Decision:
+    def forward(self, values: Any) -> Decision:
         """What the inner rule says, but nothing for rows without a value above the limit."""
+        self.require_fitted()
+        compared = self._compared(values)
         inner: Decision = self.rule(values)
-        kept = _largest(values) > self.limit.to(values)
+        kept = _largest(compared) > self.limit.to(compared)
         return Decision(inner.labels & kept.unsqueeze(1), inner.abstain)
+
+    def decide(self, values: Tensor) -> Decision:
+        """As `forward`."""
+        return self.forward(values)
+
+    def _compared(self, values: Any) -> Tensor:
+        """The values to hold against the limit, which may be above 1 also where the inner rule wants probabilities."""
+        checked = self.check_values(values)
+        return values.values if isinstance(values, Unclipped) else checked
 
 
 class AskPerson(Rule):
@@ -128,8 +139,8 @@ class AskPerson(Rule):
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
         checked = self.check_values(values)
-        _fit_inner(self.rule, checked, targets)
-        decision: Decision = self.rule(checked)
+        _fit_inner(self.rule, values, targets)
+        decision: Decision = self.rule(values)
         doubts = _doubts(checked, decision)
         if self.max_errors is None:
             limit, reached = self._limit_by_share(doubts), True
@@ -140,10 +151,16 @@ class AskPerson(Rule):
             limit, reached = _limit_by_errors(doubts[counted], wrong[counted], self.max_errors)
         return self.learn(limit=limit, reached=torch.tensor(reached, device=checked.device))
 
-    def decide(self, values: Tensor) -> Decision:
+    def forward(self, values: Any) -> Decision:
         """What the inner rule says, with abstention where the doubt is above the limit."""
+        self.require_fitted()
+        checked = self.check_values(values)
         inner: Decision = self.rule(values)
-        return Decision(inner.labels, inner.abstain | (_doubts(values, inner) > self.limit.to(values.device)))
+        return Decision(inner.labels, inner.abstain | (_doubts(checked, inner) > self.limit.to(checked.device)))
+
+    def decide(self, values: Tensor) -> Decision:
+        """As `forward`."""
+        return self.forward(values)
 
     def _limit_by_share(self, doubts: Tensor) -> Tensor:
         """A limit above which lies at most the wanted share of the doubts."""
@@ -182,7 +199,7 @@ def _largest(values: Tensor) -> Tensor:
     return values.amax(1) if values.shape[1] else values.new_full((len(values),), -torch.inf)
 
 
-def _fit_inner(rule: Rule, values: Tensor, targets: Any) -> None:
+def _fit_inner(rule: Rule, values: Any, targets: Any) -> None:
     if not bool(rule.fitted):
         rule.fit(values, targets)
 

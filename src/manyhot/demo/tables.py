@@ -64,7 +64,7 @@ def decisions_table(name: str, reading: Reading) -> Table:
     for heading in ("Labels", "F1 %", "Prec. %", "Rec. %", "Person %"):
         table.add_column(heading, justify="right")
     for wish, rule in wishes().items():
-        decision = rule.fit(val.probabilities(), val.targets)(test.probabilities())
+        decision = rule.fit(val.rule_values(), val.targets)(test.rule_values())
         scores = FScores().update(decision, reading.targets).compute()
         size = SetAccuracy().update(decision, reading.targets).compute()["mean_size"]
         shares = [scores[key] for key in ("micro_f", "micro_precision", "micro_recall")]

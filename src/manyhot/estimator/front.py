@@ -12,6 +12,7 @@ from torch import Tensor
 from manyhot.calibrate import Beta, Calibrator, SoftmaxTemperature
 from manyhot.checks import check_count, check_number
 from manyhot.decide import Rule, Threshold
+from manyhot.decide.rule import Unclipped, rule_values
 from manyhot.estimator.answers import OWNER, Answers, form_of
 from manyhot.estimator.folds import cross_validate
 from manyhot.linear import LinearPath, fit_path
@@ -168,13 +169,13 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return torch.from_numpy((X @ self.coef_.T + self.intercept_).astype(self.coef_.dtype, copy=False))
 
-    def _values(self, scores: Tensor) -> Tensor:
+    def _values(self, scores: Tensor) -> Tensor | Unclipped:
         """What the rule decides on: probabilities, or scores where they only rank and the rule only compares."""
         assert self.rule_ is not None
         ranks = self.calibrator_ is None and isinstance(self.loss_.link, NoLink)
         if ranks and not self.rule_.needs_probs and not isinstance(self.rule_, Threshold):
             return scores
-        return self._probs(scores)
+        return rule_values(self._probs(scores), scores, self.loss_.link)
 
     @torch.no_grad()
     def _log_odds(self, scores: Tensor) -> Tensor:

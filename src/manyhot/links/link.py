@@ -28,6 +28,7 @@ class Link(Spelled, ExactState, ABC):
     """
 
     pos_weight: Tensor | None
+    clips: bool = False  # whether probabilities are cut off at 1, so that different scores mean the same
 
     def __init__(self, pos_weight: PosWeight = None) -> None:
         super().__init__()
@@ -67,6 +68,10 @@ class Link(Spelled, ExactState, ABC):
     def probs(self, scores: Tensor) -> Tensor:
         """Probability of each label, shaped like `scores`."""
         return torch.sigmoid(self.log_odds(scores))
+
+    def unclipped_probs(self, scores: Tensor) -> Tensor:
+        """`probs`, but above 1, and in the order of the scores, where they are cut off at 1; for comparing them."""
+        return self.probs(scores)
 
     def scores(self, probs: Tensor) -> Tensor:
         """The scores that mean `probs`: minus infinity for 0, infinity for what lies above the range."""

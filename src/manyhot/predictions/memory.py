@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import check_count, check_split
-from manyhot.decide.rule import Rule
+from manyhot.decide.rule import Rule, Unclipped, rule_values
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions import columns as checked
@@ -149,6 +149,10 @@ class Predictions(Table):
         with torch.no_grad():
             probs: Tensor = maker(self.scores)
         return probs
+
+    def rule_values(self) -> Tensor | Unclipped:
+        """What to give to rules: `probabilities()`, before they were cut off at 1 where the link does so."""
+        return rule_values(self.probabilities(), self.scores, self.link)
 
     def replace(self, **columns: Any) -> Predictions:
         """A table with other columns, named like the arguments of the constructor; None removes one.

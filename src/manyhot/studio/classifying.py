@@ -13,6 +13,7 @@ from torch import Tensor
 
 from manyhot.data.images import decode, open_image
 from manyhot.decide import Threshold
+from manyhot.decide.rule import rule_values
 from manyhot.studio.batching import Batcher
 from manyhot.studio.deciding import Choice, Deciding
 from manyhot.studio.items import ALL_SHOWN, answer_of, shown_labels
@@ -57,7 +58,7 @@ class Classifying:
         self._device = next(classifier.network.parameters()).device
         passes = min(PASSES, torch.get_num_threads())
         on_processor = {"most": PICTURES_A_CORE * (torch.get_num_threads() // passes), "workers": passes}
-        self._batcher = Batcher(self._probs, **(on_processor if self._device.type == "cpu" else {}))
+        self._batcher = Batcher(self._probs_and_scores, **(on_processor if self._device.type == "cpu" else {}))
         # Decoding a picture takes memory, so not more at once than there are cores to do it.
         self._decoders = ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1)), thread_name_prefix="manyhot-decoder")
         self._large_decoder = ThreadPoolExecutor(1, thread_name_prefix="manyhot-large-decoder")
@@ -88,10 +89,10 @@ class Classifying:
             large = await loop.run_in_executor(self._decoders, self._is_large, data, name)
             pool = self._large_decoder if large else self._decoders
             pixels = await loop.run_in_executor(pool, self._prepare, data, name)
-            probs = await asyncio.wrap_future(self._batcher.submit(pixels))
+            probs, scores = await asyncio.wrap_future(self._batcher.submit(pixels))
         finally:
             self._under_way -= 1
-        return self._answer(probs.unsqueeze(0), name, choice, start)
+        return self._answer(probs.unsqueeze(0), scores.unsqueeze(0), name, choice, start)
 
     def close(self) -> None:
         """Answers what is under way, and ends."""
@@ -111,17 +112,21 @@ class Classifying:
         picture = decode(data, name=name, max_pixels=UPLOAD_PIXELS, at_least=side, formats=UPLOAD_FORMATS)
         return self._preprocessing.prepare(picture)
 
-    def _probs(self, pixels: Tensor) -> Tensor:
+    def _probs_and_scores(self, pixels: Tensor) -> Tensor:
+        """(N, 2, K)."""
         with torch.no_grad():
             scores = self.classifier.network.scores(pixels.to(self._device))
-        return self.classifier.decide(scores).probabilities()
+        table = self.classifier.decide(scores)
+        assert table.scores is not None
+        return torch.stack([table.probabilities(), table.scores], 1)
 
-    def _answer(self, probs: Tensor, name: str, choice: Choice, start: float) -> Classified:
+    def _answer(self, probs: Tensor, scores: Tensor, name: str, choice: Choice, start: float) -> Classified:
         names = self.classifier.labels.names
+        values = rule_values(probs, scores, self.classifier.link)
         if choice.by not in (None, "rule"):
-            decision = self.deciding.rule(self.deciding.settled(choice))(probs)
+            decision = self.deciding.rule(self.deciding.settled(choice))(values)
         elif self.classifier.rule is not None:
-            decision = self.classifier.rule(probs)
+            decision = self.classifier.rule(values)
         else:
             decision = Threshold(0.5)(probs)
         labels = shown_labels(names, probs[0], decision.labels[0], probable=PROBABLE, most=ALL_SHOWN)

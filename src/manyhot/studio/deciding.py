@@ -49,7 +49,7 @@ class Deciding:
 
     def __init__(self, table: Predictions) -> None:
         self.table = table
-        self.probs = table.probabilities()
+        self.probs, self.values = table.probabilities(), table.rule_values()
         self.mean_size = float(self.probs.sum()) / max(len(table), 1)
         self._rules: dict[Choice, Rule] = {}
         self._lock = threading.Lock()
@@ -115,7 +115,7 @@ class Deciding:
             if abstain is None:
                 abstain = torch.zeros(len(given), dtype=torch.bool)
             return Decision(given, abstain) if rows is None else Decision(given[rows], abstain[rows])
-        found: Decision = self.rule(choice)(self.probs if rows is None else self.probs[rows])
+        found: Decision = self.rule(choice)(self.values if rows is None else self.values[rows])
         return found
 
     def rule(self, choice: Choice) -> Rule:
@@ -138,10 +138,10 @@ class Deciding:
             return Threshold(choice.value)
         if choice.by == "size":
             # On the very rows that are shown, so that what the slider says is what there is.
-            return AverageK(choice.value).fit(self.probs)
+            return AverageK(choice.value).fit(self.values)
         assert self._held_out is not None
         assert self.table.targets is not None
-        return RiskControl(choice.value).fit(self.probs[self._held_out], self.table.targets[self._held_out])
+        return RiskControl(choice.value).fit(self.values[self._held_out], self.table.targets[self._held_out])
 
     def summary(self, choice: Choice, rows: Tensor | None = None, *, judged: Tensor | None = None) -> Decided:
         """What a choice does to some rows, or to all; rows that are left to a person are not judged.
@@ -201,6 +201,8 @@ class Deciding:
     def _words(self, threshold: float | None) -> str:
         if threshold is None:
             return f"Decided by {self.table.rule!r}." if self.table.rule is not None else "Decided as the table says."
+        if threshold > 1 and math.isfinite(threshold):
+            return "Labels whose scores go furthest beyond 100 % are given."
         if math.isfinite(threshold):
             shown = f"{100 * threshold:.0f}" if 0.01 <= threshold <= 0.99 else f"{100 * threshold:.2g}"
             return f"Labels of at least {shown} % are given."

@@ -189,7 +189,8 @@ def settle(
     if rule is None or not honest or (val is None and not bool(rule.fitted)):
         return table, calibrator, None
     probs = table.probabilities()
+    values = table.rule_values()
     if val is not None and not bool(rule.fitted):
         rows = torch.tensor([split == "val" for split in table.splits or ()])
-        rule.fit(probs[rows], val.targets)
-    return table.replace(probs=probs, decisions=rule(probs), calibrator=calibrator, rule=rule), calibrator, rule
+        rule.fit(values[rows], val.targets)
+    return table.replace(probs=probs, decisions=rule(values), calibrator=calibrator, rule=rule), calibrator, rule
