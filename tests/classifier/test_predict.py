@@ -83,6 +83,7 @@ def test_bad_images_are_left_out_by_name(classifier, tmp_path):
     assert table.ids == [str(paths[0]), str(paths[2])]
     (note,) = [note for note in table.notes if note.startswith("Left out ")]
     assert str(paths[1]) in note
+    assert list(table.unreadable) == [str(paths[1])]
     with pytest.raises(mh.data.images.BadImage, match=r"1\.png"):
         classifier.predict(paths[:3], on_bad_image="fail")
     table = classifier.predict(paths[1])

@@ -223,3 +223,13 @@ def test_images_that_are_skipped_are_told_and_not_counted_as_broken(trained, run
     printed = run("predict", folder, tmp_path, "-o", tmp_path / "out.parquet")
     assert "Skipped 1 image that Pillow cannot read here: 1 .heic." in " ".join(printed.err.split())
     assert printed.out == f"Wrote 1 rows to {tmp_path / 'out.parquet'}, and left out 1 image.\n"
+
+
+def test_a_note_is_no_image_that_could_not_be_read():
+    from rich.console import Console
+
+    from manyhot.cli.predict import take
+
+    part = mh.Predictions(probs=torch.rand(2, 3), labels=LABELS)
+    part.notes = ["Left out the true labels, because there are none for 'cat'."]
+    assert take(iter([part]), None, None, top=3, keep_all=False, tell=Console(quiet=True))[1:] == (2, 0)

@@ -106,7 +106,8 @@ class Classifier:
                 features (N, D) where the network has no backbone.
             batch_size: How many samples the network sees at once.
             workers: Processes that read images; as many as there are cores by default, none for a few images.
-            on_bad_image: "skip" leaves out what cannot be read and names it in `notes` of the result; "fail" refuses.
+            on_bad_image: "skip" leaves out what cannot be read and names it in `unreadable` and `notes` of the result;
+                "fail" refuses.
             device: Where to compute, such as "cuda"; the network moves there. Where it is by default.
             advance: Called with how many samples have been dealt with since the last call.
         """
@@ -122,7 +123,9 @@ class Classifier:
             )
         )
         table = concatenate(parts)
+        table.unreadable = {name: reason for part in parts for name, reason in part.unreadable.items()}
         table.notes = [note for part in parts for note in part.notes]
+        table.notes += [f"Left out {name}: {reason}." for name, reason in table.unreadable.items()]
         return table
 
     def predict_parts(

@@ -33,6 +33,7 @@ def predict_parts(
     """Tables of about `rows` rows, in the order of the data set; one empty table of a data set without any."""
     notes, targets = _targets(classifier, dataset)
     notes = [*dataset.notes, *notes]
+    unreadable: dict[str, str] = {}
     scores: list[Tensor] = []
     places: list[Tensor] = []
     waiting, given = 0, False
@@ -42,17 +43,19 @@ def predict_parts(
         scores.append(some_scores)
         places.append(some_places)
         waiting += len(some_places)
-        notes += [f"Left out {name}: {reason}." for name, reason in bad.items()]
+        unreadable |= bad
         if advance is not None:
             advance(handled)
         if waiting >= rows:
-            yield _table(classifier, dataset, torch.cat(scores), torch.cat(places), targets, notes)
-            scores, places, notes, waiting, given = [], [], [], 0, True
-    if waiting or not given or notes:
+            table = _table(classifier, dataset, torch.cat(scores), torch.cat(places), targets)
+            table.notes, table.unreadable = notes, unreadable
+            yield table
+            scores, places, notes, unreadable, waiting, given = [], [], [], {}, 0, True
+    if waiting or not given or unreadable:
         empty = torch.empty(0, len(classifier.labels)), torch.empty(0, dtype=torch.int64)
-        yield _table(
-            classifier, dataset, torch.cat([*scores, empty[0]]), torch.cat([*places, empty[1]]), targets, notes
-        )
+        table = _table(classifier, dataset, torch.cat([*scores, empty[0]]), torch.cat([*places, empty[1]]), targets)
+        table.notes, table.unreadable = notes, unreadable
+        yield table
 
 
 def _score(
@@ -97,9 +100,7 @@ def _batches(
     return ((batch.inputs, batch.rows) for batch in data.load(groups, epoch=None)), data.bad
 
 
-def _table(
-    classifier: Classifier, dataset: Dataset, scores: Tensor, places: Tensor, targets: Any, notes: list[str]
-) -> Predictions:
+def _table(classifier: Classifier, dataset: Dataset, scores: Tensor, places: Tensor, targets: Any) -> Predictions:
     numbers = places.tolist()
     images = dataset.images
     paths = None
@@ -107,14 +108,12 @@ def _table(
         paths = [str(images.path(row)) for row in numbers]
     elif images is not None:
         paths = [images.name(row) for row in numbers]
-    table = classifier.decide(scores).replace(
+    return classifier.decide(scores).replace(
         ids=[dataset.ids[row] for row in numbers],
         paths=paths,
         splits=None if dataset.splits is None else dataset.splits[np.asarray(numbers, dtype=np.int64)].tolist(),
         targets=None if targets is None else targets.dense(numbers),
     )
-    table.notes = list(notes)
-    return table
 
 
 def _targets(classifier: Classifier, dataset: Dataset) -> tuple[list[str], Any]:

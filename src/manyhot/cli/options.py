@@ -78,9 +78,11 @@ def open_table(path: str, kind: Kind | None, targets: Path | None, tell: Console
 
 def tell_notes(notes: list[str], tell: Console) -> None:
     """What was detected, a line each."""
+    from manyhot.terminal import printable
+
     for note in notes:
         typed = note.replace("kind='probs'", "--kind probs").replace("separator=", "--separator ")
-        tell.print(typed, style="dim")
+        tell.print(printable(typed), style="dim")
 
 
 def free_path(path: Path, *, overwrite: bool, option: str) -> Path:

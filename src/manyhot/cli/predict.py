@@ -12,7 +12,7 @@ import typer
 from manyhot.cli import options
 from manyhot.cli.options import JsonOption, OverwriteOption
 from manyhot.cli.predict_scale import AddressOption, Engine, EngineOption, check_engine, predict_into_folder
-from manyhot.cli.predict_telling import OWNER, advancing, nothing_read, report, tell_notes, tell_rest
+from manyhot.cli.predict_telling import OWNER, advancing, nothing_read, report, tell_rest, tell_unreadable
 from manyhot.cli.predictions_file import answer_lines, check_file, writing
 from manyhot.cli.run_folder import RunArgument, check_run, open_run
 from manyhot.refusal import refusal
@@ -142,7 +142,8 @@ def take(
     rows = left_out = 0
     with writing(out, classifier, top=top) as write:
         for part in parts:
-            left_out = tell_notes(part.notes, left_out, tell)
+            options.tell_notes(part.notes, tell)
+            left_out = tell_unreadable(part.unreadable, left_out, tell)
             write(part)
             if keep_all or not kept:
                 kept.append(part)

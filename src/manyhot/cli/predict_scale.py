@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manyhot.cli.predict_telling import OWNER, advancing, left_out_words, nothing_read, tell_notes, tell_rest
+from manyhot.cli import options
+from manyhot.cli.predict_telling import OWNER, advancing, left_out_words, nothing_read, tell_rest, tell_unreadable
 from manyhot.cli.predictions_file import WRITERS
 from manyhot.refusal import refusal
 
@@ -74,7 +75,7 @@ def predict_into_folder(
     from manyhot.scale import predict_with_ray
 
     # How many there are is told when it is known how many of them are new.
-    tell_notes([note for note in dataset.notes if not note.endswith("to predict.")], 0, tell)
+    options.tell_notes([note for note in dataset.notes if not note.endswith("to predict.")], tell)
 
     def watch(new: int) -> AbstractContextManager[Callable[[int], None]]:
         tell.print(f"{new:,} of {len(dataset):,} images are to be scored.", style="dim")
@@ -93,7 +94,7 @@ def predict_into_folder(
         overwrite=overwrite,
         watch=watch,
     )
-    left_out = tell_notes([f"Left out {name}: {reason}." for name, reason in written.left_out.items()], 0, tell)
+    left_out = tell_unreadable(written.left_out, 0, tell)
     tell_rest(left_out, tell)
     if written.rows == 0:
         raise nothing_read(left_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,16 +46,13 @@ def advancing(total: int, tell: Console) -> Iterator[Callable[[int], None]]:
     yield advance
 
 
-def tell_notes(notes: list[str], told: int, tell: Console) -> int:
-    """Says what was detected, and names the first images that could not be read; how many there were so far."""
+def tell_unreadable(unreadable: Mapping[str, str], told: int, tell: Console) -> int:
+    """Names the first images that could not be read; how many there were so far."""
     from manyhot.terminal import printable
 
-    for note in notes:
-        bad = note.startswith("Left out ")
-        told += bad
-        if not bad or told <= NOTES:
-            tell.print(printable(note), style="yellow" if bad else "dim")
-    return told
+    for name, reason in list(unreadable.items())[: max(NOTES - told, 0)]:
+        tell.print(printable(f"Left out {name}: {reason}."), style="yellow")
+    return told + len(unreadable)
 
 
 def tell_rest(left_out: int, tell: Console) -> None:

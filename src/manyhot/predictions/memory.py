@@ -62,6 +62,8 @@ class Predictions(Table):
     targets: Tensor | None
     decisions: Tensor | None
     abstain: Tensor | None
+    # Why samples that were asked for are not among the rows, by name.
+    unreadable: dict[str, str]
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class Predictions(Table):
         self._splits = checked.texts("splits", [splits] * len(cells) if isinstance(splits, str) else splits, len(cells))
         self.link, self.calibrator, self.rule = checked.made_by(link, calibrator, rule)
         self.kinds = tuple(kind for kind in KINDS if getattr(self, kind) is not None)
-        self.notes = []
+        self.notes, self.unreadable = [], {}
 
     @classmethod
     def trusted(cls, labels: Labels, rows: dict[str, Any], made_by: dict[str, Any]) -> Self:
@@ -102,7 +104,7 @@ class Predictions(Table):
             made_by: Link, calibrator and rule.
         """
         table = cls.__new__(cls)
-        table.labels, table.notes = labels, []
+        table.labels, table.notes, table.unreadable = labels, [], {}
         for name in (*KINDS, "abstain"):
             setattr(table, name, rows.get(name))
         table._ids, table._paths, table._splits = rows["ids"], rows.get("paths"), rows.get("splits")

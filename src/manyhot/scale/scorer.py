@@ -95,7 +95,7 @@ class Scorer:
 
     def _write(self, folder: PartsFolder, number: int, part: Dataset, states: list[str]) -> Iterator[int]:
         classifier, handled = self._classifier, [0]
-        notes: list[str] = []
+        unreadable: dict[str, str] = {}
         scored: set[str] = set()
         with PredictionsWriter(folder.part(number), classifier.labels) as writer:
             for table in classifier.predict_parts(
@@ -107,11 +107,11 @@ class Scorer:
                 advance=handled.append,
             ):
                 writer.write(table)
-                notes += table.notes
+                unreadable |= table.unreadable
                 scored.update(table.ids)
                 yield sum(handled)
                 handled.clear()
-            folder.note(number, part.ids, map(Seen, states, _reasons(part, scored, notes)))
+            folder.note(number, part.ids, map(Seen, states, _reasons(part, scored, unreadable)))
 
 
 def states_of(images: ImageSource) -> list[str]:
@@ -119,14 +119,8 @@ def states_of(images: ImageSource) -> list[str]:
     return [digest_of(images.identity(row)) for row in range(len(images))]
 
 
-def _reasons(part: Dataset, scored: set[str], notes: list[str]) -> Iterator[str]:
+def _reasons(part: Dataset, scored: set[str], unreadable: dict[str, str]) -> Iterator[str]:
     """Why each image was left out, empty for those that were not."""
     assert part.images is not None
-    said = iter(notes)
     for row in range(len(part)):
-        if part.ids[row] in scored:
-            yield ""
-            continue
-        opening = f"Left out {part.images.name(row)}: "
-        # Both come in the order of the rows.
-        yield next((note[len(opening) :].rstrip(".") for note in said if note.startswith(opening)), "cannot be read")
+        yield "" if part.ids[row] in scored else unreadable.get(part.images.name(row), "cannot be read")
