@@ -50,6 +50,7 @@ def test_asl_gives_high_scores_a_gradient_beside_learned_soft_targets():
 
 
 @awaited()
+@pytest.mark.slow
 def test_compiled_quasibinary_keeps_its_normaliser():
     """A link that says it is fitted must hold the normaliser."""
     eager, compiled = mh.QuasibinaryLoss(), mh.QuasibinaryLoss()
