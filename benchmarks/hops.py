@@ -33,8 +33,8 @@ COMMANDS = {
 SHADES = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (50, 60, 230)}
 
 
-def make_photos(folder: Path, count: int = 80) -> None:
-    """Grey pictures with patches of zero to three colours, and the table of their labels."""
+def make_photos(folder: Path, count: int = 300) -> None:
+    """Grey pictures with patches of zero to three colours, enough of them to be judged, and the table of their labels."""
     draw = np.random.default_rng(0)
     (folder / "photos").mkdir()
     with (folder / "photos.csv").open("w", newline="") as file:
@@ -110,7 +110,8 @@ def main() -> None:
         print(*found[options.show], sep="\n")
     if options.json:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=src, text=True).strip()
-        content = {"commit": commit, **{name: len(files) for name, files in found.items()}}
+        content = {"commit": commit, "command": "python benchmarks/hops.py"}
+        content |= {name: len(files) for name, files in found.items()}
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -174,7 +174,9 @@ def main() -> None:
         print(*(f"{one}  {other}" for one, other in pairs), sep="\n")
     if options.json:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=options.src, text=True).strip()
-        options.json.write_text(json.dumps({"commit": commit, **figures}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"commit": commit, "command": "python benchmarks/house.py", **figures}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":
