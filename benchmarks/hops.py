@@ -34,7 +34,7 @@ SHADES = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (50, 60, 230)}
 
 
 def make_photos(folder: Path, count: int = 300) -> None:
-    """Grey pictures with patches of zero to three colours, enough of them to be judged, and the table of their labels."""
+    """Grey pictures with patches of zero to three colours, enough of them to be judged, and their labels."""
     draw = np.random.default_rng(0)
     (folder / "photos").mkdir()
     with (folder / "photos.csv").open("w", newline="") as file:
