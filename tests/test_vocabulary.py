@@ -176,3 +176,9 @@ def test_a_labels_file_of_the_studio_takes_the_same_names(tmp_path):
 def test_the_vocabulary_loads_without_torch():
     code = "import sys, manyhot.vocabulary; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_split_by_its_old_name_is_pointed_to_the_usual_one(folder):
+    table = from_csv(written(folder, *columns_of(), *SCORES), kind="probs")
+    with pytest.raises(ValueError, match=r"got 'Validation'\. Did you mean 'val'\?"):
+        table.of_split("Validation")

@@ -14,6 +14,7 @@ from torch import Tensor
 from manyhot.numerics import hide
 from manyhot.refusal import refusal
 from manyhot.slopes import transformed
+from manyhot.vocabulary import canonical_split
 
 
 def check_number(
@@ -92,7 +93,8 @@ def check_split(owner: str, name: str, splits: Sequence[str], *, remedy: str) ->
     """Refuses a split that is not among `splits`; `remedy` is for the case that there are none."""
     if name in splits:
         return
-    near = difflib.get_close_matches(str(name), splits, n=1)
+    usual = canonical_split(str(name))  # tables that were read have their splits under these names
+    near = [usual] if usual in splits else difflib.get_close_matches(str(name), splits, n=1)
     rule = f"be one of the splits, {', '.join(map(repr, splits))}"
     if splits:
         remedy = f"Did you mean {near[0]!r}?" if near else "Pass one of these."

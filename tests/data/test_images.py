@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from manyhot.data import Files
-from manyhot.data.images import BadImage, decode, read_image
+from manyhot.data.images import QUIET, BadImage, decode, read_image
 from manyhot.refusal import Refusal
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -279,6 +279,16 @@ def test_several_threads_decode_without_a_warning():
         thread.join()
     assert not failed
     assert warnings.filters == before
+
+
+def test_a_filter_of_warnings_that_is_set_meanwhile_stays():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        before = list(warnings.filters)
+        with QUIET:
+            warnings.filterwarnings("error", message="of the user")
+        assert warnings.filters[1:] == before
+        assert warnings.filters[0][0] == "error"
 
 
 def test_sources_that_cannot_be_read(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import threading
 import warnings
 from types import ModuleType
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 MAX_PIXELS = 2**27
+# The comment tells this filter from one that a user sets.
+PILLOW = re.compile(r"PIL\.(?#manyhot)")
 MISSING = "there is no such file"
 
 # What people mistake for pictures, by the first bytes.
@@ -159,21 +162,21 @@ class _Quiet:
 
     def _forget(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
-        self._catcher: warnings.catch_warnings[None] | None = None
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._catcher = warnings.catch_warnings()
-                self._catcher.__enter__()
-                warnings.filterwarnings("ignore", module=r"PIL\.")
+                warnings.filterwarnings("ignore", module=PILLOW.pattern)
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0 and self._catcher is not None:
-                self._catcher.__exit__(None, None, None)
+            if self._inside == 0:
+                # This filter alone: others that were set meanwhile stay, unlike with `catch_warnings`.
+                own = [one for one in warnings.filters if one[3] == PILLOW]
+                for one in own:
+                    warnings.filters.remove(one)  # type: ignore[attr-defined]
 
 
 QUIET = _Quiet()
