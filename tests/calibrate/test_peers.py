@@ -36,6 +36,42 @@ def test_pooled_rates_are_those_of_scikit_learn(ties, weighted):
         np.testing.assert_allclose(blocks.rate[blocks.label == label], want, atol=1e-8)
 
 
+def divergence(probs, rates):
+    """Nats a cell by which probabilities are worse than the true rates."""
+    probs = probs.double().clamp(1e-4, 1 - 1e-4)
+    return float((torch.xlogy(rates, rates / probs) + torch.xlogy(1 - rates, (1 - rates) / (1 - probs))).mean())
+
+
+def isotonic_peer(scores, targets):
+    return IsotonicRegression(out_of_bounds="clip").fit(scores[:, 0].numpy(), targets[:, 0].numpy())
+
+
+@pytest.mark.parametrize("per", ["all", "label", "shrunk"])
+def test_isotonic_gives_the_rates_of_four_distinct_scores(per):
+    draw = torch.Generator().manual_seed(0)
+    level = torch.randint(4, (40_000, 1), generator=draw)
+    scores, rates = torch.tensor([-2.0, -1.0, 1.0, 2.0])[level], torch.tensor([0.05, 0.604, 0.62, 0.95])[level]
+    targets = (torch.rand(rates.shape, generator=draw) < rates).double()
+    probs = mh.Isotonic(per=per).fit(scores, targets)(scores)
+    for k in range(4):
+        assert float(probs[level == k].mean()) == pytest.approx(float(targets[level == k].mean()), abs=2e-3)
+
+
+@pytest.mark.parametrize("levels", [11, None], ids=["tied", "continuous"])
+def test_isotonic_finds_steps_as_well_as_scikit_learn(levels):
+    """The true rate is one of four, and does not follow any smooth curve of the score."""
+    ours = peers = 0.0
+    for seed in range(3):
+        draw = torch.Generator().manual_seed(seed)
+        scores = 2 * torch.randn(10_000, 1, generator=draw, dtype=torch.float64)
+        scores = scores if levels is None else scores.round().clamp(-(levels // 2), levels // 2)
+        rates = torch.tensor([0.05, 0.2, 0.6, 0.9]).double()[(scores > torch.tensor([-1.5, 0.0, 1.5])).sum(1)]
+        targets = (torch.rand(len(rates), generator=draw) < rates).double().unsqueeze(1)
+        ours += divergence(mh.Isotonic().fit(scores, targets)(scores)[:, 0], rates)
+        peers += divergence(torch.from_numpy(isotonic_peer(scores, targets).predict(scores[:, 0].numpy())), rates)
+    assert ours < 1.2 * peers + 1e-5
+
+
 def test_affine_for_all_is_logistic_regression():
     scores, targets = data(rows=4000)
     peer = LogisticRegression(C=1e9, tol=1e-10).fit(scores.reshape(-1, 1).numpy(), targets.flatten().numpy())

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyhot.calibrate import pooling
@@ -31,6 +31,7 @@ def one_at_a_time(cells):
 cell = st.tuples(st.integers(-5, 5), st.integers(0, 1), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(cell, cell), min_size=1, max_size=40))
 def test_blocks_are_those_of_pooling_one_at_a_time(rows):
     table = torch.tensor(rows, dtype=torch.float64)
@@ -73,7 +74,8 @@ def test_smoothing_leaves_no_certainty_and_no_fall():
 
 
 def test_curves_pass_the_centres_and_go_on_with_slope_1():
-    blocks = Blocks(*(torch.tensor(part) for part in ([1, 1], [4.0, 4.0], [1.0, 3.0], [-4.0, 8.0])))
+    parts = ([1, 1], [4.0, 4.0], [1.0, 3.0], [-4.0, 8.0], [-1.0, 2.0], [-1.0, 2.0])
+    blocks = Blocks(*(torch.tensor(part) for part in parts))
     curves = curves_through(Blocks(blocks.label, *(part.double() for part in blocks[1:])), 2)
     evidence = torch.tensor([[3.0, -1.0], [3.0, 2.0], [3.0, 0.5], [3.0, -2.5], [3.0, 9.0]], dtype=torch.float64)
     third = torch.log(torch.tensor(3.0, dtype=torch.float64)).item()

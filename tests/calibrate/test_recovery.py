@@ -115,6 +115,19 @@ def test_few_rows_change_scores_that_are_right_less_than_one_temperature_does(ki
         assert lost < 0.12  # nats; 0.2 to 4 where the shared map has no prior
 
 
+@pytest.mark.parametrize("kind", [mh.Temperature, mh.Affine, mh.Beta, mh.Isotonic])
+def test_weights_that_sum_to_one_fit_the_same_map(kind):
+    log_odds, targets = population(200, seed=0, labels=4)
+    targets[::7] = -1
+    weights = torch.linspace(0.5, 2, 200).double()
+    want, got = (kind().fit(log_odds, targets, weights=w)(log_odds) for w in (weights, weights / weights.sum()))
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(
+        kind().fit(log_odds, targets, weights=torch.full((200,), 0.005))(log_odds),
+        kind().fit(log_odds, targets)(log_odds),
+    )
+
+
 def test_one_row_cannot_hide_that_scores_only_rank():
     """A thousand cells say that log-odds are 4 lower; a prior that gave way to nothing would not believe it."""
     truth, targets = population(1, seed=0, labels=1000, mean=-4.0)

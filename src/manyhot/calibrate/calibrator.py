@@ -47,18 +47,21 @@ class Calibrator(Fitted):
         Args:
             scores: (N, K).
             targets: (N, K): 1 present, 0 absent, -1 unknown.
-            weights: (N,) or (N, K), how much each row or cell counts; 1 by default.
+            weights: (N,) or (N, K), how much each row or cell counts in proportion to the others; the same for all by
+                default. They are rescaled to a mean of 1 over the known cells whose weight is not 0, because the number
+                of cells, not the sum of their weights, says how far to believe them.
         """
         owner = type(self).__name__
         scores = self._check(scores)
         targets = as_targets(owner, targets, scores)
         given = as_weights(owner, weights, scores)
         known = (targets >= 0).double()
+        cell_weights = known if given is None else with_mean_one(given * known)
         # The loss that the link belongs to may go on learning, and must not take the fitted calibrator with it.
         self.link = copy.deepcopy(self.link)
         with torch.no_grad():
             evidence = self.evidence(scores.double())
-            return self.fit_cells(evidence, targets.clamp(min=0).double(), known if given is None else given * known)
+            return self.fit_cells(evidence, targets.clamp(min=0).double(), cell_weights)
 
     @abstractmethod
     def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
@@ -95,6 +98,12 @@ class Calibrator(Fitted):
             got = f"{float(scores[row, column]):g} at row {row}, column {column}"
             raise refusal("scores", owner, "be finite", got, "Clip them, for example to -30 and 30.")
         return scores
+
+
+def with_mean_one(weights: Tensor) -> Tensor:
+    """Weights (N, K) in the same proportions, with a mean of 1 over those that are not 0."""
+    total = weights.sum()
+    return weights * torch.where(total > 0, (weights > 0).sum() / total, 1.0)
 
 
 def believed_log_odds(link: Link, scores: Tensor) -> Tensor:

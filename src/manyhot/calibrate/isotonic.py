@@ -42,7 +42,8 @@ class Isotonic(Calibrator):
     """Any increasing curve: for plenty of held-out data, where the errors of calibration themselves must be least.
 
     An affine map comes first, then a monotone curve that corrects it: the isotonic regression of the targets, with
-    straight lines in log-odds between the centres of its blocks, so that no two scores become equal. With `per`
+    straight lines in log-odds between the centres of its blocks, so that no two scores become equal; they are steep
+    between blocks of many cells, whose rates are sure, so that steps and tied scores keep theirs. With `per`
     "shrunk", all labels share a curve, and each has one of its own besides; how much information a curve needs to be
     believed is found by cross-validation inside of `fit`.
 
@@ -68,7 +69,7 @@ class Isotonic(Calibrator):
         >>> scores = torch.linspace(-3, 3, 400).unsqueeze(1)
         >>> targets = (torch.arange(400) % 4 < 2 + scores[:, 0].sign()).int().unsqueeze(1)   # 1 in 4, then 3 in 4
         >>> mh.Isotonic(per="all").fit(scores, targets)(torch.tensor([[-1.5], [0.0], [1.5]])).flatten()
-        tensor([0.2505, 0.5000, 0.7495])
+        tensor([0.2500, 0.5000, 0.7500])
     """
 
     slopes: Tensor
@@ -168,13 +169,17 @@ def best_strengths(folds: list[tuple[Shape, Cells]], pairs: list[tuple[float, fl
 def halves(cells: Cells) -> Tensor:
     """A half of the rows, (N,), that does not depend on the order of rows or labels, nor on cells without weight.
 
-    Rows that are equal are on the same side. Evidence is rounded first, so that its last digits do not matter.
+    Rows that are equal to the last target go to both sides in turn. Evidence is rounded first, so that its last
+    digits do not matter.
     """
-    votes = [
-        torch.where(weights > 0, scrambled(evidence.float().view(torch.int32).long()), 0).sum(1)
-        for evidence, _, weights in cells.blocks()
+    names = [
+        torch.where(weights > 0, scrambled(evidence.float().view(torch.int32).long() * 2 + targets.long()), 0).sum(1)
+        for evidence, targets, weights in cells.blocks()
     ]
-    return scrambled(torch.cat(votes)) % 2 == 0
+    name = scrambled(torch.cat(names))
+    group, order = name.sort()
+    turn = torch.arange(len(name), device=name.device) - torch.searchsorted(group, group)
+    return torch.empty_like(name).scatter_(0, order, group + turn) % 2 == 0
 
 
 def scrambled(numbers: Tensor) -> Tensor:

@@ -9,6 +9,10 @@ from torch import Tensor
 
 from manyhot.calibrate.maps import Cells
 
+# Information, about the number of undecided cells, up to which a block cannot tell that the curve is flat in it.
+TOO_FEW = 8.0
+# Knots of a curve in each block.
+PER_BLOCK = 3
 # Rates that differ by less are the same: what separates them is rounding.
 SAME_RATE = 1e-12
 # How many cells are sorted or placed on a curve at a time.
@@ -25,12 +29,16 @@ class Blocks(NamedTuple):
         weight: Total weight of its cells.
         present: Weight of those in which the label is present.
         moment: Sum of weight times evidence.
+        first: The lowest evidence of its cells.
+        last: The highest.
     """
 
     label: Tensor
     weight: Tensor
     present: Tensor
     moment: Tensor
+    first: Tensor
+    last: Tensor
 
     @property
     def rate(self) -> Tensor:
@@ -51,10 +59,13 @@ class Blocks(NamedTuple):
     def joined(self, with_previous: Tensor) -> Blocks:
         """The blocks after joining those that are marked to the one before."""
         group = (~with_previous).cumsum(0) - 1
-        label = self.label[~with_previous]
+        label, ends = self.label[~with_previous], ~with_previous.roll(-1)
+        ends[-1:] = True
         # On the CPU these sums are taken in order, so that the same cells always give the same blocks.
-        sums = [torch.zeros(len(label), dtype=part.dtype).index_add_(0, group, part) for part in self[1:]]
-        return Blocks(label, *sums)
+        weight, present, moment = (
+            torch.zeros(len(label), dtype=part.dtype).index_add_(0, group, part) for part in self[1:4]
+        )
+        return Blocks(label, weight, present, moment, self.first[~with_previous], self.last[ends])
 
 
 def pooled_blocks(cells: Cells) -> Blocks:
@@ -83,7 +94,7 @@ def _blocks_of_columns(cells: Cells, first: int) -> Blocks:
     if not bool(counted.all()):
         label, weight, present, place = (part[counted] for part in (label, weight, present, place))
     tied = place == place.roll(1)
-    blocks = Blocks(label, weight, present, place.mul_(weight))
+    blocks = Blocks(label, weight, present, place * weight, first=place, last=place)
     return without_violators(blocks.joined(tied & blocks.follows()))
 
 
@@ -114,7 +125,8 @@ def smoothed(blocks: Blocks) -> Blocks:
     """The same without rates of 0 and 1, which only ends of a label have: one more cell, half of it against them."""
     certain = ((blocks.present <= 0) | (blocks.present >= blocks.weight)).to(blocks.weight.dtype)
     weight, present = blocks.weight + certain, blocks.present + certain / 2
-    return without_violators(Blocks(blocks.label, weight, present, blocks.moment + certain * blocks.centre))
+    moment = blocks.moment + certain * blocks.centre
+    return without_violators(blocks._replace(weight=weight, present=present, moment=moment))
 
 
 class Curves(NamedTuple):
@@ -141,20 +153,38 @@ class Curves(NamedTuple):
 def curves_through(blocks: Blocks, labels: int) -> Curves:
     """Curves through the centres of the blocks, at the log-odds of their rates; straight for a label without blocks.
 
-    Between the centres of blocks, and not in steps at their ends, curves rise strictly.
+    Towards the centres of its neighbours a curve rises along a straight line, so that it rises strictly, but inside
+    of a block of many cells by no more than half the standard error of its log-odds on each side: had they risen by
+    much more, the cells would not have been pooled. What is left is a step to the next block, as wide as the gap
+    between their cells.
 
     Reference: Oron and Flournoy, Centered Isotonic Regression, Statistics in Biopharmaceutical Research 2017; here
-        along log-odds, and with slope 1 instead of 0 outside.
+        along log-odds, with slope 1 instead of 0 outside, and with steps where blocks are sure of their rates.
     """
     counts = torch.bincount(blocks.label, minlength=labels)
-    most = int(counts.max()) if labels else 0
+    most = PER_BLOCK * int(counts.max()) if labels else 0
     # One knot before the first and at least one behind the last lie at a slope of 1, with which the curve goes on.
     steps = torch.arange(-1, most + 1).expand(labels, -1)
-    nearest = steps.minimum(counts.unsqueeze(1) - 1).clamp(min=0)
+    nearest = steps.minimum(PER_BLOCK * counts.unsqueeze(1) - 1).clamp(min=0)
     beyond = (steps - nearest).double()
     if most == 0:
         return Curves(beyond, beyond)
-    source = ((counts.cumsum(0) - counts).unsqueeze(1) + nearest).clamp(max=len(blocks.label) - 1)
+    places, values = knots_of(blocks)
+    source = (PER_BLOCK * (counts.cumsum(0) - counts).unsqueeze(1) + nearest).clamp(max=len(places) - 1)
     known = (counts > 0).unsqueeze(1)
-    centre, log_odds = blocks.centre[source], torch.logit(blocks.rate)[source]
-    return Curves(torch.where(known, centre, 0.0) + beyond, torch.where(known, log_odds, 0.0) + beyond)
+    return Curves(*(torch.where(known, knots[source], 0.0) + beyond for knots in (places, values)))
+
+
+def knots_of(blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """Places and values of the knots at the start, the centre and the end of each block, both (3 B,)."""
+    centre, log_odds = blocks.centre.clamp(blocks.first, blocks.last), torch.logit(blocks.rate)
+    error = 0.5 * (blocks.present * (1 - blocks.rate) - TOO_FEW).clamp(min=0).rsqrt()
+    follows = blocks.follows()
+    distance = torch.where(follows, centre - centre.roll(1), 1.0)
+    slope = torch.where(follows, (log_odds - log_odds.roll(1)) / distance, 1.0)
+    next_slope = slope.roll(-1)
+    next_slope[~follows.roll(-1)] = 1.0
+    low = log_odds - error.minimum(slope * (centre - blocks.first))
+    high = log_odds + error.minimum(next_slope * (blocks.last - centre))
+    places, values = ((blocks.first, centre, blocks.last), (low, log_odds, high))
+    return torch.stack(places, 1).flatten(), torch.stack(values, 1).flatten()

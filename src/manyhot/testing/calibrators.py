@@ -138,12 +138,17 @@ def check_calibrator_unknown(case: CalibratorCase) -> None:
 
 
 def check_calibrator_weights(case: CalibratorCase) -> None:
-    """A row of weight 3 is that row three times, and one of weight 0 is not there."""
+    """Only the proportions of weights count, and a row of weight 0 is not there."""
     batch, new = calibrator_example(case), calibrator_example(case, seed=1).scores
-    times = torch.tensor([0, 1, 3]).repeat(20)
-    repeated = Example("rows repeated", *(part.repeat_interleave(times, dim=0) for part in batch[1:]))
-    got = case.fit(batch, weights=times.double().to(case.device))
-    _same(case.probs(got, new), case.probs(case.fit(repeated), new), "weights are not repetitions")
+    weights = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, device=case.device).repeat(20)
+    want, seen = case.probs(case.fit(batch, weights=weights), new), weights.cpu() > 0
+    for factor in (1 / float(weights.sum()), 100.0):
+        got = case.probs(case.fit(batch, weights=factor * weights), new)
+        _same(got, want, f"the sum of weights matters, at a factor of {factor:g}")
+    fewer = Example("rows left out", batch.scores[seen], batch.targets[seen])
+    _same(case.probs(case.fit(fewer, weights=weights[seen]), new), want, "rows of weight 0 matter")
+    alike = case.fit(batch, weights=torch.full_like(weights, 0.01))
+    _same(case.probs(alike, new), case.probs(case.fit(batch), new), "equal weights are not the same as none")
 
 
 def check_calibrator_state(case: CalibratorCase) -> None:
