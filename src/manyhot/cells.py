@@ -104,12 +104,12 @@ def check_columns(owner: str, values: Tensor, expected: int) -> None:
 
 
 def listed_rows(values: Any) -> Any:
-    """A column of lists, such as a series of pandas or polars, as a list of lists; anything else as it came."""
+    """A column of lists or texts, such as a series of pandas or polars, as a list; anything else as it came."""
     as_list = getattr(values, "tolist", None) or getattr(values, "to_list", None)  # pandas and NumPy, or polars
     if isinstance(values, Tensor) or as_list is None or len(getattr(values, "shape", ())) != 1:
         return values
     rows = [row.tolist() if isinstance(row, np.ndarray) else row for row in as_list()]
-    return rows if rows and all(isinstance(row, list | tuple | set | frozenset) for row in rows) else values
+    return rows if any(isinstance(row, list | tuple | set | frozenset | str) for row in rows) else values
 
 
 def sparse_cells(owner: str, matrix: Any) -> tuple[Array, Array, Array]:

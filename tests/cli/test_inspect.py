@@ -118,3 +118,13 @@ def test_advice_names_what_can_be_typed(content, options, told, tmp_path, run):
     said = run("inspect", tmp_path / "photos.csv", *options, code=2).err
     assert told in said
     assert "manyhot import" not in said
+
+
+def test_images_that_cannot_be_read_are_counted(tmp_path, run):
+    (tmp_path / "cat").mkdir()
+    picture(tmp_path / "cat" / "a.avif", seed=0)
+    for name in ("b.heic", "c.nef", "c.xmp"):
+        (tmp_path / "cat" / name).write_bytes(b"x")
+    printed = run("inspect", tmp_path)
+    assert "Skipped 2 images that Pillow cannot read here: 1 .heic, 1 .nef." in " ".join(printed.err.split())
+    assert "AVIF 1" in printed.out

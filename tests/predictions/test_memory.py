@@ -145,6 +145,26 @@ def test_a_series_of_lists_of_names_is_taken_as_targets(rows):
     assert data.labels.decode(data.targets.dense()) == [["a", "c"], []]
 
 
+@pytest.mark.parametrize("row", ["cat|dog", None, 3])
+def test_rows_of_a_series_that_are_no_lists_are_refused_by_name(row):
+    series = pandas.Series([["cat"], row])
+    with refused(
+        f"`targets` of `Predictions` must be a list of label names for each row; got {row!r} in row 1. "
+        "Pass ['cat', 'dog'] for a row of these two, and [] for one without labels."
+    ):
+        Predictions(scores=SCORES, targets=series, labels=["cat", "dog", "c"])
+
+
+def test_texts_of_several_labels_are_not_taken_for_one():
+    for given in (["cat|dog", "dog"], pandas.Series(["cat|dog", "dog"])):
+        with refused(
+            "`y` of `from_arrays` must hold one label or a list of labels for each sample; got 'cat|dog'. "
+            "Split the texts first: `[text.split('|') for text in y]`."
+        ):
+            from_arrays(torch.eye(2), given)
+    assert from_arrays(torch.eye(2), pandas.Series(["cat", "dog"])).labels.names == ["cat", "dog"]
+
+
 def test_lists_of_a_series_that_name_no_label_are_refused():
     with pytest.raises(ValueError, match="got 'z'"):
         Predictions(scores=SCORES, targets=pandas.Series([["z"], []]), labels=["a", "b", "c"])

@@ -49,8 +49,15 @@ def dense(targets: Any, labels: Labels) -> Any:
     if hasattr(targets, "tocoo") and hasattr(targets, "nnz"):
         return _filled(targets)
     targets = listed_rows(targets)
-    if isinstance(targets, list | tuple) and all(_may_be_names(row) for row in targets):
+    if not isinstance(targets, list | tuple):
+        return targets
+    other = next((place for place, row in enumerate(targets) if not _may_be_names(row)), None)
+    if other is None:
         return labels.encode(targets)
+    if any(isinstance(row, str) or (_may_be_names(row) and row) for row in targets):
+        remedy = "Pass ['cat', 'dog'] for a row of these two, and [] for one without labels."
+        got = f"{targets[other]!r} in row {other}"
+        raise refusal("targets", "Predictions", "be a list of label names for each row", got, remedy)
     return targets
 
 

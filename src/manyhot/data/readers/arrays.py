@@ -129,6 +129,10 @@ def _check_width(targets: SparseTargets, labels: Labels | None) -> tuple[Labels,
 
 def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, SparseTargets]:
     """Labels of each row by name or by number, never both."""
+    joined = next((row for row in y if isinstance(row, str) and ("|" in row or ";" in row)), None)
+    if joined is not None:
+        remedy = "Split the texts first: `[text.split('|') for text in y]`."
+        raise refusal("y", OWNER, "hold one label or a list of labels for each sample", repr(joined), remedy)
     rows = [list(row) if isinstance(row, list | tuple | set | frozenset | np.ndarray) else [row] for row in y]
     flat = [item for row in rows for item in row]
     if all(isinstance(item, str) for item in flat) and (flat or labels is not None):
