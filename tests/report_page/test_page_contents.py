@@ -10,6 +10,9 @@ import torch
 
 import manyhot as mh
 from manyhot.report import Report, write_report
+from manyhot.report.page import contents
+from manyhot.report.page.honest import reliability
+from manyhot.report.page.labels import every_label, together
 from manyhot.report.page.summary import header
 from manyhot.report.page.writing import render
 from tests.report_page.material import population, trained
@@ -85,7 +88,8 @@ def test_the_page_is_whole_and_well_formed(page):
     assert len(set(identities)) == len(identities)
 
 
-def test_the_same_table_gives_the_same_bytes(tmp_path):
+def test_the_same_table_gives_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents, "AFTER", (reliability, together, every_label))  # figures of all kinds take long
     probs, targets = population(50, 2)
     table = mh.Predictions(probs=probs, targets=targets)
     first, second = (write_report(table, tmp_path / f"{name}.html") for name in "ab")

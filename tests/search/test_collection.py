@@ -99,7 +99,7 @@ def both_ways(tmp_path_factory):
     return [Collection.open(path), Collection.open(path, keep=0)], Worlds(probs, 1 - probs)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(formula=st.one_of(formulas(len(LABELS)), tangles(len(LABELS))))
 def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(both_ways, formula):
     collections, worlds = both_ways

@@ -154,7 +154,7 @@ def larger(parts):
 queries = st.recursive(leaves, larger, max_leaves=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(queries, st.randoms(use_true_random=False))
 def test_a_query_holds_where_python_says_so(text, random):
     formula = parse(text, "abcd")
@@ -255,7 +255,7 @@ def formulas(num_labels):
     return st.recursive(leaf, larger, max_leaves=12)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(any_labels.flatmap(lambda labels: st.tuples(st.just(labels), formulas(len(labels)))))
 def test_what_is_written_reads_as_the_same_formula(pair):
     labels, formula = pair

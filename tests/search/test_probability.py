@@ -41,13 +41,13 @@ def check(formula):
     np.testing.assert_allclose(got, WORLDS.log_probs(formula), rtol=1e-12, atol=0)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(formulas(LABELS))
 def test_any_formula_has_the_sum_over_all_sets_where_it_holds(formula):
     check(formula)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(tangles(LABELS))
 def test_formulas_that_share_labels_have_the_sum_over_all_sets_where_they_hold(formula):
     check(formula)

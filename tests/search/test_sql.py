@@ -53,7 +53,7 @@ def ask(connection, text):
     return np.array(connection.execute(f"SELECT * FROM ({text}) AS asked ORDER BY id").fetchall(), dtype=float).T
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(formula=st.one_of(formulas(LABELS), tangles(LABELS)))
 def test_any_formula_has_the_sum_over_all_sets_where_it_holds(database, formula):
     program = compile_formula(formula, LABELS)

@@ -20,7 +20,7 @@ ROWS = torch.tensor(list(itertools.product((1, 0, -1), repeat=LABELS)))
 VECTORS = Path(__file__).parents[1] / "reference/vectors/retrieval.json"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(formulas(LABELS), tangles(LABELS)))
 def test_a_match_is_unknown_only_if_it_depends_on_what_is_unknown(formula):
     program = compile_formula(formula, LABELS)

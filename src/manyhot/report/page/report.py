@@ -38,8 +38,8 @@ class Report:
     Example:
         >>> table = mh.Predictions(probs=torch.rand(60, 3), targets=torch.randint(2, (60, 3)), labels=["a", "b", "c"])
         >>> report = Report({"my model": table})
-        >>> report.figures()["precision-recall"].axes[0].get_xlabel()
-        'recall %'
+        >>> [section.title for section in report.sections][:2]
+        ['Summary', 'Probable annotation errors']
     """
 
     def __init__(
