@@ -19,7 +19,7 @@ from manyhot.checks import check_choice, check_count, check_features, check_numb
 from manyhot.links import Link, SigmoidLink
 from manyhot.refusal import refusal
 
-BIASES = ("none", "shared", "label")
+BIASES = ("none", "shared", "label", "outside")
 
 
 def under_autocast(features: Tensor) -> bool:
@@ -34,7 +34,8 @@ class Head(nn.Module, ABC):
     Args:
         in_features: Width D of the features.
         num_labels: Number K of labels.
-        bias: "none", "shared" (one number for all labels) or "label" (one for each).
+        bias: "none", "shared" (one number for all labels) or "label" (one for each); "outside" for thresholds that a
+            loss such as `ClassWiseLoss` compares scores with, one for each label, which scores do not contain.
     """
 
     bias_sign: ClassVar[int] = 1
@@ -47,7 +48,7 @@ class Head(nn.Module, ABC):
         self.num_labels = check_count("num_labels", owner, num_labels, low=1)
         self.bias_kind = check_choice("bias", owner, bias, BIASES)
         self.weight = nn.Parameter(torch.empty(self.num_labels, self.in_features))
-        shape = {"shared": (), "label": (self.num_labels,)}.get(bias)
+        shape = {"shared": (), "label": (self.num_labels,), "outside": (self.num_labels,)}.get(bias)
         self.bias = None if shape is None else nn.Parameter(torch.zeros(shape))
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
@@ -62,16 +63,26 @@ class Head(nn.Module, ABC):
             with torch.autocast(features.device.type, enabled=False):
                 return self.forward(features.to(self.weight.dtype))
         metrics = self.metrics(features)
-        return metrics if self.bias is None else metrics + self.bias_sign * self.bias
+        return metrics if self.bias is None or self.bias_kind == "outside" else metrics + self.bias_sign * self.bias
 
     def threshold(self) -> Tensor:
         """The learned threshold on the metrics: () for a shared bias or none, (K,) for one a label.
 
-        A label is predicted where its metric lies above, which is where its score lies above 0.
+        A label is predicted where its metric lies above, which is where its score lies above 0; with a bias "outside",
+        scores are the metrics themselves.
         """
         if self.bias is None:
             return self.weight.new_zeros(())
-        return -self.bias_sign * self.bias.detach().clone()
+        sign = 1 if self.bias_kind == "outside" else -self.bias_sign
+        return sign * self.bias.detach().clone()
+
+    def keep_thresholds(self, thresholds: Tensor) -> Head:
+        """Keeps what a loss has learnt as thresholds of the scores; for a head without bias; returns itself."""
+        if self.bias_kind != "none":
+            remedy = "Build the head with bias='none'."
+            raise refusal("bias", f"{type(self).__name__}.keep_thresholds", "be 'none'", self.bias_kind, remedy)
+        self.bias_kind, self.bias = "outside", nn.Parameter(thresholds.detach().clone().to(self.weight))
+        return self
 
     @torch.no_grad()
     def init_bias(self, rates: Tensor, *, link: Link | None = None) -> Head:
@@ -85,7 +96,7 @@ class Head(nn.Module, ABC):
             link: Of the loss to be trained with; sigmoid by default.
         """
         owner = f"{type(self).__name__}.init_bias"
-        if self.bias is None:
+        if self.bias is None or self.bias_kind == "outside":
             raise refusal(
                 "bias", owner, "exist", "a head without bias", "Build the head with bias='label' or 'shared'."
             )
@@ -107,7 +118,7 @@ class Head(nn.Module, ABC):
     def init_diverse_bias(self, mode: int, *, generator: torch.Generator | None = None) -> Head:
         """Sets the bias to one of the eight starts of `diverse_bias`; returns itself."""
         owner = f"{type(self).__name__}.init_diverse_bias"
-        if self.bias is None or self.bias.ndim == 0:
+        if self.bias_kind != "label" or self.bias is None:
             raise refusal("bias", owner, "have one number a label", self.bias_kind, "Build the head with bias='label'.")
         self.bias.copy_(diverse_bias(mode, self.num_labels, generator=generator))
         return self
@@ -125,7 +136,9 @@ class LinearHead(Head):
     Args:
         in_features: Width D of the features.
         num_labels: Number K of labels.
-        bias: "none", "shared" or "label".
+        bias: "none", "shared", "label" or "outside".
+        centred: Whether features are taken around their mean, `centre`, as they were in training: the threshold is then
+            that of w_k . (x - centre).
 
     Example:
         >>> head = LinearHead(4, 3).init_bias(torch.tensor([0.5, 0.1, 0.01]))
@@ -136,9 +149,20 @@ class LinearHead(Head):
         torch.Size([2, 3])
     """
 
+    centre: Tensor | None
+
+    def __init__(self, in_features: int, num_labels: int, *, bias: str = "label", centred: bool = False) -> None:
+        super().__init__(in_features, num_labels, bias=bias)
+        self.register_buffer("centre", torch.zeros(self.in_features) if centred else None)
+
+    @property
+    def centred(self) -> bool:
+        """Whether features are taken around their mean."""
+        return self.centre is not None
+
     def metrics(self, features: Tensor) -> Tensor:
         """w_k . x."""
-        return F.linear(features, self.weight)
+        return F.linear(features if self.centre is None else features - self.centre, self.weight)
 
 
 class CosineHead(Head):
@@ -192,6 +216,7 @@ class HiddenHead(nn.Module):
         num_labels: Number K of labels.
         hidden: Units of the hidden layer.
         dropout: Share of its units that are left out at random while training.
+        bias: Of the linear head.
 
     Example:
         >>> head = HiddenHead(4, 3, hidden=8, dropout=0.5).init_bias(torch.tensor([0.5, 0.1, 0.01]))
@@ -199,14 +224,21 @@ class HiddenHead(nn.Module):
         torch.Size([2, 3])
     """
 
-    def __init__(self, in_features: int, num_labels: int, *, hidden: int = 128, dropout: float = 0.0) -> None:
+    def __init__(
+        self, in_features: int, num_labels: int, *, hidden: int = 128, dropout: float = 0.0, bias: str = "label"
+    ) -> None:
         super().__init__()
         self.in_features = check_count("in_features", "HiddenHead", in_features, low=1)
         self.num_labels = check_count("num_labels", "HiddenHead", num_labels, low=1)
         self.hidden = check_count("hidden", "HiddenHead", hidden, low=1)
         self.dropout = check_number("dropout", "HiddenHead", dropout, low=0, high=1, high_open=True)
         self.layer = nn.Linear(self.in_features, self.hidden)
-        self.last = LinearHead(self.hidden, self.num_labels)
+        self.last = LinearHead(self.hidden, self.num_labels, bias=bias)
+
+    @property
+    def bias_kind(self) -> str:
+        """The bias of the linear head."""
+        return self.last.bias_kind
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores (N, K) of features (N, D)."""
@@ -224,14 +256,18 @@ class HiddenHead(nn.Module):
 
 
 class TwoHeads(nn.Module):
-    """Two linear heads on the same features, for `AverageKLoss`: one proposes by softmax, one decides by sigmoids.
+    """Two heads on the same features, for `AverageKLoss`: one proposes by softmax, one decides by sigmoids.
 
     Args:
         in_features: Width D of the features.
         num_labels: Number K of labels.
+        hidden: Units of a hidden layer that both share, 0 for none.
+        dropout: Share of its units that are left out at random while training.
+        scale: Of cosine heads; None for linear ones.
+        centred: Whether linear heads take features around their mean, see `LinearHead`.
 
     Example:
-        >>> heads = TwoHeads(4, 3)
+        >>> heads = TwoHeads(4, 3, hidden=8)
         >>> scores = heads(torch.zeros(2, 4))
         >>> scores.shape
         torch.Size([2, 2, 3])
@@ -239,13 +275,40 @@ class TwoHeads(nn.Module):
         torch.Size([2, 3])
     """
 
-    def __init__(self, in_features: int, num_labels: int) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        num_labels: int,
+        *,
+        hidden: int = 0,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        centred: bool = False,
+    ) -> None:
         super().__init__()
-        self.single = LinearHead(in_features, num_labels)
-        self.multi = LinearHead(in_features, num_labels)
+        self.in_features = check_count("in_features", "TwoHeads", in_features, low=1)
+        self.num_labels = check_count("num_labels", "TwoHeads", num_labels, low=1)
+        self.hidden = check_count("hidden", "TwoHeads", hidden, low=0)
+        self.dropout = check_number("dropout", "TwoHeads", dropout, low=0, high=1, high_open=True)
+        self.scale = scale
+        self.layer = nn.Linear(self.in_features, self.hidden) if self.hidden else None
+        self.single, self.multi = (self._head(self.hidden or self.in_features, centred) for _ in range(2))
+
+    def _head(self, width: int, centred: bool) -> Head:
+        if self.scale is None:
+            return LinearHead(width, self.num_labels, centred=centred)
+        return CosineHead(width, self.num_labels, bias="label", scale=self.scale)
+
+    @property
+    def centred(self) -> bool:
+        """Whether linear heads take features around their mean."""
+        return isinstance(self.multi, LinearHead) and self.multi.centred
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores (N, 2, K): first the single-label head, then the multi-label head."""
+        if self.layer is not None:
+            check_features("TwoHeads", features, self.in_features)
+            features = F.dropout(F.relu(self.layer(features)), self.dropout, self.training)
         return torch.stack([self.single(features), self.multi(features)], dim=1)
 
     @staticmethod

@@ -173,7 +173,7 @@ def test_changed_weights_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": 2, "manyhot": "9.0"}, r"must have format 1 or older; got .* of format 2, written by manyhot 9\.0"),
+        ({"format": 3, "manyhot": "9.0"}, r"must have format 2 or older; got .* of format 3, written by manyhot 9\.0"),
         ({"format": None}, "which is none"),
         ({"labels": ["a", "a", "b", "c"]}, "must be distinct; got 'a' twice"),
         ({"labels": ["a"]}, "must have as many names as the head has labels, 4; got 1"),

@@ -88,6 +88,8 @@ def test_recipes_have_two_heads_on_frozen_features_and_one_elsewhere():
         Recipe(hidden=0, heads=2)
     with pytest.raises(Refusal, match="`heads` of `Recipe` must be 1 for a head without hidden units; got 2"):
         Recipe(head="cosine", hidden=8, heads=2)
+    with pytest.raises(Refusal, match="`hidden` of `Recipe` must be 0 for a cosine head; got 8"):
+        Recipe(head="cosine", hidden=8)
 
 
 def test_losses_with_heads_of_their_own_or_with_rows_of_their_own_keep_one():

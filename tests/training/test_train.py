@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.data import from_arrays
+from manyhot.data import SparseTargets, from_arrays
 from manyhot.engine import Silent
-from manyhot.training import Recipe, Run, compare, train
-from manyhot.training.choices import ALL_LOSSES, build_loss, losses_for
+from manyhot.training import Recipe, Run, compare, fitting, train
+from manyhot.training.choices import ALL_LOSSES, build_head, build_loss, losses_for
+from manyhot.training.splitting import with_all_splits
 
 
 def population(n=600, labels=5, width=8, seed=0):
@@ -117,6 +118,74 @@ def test_bias_starts_at_the_label_rates(data):
     torch.testing.assert_close(
         loss.link.probs(network.head.bias.detach()).double(), prepared.rates(), rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["BCE", "AN", "AssumeNegativeLoss(negative_weight=1)", "EPRLoss(1.7)", "ROLELoss(1.7)"]
+)
+def test_training_begins_where_the_loss_of_constant_scores_is_least(text):
+    """One observed label a row, and labels that are not equally frequent."""
+    generator = torch.Generator().manual_seed(0)
+    columns = torch.multinomial(torch.tensor([4.0, 3.0, 2.0, 1.0]), 500, replacement=True, generator=generator)
+    targets = SparseTargets.from_rows(columns[:, None].tolist(), num_labels=4)
+    loss = build_loss(text, targets)
+    head = build_head(recipe(), 3, 4, loss, targets.rates())
+    rows = torch.arange(500)[: 500 * loss.most_aligned or 500]
+
+    def slope(bias):
+        bias = bias.detach().clone().requires_grad_()
+        loss(bias.expand(500, 4), targets.dense(), *([rows] if loss.most_aligned else [])).backward()
+        return float(bias.grad.abs().max())
+
+    assert slope(head.bias) < 0.05 * slope(torch.zeros(4))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"hidden": 12, "dropout": 0.25}, {"head": "cosine"}, {"hidden": 0}],
+    ids=["hidden", "cosine", "linear"],
+)
+def test_two_heads_are_of_the_kind_that_was_asked_for(settings, tmp_path):
+    features, dense = population()
+    data = from_arrays(features, torch.nn.functional.one_hot(dense.argmax(1), 5).numpy())
+    run = train(data, recipe(**settings, loss="AverageKLoss(2)"), folder=tmp_path, progress=Silent())
+    head = run.classifier().network.head
+    assert isinstance(head, mh.TwoHeads)
+    assert (head.hidden, head.dropout) == (settings.get("hidden", 0), settings.get("dropout", 0.0))
+    assert isinstance(head.multi, mh.CosineHead if "head" in settings else mh.LinearHead)
+    table = run.predictions().of_split("test").read()
+    predicted = mh.load(run.folder).predict(data.features[[data.ids.index(name) for name in table.ids]])
+    torch.testing.assert_close(predicted.scores, table.scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"hidden": 8}, {"hidden": 8, "heads": 2}, {"head": "cosine"}])
+def test_the_thresholds_of_the_class_wise_loss_are_kept_and_no_score_has_a_bias(settings, tmp_path, monkeypatch):
+    features, dense = population()
+    data = from_arrays(features, torch.nn.functional.one_hot(dense.argmax(1), 5).numpy())
+    built, build = [], fitting.build_loss
+    monkeypatch.setattr(
+        fitting, "build_loss", lambda *given, **named: built.append(build(*given, **named)) or built[-1]
+    )
+    run = train(data, recipe(**settings, loss="class-wise"), folder=tmp_path, progress=Silent())
+    head = mh.load(run.folder).network.head
+    last = head.last if isinstance(head, mh.HiddenHead) else head
+    assert last.threshold().abs().min() > 0.01
+    torch.testing.assert_close(last.threshold(), built[-1].bias.detach())
+    torch.testing.assert_close(
+        last(torch.zeros(1, last.in_features)) - last.metrics(torch.zeros(1, last.in_features)), torch.zeros(1, 5)
+    )
+
+
+def test_the_threshold_of_a_head_is_the_learnt_one(data, tmp_path):
+    """Features lie around 3; the head learnt from features around 0, where label rates are all there is to know."""
+    run = train(data, recipe(epochs=1, lr=1e-6, loss="BCE"), folder=tmp_path, progress=Silent())
+    head = mh.load(run.folder).network.head
+    splits = with_all_splits(data, recipe()).of_split("train")
+    rates = torch.as_tensor(splits.targets.rates())
+    torch.testing.assert_close(head.threshold(), -rates.logit().float(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(head.centre, torch.from_numpy(splits.features).mean(0), atol=1e-4, rtol=0)
+    features = torch.from_numpy(data.features)
+    assert torch.equal(head(features) > 0, head.metrics(features) > head.threshold())
 
 
 def test_the_same_seed_gives_the_same_run(data, tmp_path):

@@ -24,15 +24,16 @@ from manyhot.state import ExactState
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
 
-FORMAT = 1
+# Format 1 knew fewer options of heads, all of which it had at their defaults.
+FORMAT, KNOWN_FORMATS = 2, (1, 2)
 CONTENT, WEIGHTS = "classifier.json", "model.safetensors"
 OWNER = "Classifier.load"
 # The heads that can be saved: their options besides the two sizes, and the attributes that these are kept in.
 HEADS: dict[type[nn.Module], dict[str, str]] = {
-    LinearHead: {"bias": "bias_kind"},
+    LinearHead: {"bias": "bias_kind", "centred": "centred"},
     CosineHead: {"bias": "bias_kind", "scale": "scale"},
-    HiddenHead: {"hidden": "hidden", "dropout": "dropout"},
-    TwoHeads: {},
+    HiddenHead: {"hidden": "hidden", "dropout": "dropout", "bias": "bias_kind"},
+    TwoHeads: {name: name for name in ("hidden", "dropout", "scale", "centred")},
 }
 AGAIN = "Save the classifier again, or take the folder from a backup."
 
@@ -71,13 +72,12 @@ def describe_classifier(classifier: Classifier) -> dict[str, Any]:
 
 def describe_head(head: nn.Module) -> dict[str, Any]:
     """Kind and constructor arguments of a head."""
-    one = head.single if isinstance(head, TwoHeads) else head
     arguments = HEADS.get(type(head))
     if arguments is None:
         remedy = "Put layers of your own into the backbone with `manyhot.backbones.wrap`."
         names = ", ".join(kind.__name__ for kind in HEADS)
         raise refusal("head", "Classifier.save", f"be one of {names}", kind_of(head), remedy)
-    sizes = {"in_features": one.in_features, "num_labels": one.num_labels}
+    sizes = {"in_features": head.in_features, "num_labels": head.num_labels}
     return {"kind": type(head).__name__, **sizes, **{name: getattr(head, own) for name, own in arguments.items()}}
 
 
@@ -137,7 +137,7 @@ def read_content(folder: Path) -> dict[str, Any]:
     if isinstance(number, int) and number > FORMAT:
         got = f"{str(path)!r} of format {number}, written by manyhot {content.get('manyhot')}"
         raise refusal("folder", OWNER, f"have format {FORMAT} or older", got, "Update manyhot.")
-    if number != FORMAT:
+    if number not in KNOWN_FORMATS:
         raise refusal("folder", OWNER, f"hold a {CONTENT} of manyhot", f"{str(path)!r}, which is none", AGAIN)
     return dict(content)
 

@@ -19,7 +19,6 @@ from manyhot.classifier.samples import as_features, as_images
 from manyhot.classifier.scoring import predict_parts
 from manyhot.data import Dataset
 from manyhot.decide.rule import Rule, rule_values
-from manyhot.heads import TwoHeads
 from manyhot.labels import Labels
 from manyhot.links import Link, NoLink
 from manyhot.network import Network
@@ -285,8 +284,8 @@ class Classifier:
 
 
 def _head_of(network: Network) -> Any:
-    """The head, or one of two: they have the same sizes."""
-    head = network.head.single if isinstance(network.head, TwoHeads) else network.head
+    """The head, which must know its sizes."""
+    head = network.head
     if not hasattr(head, "num_labels") or not hasattr(head, "in_features"):
         remedy = "Use `LinearHead`, `CosineHead` or `TwoHeads`."
         raise refusal("network", OWNER, "have a head of manyhot", kind_of(network.head), remedy)

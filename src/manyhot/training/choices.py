@@ -13,15 +13,25 @@ from manyhot.calibrate import Calibrator
 from manyhot.constructors import construct, public_classes
 from manyhot.data.targets import SparseTargets
 from manyhot.decide import Rule
-from manyhot.heads import CosineHead, HiddenHead, LinearHead, TwoHeads
-from manyhot.links import Link, NoLink
-from manyhot.losses import CrossEntropyLoss, Loss, SoftmaxLoss
+from manyhot.heads import CosineHead, Head, HiddenHead, LinearHead, TwoHeads
+from manyhot.links import Link, NoLink, SigmoidLink
+from manyhot.losses import (
+    AssumeNegativeLoss,
+    ClassWiseLoss,
+    CrossEntropyLoss,
+    EPRLoss,
+    Loss,
+    ROLELoss,
+    SoftmaxLoss,
+)
 from manyhot.presets import ALL_LOSSES
 from manyhot.refusal import refusal
 from manyhot.state import ExactState
 from manyhot.training.recipe import Recipe
 from manyhot.training.side_by_side import EachHeadLoss, HiddenHeads
 
+# Of cosine heads.
+SCALE = 16.0
 NONE = ("none", "None", "")
 
 
@@ -89,23 +99,60 @@ def build_part(text: str | None, base: type, argument: str, owner: str) -> Any:
 
 
 def build_head(recipe: Recipe, width: int, num_labels: int, loss: Loss, rates: Tensor) -> nn.Module:
-    """The head of a recipe for `width` features; its bias starts at the label rates, as far as the scores mean any."""
-    if loss.heads == 2 and not isinstance(loss, EachHeadLoss):
-        return TwoHeads(width, num_labels)
+    """The head of a recipe for `width` features; its bias starts at `starting_probs`."""
+    hidden, dropout = recipe.hidden or 0, recipe.dropout or 0.0
+    of_head = loss.loss if isinstance(loss, EachHeadLoss) else loss
+    if of_head.heads == 2:
+        scale = SCALE if recipe.head == "cosine" else None
+        return TwoHeads(width, num_labels, hidden=hidden, dropout=dropout, scale=scale)
+    bias = "none" if isinstance(of_head, ClassWiseLoss) else "label"
     head: LinearHead | CosineHead | HiddenHead | HiddenHeads
     if recipe.head == "cosine":
-        head = CosineHead(width, num_labels, bias="label", scale=16.0)
-    elif recipe.hidden and isinstance(loss, EachHeadLoss):
-        dropout = recipe.dropout or 0.0
-        head = HiddenHeads(width, num_labels, heads=loss.heads, hidden=recipe.hidden, dropout=dropout)
-    elif recipe.hidden:
-        head = HiddenHead(width, num_labels, hidden=recipe.hidden, dropout=recipe.dropout or 0.0)
+        head = CosineHead(width, num_labels, bias=bias, scale=SCALE)
+    elif hidden and isinstance(loss, EachHeadLoss):
+        head = HiddenHeads(width, num_labels, heads=loss.heads, hidden=hidden, dropout=dropout, bias=bias)
+    elif hidden:
+        head = HiddenHead(width, num_labels, hidden=hidden, dropout=dropout, bias=bias)
     else:
-        head = LinearHead(width, num_labels)
+        head = LinearHead(width, num_labels, bias=bias)
         nn.init.normal_(head.weight, std=1e-3)
-    if not isinstance(loss.link, NoLink):
-        head.init_bias(rates, link=loss.link)
+    start = starting_probs(of_head, rates)
+    if start is not None:
+        head.init_bias(start, link=SigmoidLink() if isinstance(of_head.link, NoLink) else of_head.link)
     return head
+
+
+def starting_probs(loss: Loss, rates: Tensor) -> Tensor | None:
+    """(K,) what scores mean before anything is learnt; None for scores that only compare.
+
+    Training begins where the loss of scores that are the same in all rows is least. For losses with a link that is at
+    the label rates. Those for data with one observed label a row have none, and weigh present and absent otherwise.
+    """
+    if not isinstance(loss.link, NoLink):
+        return rates
+    if isinstance(loss, AssumeNegativeLoss):
+        weight = loss.negative_weight if loss.negative_weight is not None else 1 / max(1, len(rates) - 1)
+        return (rates / (rates + weight * (1 - rates))).clamp(max=0.99)
+    if isinstance(loss, EPRLoss):
+        # p = c rate, and the excess of labels that this needs: c^2 total - c expected - 1 / (2 beta) = 0.
+        total, expected, beta = float(rates.sum()), loss.excess.expected, max(loss.beta, 1e-6)
+        factor = (expected + (expected**2 + 2 * total / beta) ** 0.5) / (2 * total)
+        return (factor * rates).clamp(max=0.99)
+    if isinstance(loss, ROLELoss):
+        guesses = 0.995 * rates + 0.5 * (1 - rates)  # as they start; observed labels count once more
+        probs = (rates + guesses) / (rates + 1)
+        for _ in range(50):  # less by what the excess of labels costs
+            excess = (probs.sum() - loss.excess.expected) / len(rates)
+            probs = (rates + guesses - 2 * excess * probs * (1 - probs)) / (rates + 1)
+        return probs.clamp(1e-6, 0.99)
+    return None
+
+
+def keep_thresholds(head: nn.Module, loss: Loss) -> None:
+    """Gives a head what the class-wise loss has learnt, which is no part of its scores."""
+    last = head.last if isinstance(head, HiddenHead) else head
+    if isinstance(loss, ClassWiseLoss) and isinstance(last, Head):
+        last.keep_thresholds(loss.bias)
 
 
 def side_by_side(loss: Loss, recipe: Recipe) -> Loss:

@@ -22,7 +22,15 @@ from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
 from manyhot.predictions import Predictions
 from manyhot.refusal import refusal
-from manyhot.training.choices import build_calibrator, build_head, build_loss, build_rule, reading_of, side_by_side
+from manyhot.training.choices import (
+    build_calibrator,
+    build_head,
+    build_loss,
+    build_rule,
+    keep_thresholds,
+    reading_of,
+    side_by_side,
+)
 from manyhot.training.preparing import Prepared, on_raw_features
 from manyhot.training.recipe import Recipe
 from manyhot.training.side_by_side import HiddenHeads
@@ -86,6 +94,7 @@ def fit_recipe(
     )
     if isinstance(network.head, HiddenHeads):
         network.head = network.head.merged().eval()
+    keep_thresholds(network.head, loss)
     loss.cpu()  # scores come back to the CPU, and so must what reads them
     if isinstance(loss.link, QuasibinaryLink):
         scores, rows = score(network, train, plan=recipe.plan)

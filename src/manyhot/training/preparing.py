@@ -150,19 +150,21 @@ def with_pictures(data: Dataset, backbone: Backbone, recipe: Recipe) -> Prepared
 
 
 def on_raw_features(head: nn.Module, prepared: Prepared) -> nn.Module:
-    """The head, changed in place so that it takes features as the backbone gives them, not centred and scaled."""
+    """The head, changed in place so that it takes features as the backbone gives them, not centred and scaled.
+
+    A hidden layer takes the centre into its bias. A linear head keeps it, so that its bias stays the learnt one.
+    """
     if prepared.mean is None or prepared.scale is None:
         return head
-    layers: list[nn.Module] = []  # a cosine head took the features as they are
-    if isinstance(head, HiddenHead):
-        layers = [head.layer]
-    elif isinstance(head, TwoHeads):
-        layers = [head.single, head.multi]
-    elif isinstance(head, LinearHead):
-        layers = [head]
+    if isinstance(head, TwoHeads) and head.layer is None:
+        for part in (head.single, head.multi):
+            on_raw_features(part, prepared)
     with torch.no_grad():
-        for layer in layers:
-            weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+        if isinstance(head, LinearHead):  # a cosine head took the features as they are
+            head.weight.div_(prepared.scale)
+            head.centre = prepared.mean.to(head.weight)
+        elif isinstance(head, HiddenHead | TwoHeads) and head.layer is not None:
+            weight, bias = head.layer.weight, head.layer.bias
             shift = (weight.double() * (prepared.mean / prepared.scale).double()).sum(1)
             bias.sub_(shift.to(bias.dtype))
             weight.div_(prepared.scale)

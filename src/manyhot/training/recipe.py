@@ -67,7 +67,7 @@ class Recipe:
             none where the backbone learns as well or the head is a cosine one.
         dropout: Share of the hidden units that are left out at random while training; 0.7 by default.
         heads: Heads with hidden units that are trained side by side, and whose scores are averaged; by default 2, or 1
-            where `hidden` is set.
+            where `hidden` is set; losses that draw or come with heads of their own train one.
         loss: Any loss of manyhot with its arguments, or a short name such as "BCE" or "SPA + LPR"; by default binary
             cross-entropy, on frozen features with a little of the two-way loss.
         augmentation: "none", "light" or "strong"; only for fine-tuning.
@@ -125,6 +125,9 @@ class Recipe:
         if self.heads != 1 and (not self.hidden or self.head == "cosine"):
             remedy = "Set `hidden` too, or leave `heads` out."
             raise refusal("heads", "Recipe", "be 1 for a head without hidden units", str(self.heads), remedy)
+        if self.hidden and self.head == "cosine":
+            remedy = "Leave `hidden` out, or take a linear head."
+            raise refusal("hidden", "Recipe", "be 0 for a cosine head", str(self.hidden), remedy)
         if self.val + self.test >= 1:
             got = f"{self.val:g} + {self.test:g}"
             raise refusal("val and test", "Recipe", "leave rows to train on", got, "Make them smaller.")

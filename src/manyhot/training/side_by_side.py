@@ -25,6 +25,7 @@ class HiddenHeads(nn.Module):
         heads: Their number M.
         hidden: Units of the hidden layer of each.
         dropout: Share of these that are left out at random while training, others in each head.
+        bias: Of the scores, "label" or "none".
 
     Example:
         >>> heads = HiddenHeads(4, 3, heads=2, hidden=8).eval()
@@ -36,12 +37,19 @@ class HiddenHeads(nn.Module):
     """
 
     def __init__(
-        self, in_features: int, num_labels: int, *, heads: int = 2, hidden: int = 128, dropout: float = 0.0
+        self,
+        in_features: int,
+        num_labels: int,
+        *,
+        heads: int = 2,
+        hidden: int = 128,
+        dropout: float = 0.0,
+        bias: str = "label",
     ) -> None:
         super().__init__()
         number = check_count("heads", "HiddenHeads", heads, low=1)
         self.parts = nn.ModuleList(
-            HiddenHead(in_features, num_labels, hidden=hidden, dropout=dropout) for _ in range(number)
+            HiddenHead(in_features, num_labels, hidden=hidden, dropout=dropout, bias=bias) for _ in range(number)
         )
 
     def forward(self, features: Tensor) -> Tensor:
@@ -63,11 +71,18 @@ class HiddenHeads(nn.Module):
         """One head that gives the mean of their scores: it has the units of all, each counting an M-th."""
         parts = self.heads()
         first, number = parts[0], len(parts)
-        one = HiddenHead(first.in_features, first.num_labels, hidden=number * first.hidden, dropout=first.dropout)
+        one = HiddenHead(
+            first.in_features,
+            first.num_labels,
+            hidden=number * first.hidden,
+            dropout=first.dropout,
+            bias=first.bias_kind,
+        )
         one.layer.weight.copy_(torch.cat([part.layer.weight for part in parts]))
         one.layer.bias.copy_(torch.cat([part.layer.bias for part in parts]))
         one.last.weight.copy_(torch.cat([part.last.weight for part in parts], dim=1) / number)
-        one.last.get_parameter("bias").copy_(torch.stack([part.last.get_parameter("bias") for part in parts]).mean(0))
+        if one.last.bias is not None:
+            one.last.bias.copy_(torch.stack([part.last.get_parameter("bias") for part in parts]).mean(0))
         return one.to(first.last.weight.device).train(self.training)
 
 
