@@ -132,6 +132,18 @@ def test_a_byte_that_is_no_utf8_is_named_also_beyond_the_first_rows(folder):
         read_data(write(folder, b"path,labels\n" + rows.encode() + "b.jpg,caf\u00e9\n".encode("latin-1")))
 
 
+def test_a_quote_that_is_never_closed_swallows_no_rows(folder):
+    rows = "a.jpg,cat,x\n" * 1100 + 'b.jpg,cat,"x\n' + "a.jpg,cat,x\n" * 50
+    with pytest.raises(ValueError, match=r"must close every quote; got .* with 1,101 rows in 1,152 lines"):
+        read_data(write(folder, f"path,labels,note\n{rows}"))
+    with pytest.raises(ValueError, match=r"must close every quote; got .* with 1,101 rows in 1,152 lines"):
+        from_csv(write(folder, f"file,path,note\n{rows.replace('cat', '0.5')}"), kind="probs", labels=["path"])
+
+
+def test_a_sign_for_inches_is_no_open_quote(folder):
+    assert len(read_data(write(folder, 'path,labels,note\na.jpg,cat,5" wide\nb.jpg,dog,\n'))) == 2
+
+
 def test_a_table_without_rows(folder):
     assert len(from_csv(write(folder, "path,cat,dog\n"), kind="probs")) == 0
     with pytest.raises(ValueError, match=r"must have rows; got .* without any"):

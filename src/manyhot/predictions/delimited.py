@@ -107,7 +107,22 @@ class DelimitedText:
                     null_values=MISSING,
                 ),
             )
-            yield from reader
+            rows = 0
+            for piece in reader:
+                rows += len(piece)
+                yield piece
+        self._refuse_open_quote(rows)
+
+    def _refuse_open_quote(self, rows: int) -> None:
+        """Refuses a file of which a quote that is never closed has made one cell of all lines that follow."""
+        lines = quotes = 0
+        with self._open_bytes() as file:
+            while block := file.read(BLOCK_BYTES):
+                lines, quotes = lines + block.count(b"\n"), quotes + block.count(b'"')
+        # A sign for inches may make the number odd, but then no row has several lines.
+        if quotes % 2 and rows < lines - 1 - self._skipped:
+            got = f"{str(self.path)!r} with {rows:,} rows in {lines:,} lines and an odd number of quotes"
+            raise refusal("path", self.owner, "close every quote", got, "Repair the file.")
 
     @contextmanager
     def _open(self) -> Iterator[IO[str]]:
