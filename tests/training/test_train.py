@@ -56,6 +56,9 @@ def test_a_run_folder_holds_all_that_was_promised(data, tmp_path):
 
 def test_label_pairs_compared_by_another_link_are_read_by_a_calibrator_alone(data, tmp_path):
     settings = {"loss": "LabelPairRegulariser(AsymmetricLoss(), weight=0.1, link=SigmoidLink())", "epochs": 1}
+    loss, rates = build_loss(settings["loss"]), torch.tensor([0.5, 0.1])
+    start = build_head(recipe(), 3, 2, loss, rates)(torch.zeros(1, 3))
+    torch.testing.assert_close(loss.loss.link.probs(start), rates[None], rtol=1e-4, atol=1e-5)
     table = train(data, recipe(**settings), folder=tmp_path / "run", progress=Silent()).predictions()
     assert isinstance(table.link, mh.NoLink)
     assert table.calibrator is not None

@@ -20,6 +20,7 @@ from manyhot.losses import (
     ClassWiseLoss,
     CrossEntropyLoss,
     EPRLoss,
+    LabelPairRegulariser,
     Loss,
     ROLELoss,
     SoftmaxLoss,
@@ -116,6 +117,8 @@ def build_head(recipe: Recipe, width: int, num_labels: int, loss: Loss, rates: T
     else:
         head = LinearHead(width, num_labels, bias=bias)
         nn.init.normal_(head.weight, std=1e-3)
+    if isinstance(of_head, LabelPairRegulariser):  # which may have no link, though the loss within says where to start
+        of_head = of_head.loss
     start = starting_probs(of_head, rates)
     if start is not None:
         head.init_bias(start, link=SigmoidLink() if isinstance(of_head.link, NoLink) else of_head.link)
