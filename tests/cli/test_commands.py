@@ -92,6 +92,28 @@ def test_decide_without_anything_to_learn(table, run_json):
     assert report["labels a row"] == 2
 
 
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        ("false_negatives", "labels of a row that are missed, at most 20 % promised"),
+        ("false_discoveries", "labels given to a row that are wrong, at most 20 % promised"),
+    ],
+)
+def test_the_risk_that_is_controlled_is_told(table, run_json, run, risk, words):
+    rule = f"RiskControl(0.2, '{risk}')"
+    told = run_json("decide", table, "--rule", rule, "--fit-on", "val")
+    decided = mh.Predictions.open(table.with_name("predictions.decided.parquet")).load().of_split("test")
+    given, true = decided.decisions, decided.targets == 1
+    if risk == "false_negatives":
+        losses = [(true[row] & ~given[row]).sum() / true[row].sum() for row in range(len(true)) if true[row].any()]
+    else:
+        losses = [(given[row] & ~true[row]).sum() / given[row].sum().clamp(min=1) for row in range(len(true))]
+    assert told["risk"] == pytest.approx(float(torch.stack(losses).double().mean()))
+    assert told["risk"] == pytest.approx(0.2, abs=0.05)
+    shown = " ".join(run("decide", table, "--rule", rule, "--fit-on", "val", "--overwrite").out.split())
+    assert f"{words} │ {100 * told['risk']:.1f} %" in shown
+
+
 def test_a_person_is_asked(table, run_json):
     report = run_json("decide", table, "-r", "AskPerson(Threshold(0.5), at_most=0.2)", "--fit-on", "val")
     assert report["rows for a person"] == pytest.approx(0.2, abs=0.06)

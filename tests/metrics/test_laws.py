@@ -170,3 +170,10 @@ def test_settings_are_checked():
         metrics.RankingAtK(ks=3)
     with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be a whole number, at least 1; got 0\."):
         metrics.RankingAtK(ks=(1, 0))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_metric_keeps_beside_its_arguments_does_not_hinder_merging(name):
+    one, other = CASES[name].make(), CASES[name].make()
+    one.kept_for_later = 1
+    one.merge(other)

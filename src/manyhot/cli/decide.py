@@ -94,7 +94,7 @@ def decide(
         chosen.fit(*lesson.rows(look, at_most=at_most, seed=seed))
     if save:
         manyhot.save(chosen, save)
-    judge = Judge()
+    judge = Judge(chosen)
     for before, after in rewrite(table, path, lambda part: decided(part, chosen, look), "Deciding", tell):
         judge.update(after, lesson.rows_to_judge(before))
     report(judge, chosen, path, len(table), as_json=as_json)
@@ -128,14 +128,21 @@ def decided(part: Predictions, rule: Rule, look: Callable[[Predictions], Tensor 
 
 
 class Judge:
-    """How many labels were given, and how right they are on the rows that were not learnt from."""
+    """How many labels were given, and how right they are on the rows that were not learnt from.
 
-    def __init__(self) -> None:
+    Args:
+        rule: What decides; of one that promises a risk, that risk is told as well.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        from manyhot.decide import RiskControl
         from manyhot.metrics import FScores, SetAccuracy
         from manyhot.metrics.sets import GivenLabels
 
         self.given, self.scores, self.sets = GivenLabels(), FScores(), SetAccuracy()
-        self.rows = self.judged = self.abstained = 0
+        self.promise = next((part for part in rule.modules() if isinstance(part, RiskControl)), None)
+        self.rows = self.judged = self.abstained = self.risked = 0
+        self.lost = 0.0
 
     def update(self, part: Predictions, rows: Tensor) -> None:
         """Collects a batch."""
@@ -151,6 +158,9 @@ class Judge:
             self.judged += int(rows.sum())
             self.scores.update(part.decisions[rows], part.targets[rows])
             self.sets.update(part.decisions[rows], part.targets[rows])
+            if self.promise is not None:
+                losses = self.promise.row_losses(part.decisions[rows], part.targets[rows])
+                self.lost, self.risked = self.lost + float(losses.sum()), self.risked + len(losses)
 
     def figures(self) -> dict[str, float]:
         """What people ask first, as fractions."""
@@ -165,6 +175,8 @@ class Judge:
             sets = self.sets.compute().values
             figures |= self.scores.compute().values | sets | {"known_size": sets["mean_size"]}
             del figures["mean_size"]
+        if self.promise is not None and self.risked:
+            figures |= {"risk": self.lost / self.risked, "promised risk": self.promise.alpha}
         return figures
 
 
@@ -184,12 +196,19 @@ def report(judge: Judge, rule: Any, path: Any, rows: int, *, as_json: bool) -> N
     for name, text in SHOWN.items():
         if name in figures:
             table.add_row(text, f"{figures[name]:.2f}" if name == "labels a row" else f"{100 * figures[name]:.1f} %")
+    if "risk" in figures:
+        promised = f"{RISKS[judge.promise.risk]}, at most {100 * figures['promised risk']:g} % promised"
+        table.add_row(promised, f"{100 * figures['risk']:.1f} %")
     console.print(table)
     console.print(f"{rule!r}", highlight=False)
     next_step = f"manyhot evaluate {quote(str(path))}"
     console.print(f"Wrote {rows:,} rows to {path}. Next: {next_step}", soft_wrap=True, highlight=False)
 
 
+RISKS = {
+    "false_negatives": "labels of a row that are missed",
+    "false_discoveries": "labels given to a row that are wrong",
+}
 # What people ask first; --json has all of it.
 SHOWN = {
     "labels a row": "labels given a row",

@@ -96,6 +96,23 @@ class RiskControl(Rule):
         """Labels with a value of at least the threshold."""
         return reached(values, self.threshold)
 
+    def row_losses(self, labels: Tensor, targets: Tensor) -> Tensor:
+        """The losses whose mean is the risk, of the rows that count: of labels given (N, K), by targets (N, K).
+
+        Example:
+            >>> labels, targets = torch.tensor([[True, False], [True, True]]), torch.tensor([[1, 1], [0, -1]])
+            >>> RiskControl(0.1).row_losses(labels, targets)
+            tensor([0.5000], dtype=torch.float64)
+            >>> RiskControl(0.1, "false_discoveries").row_losses(labels, targets)
+            tensor([0., 1.], dtype=torch.float64)
+        """
+        present, known = targets == 1, targets >= 0
+        if self.risk == "false_negatives":
+            counts, part, whole = present.any(1), present & ~labels, present
+        else:
+            counts, part, whole = known.any(1), labels & known & ~present, labels & known
+        return (part.sum(1).double() / whole.sum(1).clamp(min=1))[counts]
+
 
 def _probability(argument: str, value: object) -> float:
     return check_number(argument, "RiskControl", value, low=0, high=1, low_open=True, high_open=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -105,8 +106,8 @@ class Metric(ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the metric was made with."""
-        return {name: value for name, value in vars(self).items() if name not in ("state", "num_labels")}
+        """What the metric was made with: the arguments of its constructor, which it keeps under their names."""
+        return {name: vars(self)[name] for name in inspect.signature(type(self)).parameters if name in vars(self)}
 
     def merge(self, other: Self) -> Self:
         """Takes over what another metric of the same settings has collected; returns itself."""
