@@ -1,6 +1,8 @@
-"""What may be shown on a terminal."""
+"""What may be shown on a terminal, and how a probability is written wherever people read one."""
 
 from __future__ import annotations
+
+import math
 
 
 def printable(text: str) -> str:
@@ -12,3 +14,36 @@ def printable(text: str) -> str:
         two\nlines
     """
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def percent(prob: float) -> str:
+    """A probability for people: the nearer it is to 0 or 1, the more digits, and never certain where it is not.
+
+    Example:
+        >>> [percent(prob) for prob in (0.5, 0.934, 0.98, 0.9995, 0.000031, 1.0)]
+        ['50 %', '93.4 %', '98.0 %', '99.950 %', '0.0031 %', '100 %']
+    """
+    return percent_of_log(math.log(prob) if prob > 0 else -math.inf)
+
+
+def percent_of_log(log_prob: float) -> str:
+    """`percent` of the probability with this logarithm, which may be too small to be a number itself.
+
+    Example:
+        >>> percent_of_log(-2000.0), percent_of_log(-1e-30)
+        ('2.6e-867 %', '> 99.9999 %')
+    """
+    if log_prob == -math.inf:
+        return "0 %"
+    share, rest = 100 * math.exp(log_prob), -100 * math.expm1(log_prob)
+    if rest <= 0:
+        return "100 %"
+    if rest < 1e-4:
+        return "> 99.9999 %"
+    if share < 1e-4:
+        power = log_prob / math.log(10) + 2
+        digits, exponent = f"{10 ** (power - math.floor(power)):.1f}", math.floor(power)
+        return f"1.0e{exponent + 1} %" if digits == "10.0" else f"{digits}e{exponent} %"
+    # Single precision knows 0.99 as 0.9900000095, which is no reason for a digit more.
+    least = float(f"{min(share, rest):.4g}")
+    return f"{share:.{max(0, 1 - math.floor(math.log10(least)))}f} %"

@@ -158,12 +158,12 @@ def test_answers_are_for_people():
         False,
     )
     assert answer.probs["cat"] == pytest.approx(torch.sigmoid(torch.tensor(3.0)).item())
-    assert repr(answer) == "Answer('0': cat 95 %, dog 73 %; not bird 2 %)"
+    assert repr(answer) == "Answer('0': cat 95.3 %, dog 73 %; not bird 1.8 %)"
     assert list(plain.answers([[3.0, 1.0]], top=0)[0].probs) == ["cat", "dog"]
     none = Classifier(network, ["cat", "dog", "bird"], link=mh.SigmoidLink(), rule=mh.Threshold(1.0))
     (answer,) = none.answers([[9.0, -9.0]], top=2)
     assert (answer.labels, answer.none) == ([], True)
-    assert repr(answer) == "Answer('0': none of these; not cat > 99 %, bird 50 %)"
+    assert repr(answer) == "Answer('0': none of these; not cat 99.988 %, bird 50 %)"
     asking = mh.AskPerson(mh.Threshold(0.5), at_most=1.0).fit(torch.rand(9, 3))
     (answer,) = Classifier(network, ["cat", "dog", "bird"], link=mh.SigmoidLink(), rule=asking).answers([[3.0, 1.0]])
     assert (answer.abstain, answer.none) == (True, False)

@@ -34,7 +34,7 @@ def test_bars_show_probabilities_and_texts_the_truth():
     picture, below = draw_examples([sample()]).axes
     assert [bar.get_width() for bar in bars(below)] == pytest.approx([93, 41, 20, 0.4])
     assert [text.get_text() for text in below.texts] == [
-        "✓ cat", "93 %", "✗ dog", "41 %", "✓ sky", "20 %", "✗ car", "0.4 %",
+        "✓ cat", "93.0 %", "✗ dog", "41 %", "✓ sky", "20 %", "✗ car", "0.40 %",
     ]  # fmt: skip
     assert picture.images[0].get_size() == (30, 40)
 

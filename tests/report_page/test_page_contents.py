@@ -139,8 +139,8 @@ def test_probable_annotation_errors_come_first_and_the_surest_first(table):
     targets[9, 1], probs[9, 1] = 1, 0.0001
     report = Report(table.replace(targets=targets, probs=probs, decisions=table.decisions))
     forgotten, impossible = report.sections[1].galleries
-    assert (forgotten.cards[0].name, forgotten.cards[0].note) == ("7", "sea: > 99.9 %, but not labelled")
-    assert (impossible.cards[0].name, impossible.cards[0].note) == ("9", "dog: labelled, but < 0.1 %")
+    assert (forgotten.cards[0].name, forgotten.cards[0].note) == ("7", "sea: 99.990 %, but not labelled")
+    assert (impossible.cards[0].name, impossible.cards[0].note) == ("9", "dog: labelled, but 0.010 %")
     shown = [card.name for section in report.sections for gallery in section.galleries for card in gallery.cards]
     assert len(set(shown)) == len(shown)
     marked = [bar for bar in forgotten.cards[0].bars if bar.marked]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhot.search.found import Expectation, Found, Hit
-from manyhot.search.showing import expected_words, file_stem, hits_words, percent
+from manyhot.search.showing import expected_words, file_stem, hits_words
+from manyhot.terminal import percent_of_log as percent
 
 
 def number(text):

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from manyhot.studio import listen, open_studio
 from manyhot.studio.app import build_app
+from manyhot.terminal import percent
 from tests.browsers import open_browser, open_page
 from tests.studio.collections import LABELS, write_collection, write_run
 from tests.studio.targets import served
@@ -95,9 +96,13 @@ def tiles(page):
     return at(page, "tile")
 
 
+# Shares that the page must write as Python does.
+SHARES = [0, 1, 0.5, 0.934, 0.98, 0.9995, 0.000031, 0.99, 0.995, 0.9999999, 0.07, 0.1, 0.0999]
+
+
 def in_percent(share):
-    """A share as the page shows it, with a digit after the point where it is small."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+    """A share as the page shows it."""
+    return percent(share)
 
 
 def picture(colour="white"):
@@ -178,6 +183,8 @@ def test_a_picture_opens_with_all_its_bars_and_closes_again(browser, shown):
 
 def test_sliders_change_decisions_and_what_is_to_be_expected(browser, shown):
     with opened(browser, shown.url) as page:
+        written = page.evaluate("async (all) => all.map((await import('/static/dom.js')).percent)", SHARES)
+        assert [text.replace("\u00a0", " ") for text in written] == [percent(share) for share in SHARES]
         at(page, "way-threshold").check()
         at(page, "slider-threshold").fill("0.9")
         few = shown.ask("/api/decide?by=threshold&value=0.9")

@@ -52,8 +52,8 @@ def test_pages_of_a_queue():
 
 def test_questions_name_the_label_its_probability_and_what_is_said_of_it():
     missing, wrong = suspects("errors", NAMES, torch.tensor([0.98, 0.03]), torch.tensor([0, 1]), [])
-    assert missing.question_words == "dog, 98 %, is not among its labels. Is it there?"
-    assert wrong.question_words == "cat, 3 %, is among its labels. Is it there?"
+    assert missing.question_words == "dog, 98.0 %, is not among its labels. Is it there?"
+    assert wrong.question_words == "cat, 3.0 %, is among its labels. Is it there?"
     (open_one,) = suspects("uncertain", NAMES, torch.tensor([0.55, 0.03]), None, [])
     assert open_one.question_words == "dog, 55 %. Is it there?"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from manyhot.decide import Threshold
 from manyhot.predictions import Predictions
+from manyhot.terminal import percent
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,6 @@ class Answer:
         if self.abstain:
             return f"Answer({self.path!r}: ask a person; {', '.join(filter(None, (given, others)))})"
         return f"Answer({self.path!r}: {given or 'none of these'}{f'; not {others}' if others else ''})"
-
-
-def percent(prob: float) -> str:
-    """A probability for people; what is not certain is never shown as if it were."""
-    if 0 < prob < 0.01:
-        return "< 1 %"
-    return "> 99 %" if 0.99 < prob < 1 else f"{100 * prob:.0f} %"
 
 
 def answers_of(table: Predictions, *, top: int) -> list[Answer]:

@@ -196,7 +196,7 @@ def report(judge: Judge, rule: Any, path: Any, rows: int, *, as_json: bool) -> N
     for name, text in SHOWN.items():
         if name in figures:
             table.add_row(text, f"{figures[name]:.2f}" if name == "labels a row" else f"{100 * figures[name]:.1f} %")
-    if "risk" in figures:
+    if judge.promise is not None and "risk" in figures:
         promised = f"{RISKS[judge.promise.risk]}, at most {100 * figures['promised risk']:g} % promised"
         table.add_row(promised, f"{100 * figures['risk']:.1f} %")
     console.print(table)

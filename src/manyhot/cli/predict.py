@@ -203,8 +203,8 @@ def show(table: Predictions, rows: int, *, top: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from manyhot.classifier.answers import answers_of, percent
-    from manyhot.terminal import printable
+    from manyhot.classifier.answers import answers_of
+    from manyhot.terminal import percent, printable
 
     shown = Table()
     for heading in ("image", "labels", "not given"):

@@ -188,11 +188,11 @@ def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> No
 
 def show(found: Found) -> None:
     """The hits as a table for people, and what is to be expected of them in words."""
-    from manyhot.search.showing import expected_words, hits_words, percent
-    from manyhot.terminal import printable
+    from manyhot.search.showing import expected_words, hits_words
+    from manyhot.terminal import percent_of_log, printable
 
     if found.hits:
-        texts = [percent(hit.log_prob) for hit in found.hits[:SHOWN]]
+        texts = [percent_of_log(hit.log_prob) for hit in found.hits[:SHOWN]]
         width = max(len("probability"), *map(len, texts))
         named = "path" if any(hit.path for hit in found.hits) else "id"
         typer.secho(f"rank  {'probability':>{width}}  {named}", bold=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from manyhot.refusal import refusal
 from manyhot.report.looks import Look, dress, look_of, new_figure
 from manyhot.report.reading import check_keys, check_whole, is_finite
+from manyhot.terminal import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -183,21 +184,6 @@ def bar_of(said: Said, look: Look) -> dict[str, Any]:
     wrong = said.target == 0
     colour = look.wrong if wrong else look.colours[0]
     return {"facecolor": colour, "edgecolor": look.face if wrong else colour, "hatch": HATCH if wrong else ""}
-
-
-def percent(prob: float) -> str:
-    """A probability as people read it: with a digit more near certainty, and never as certain where it is not.
-
-    Example:
-        >>> from manyhot.report.examples import percent
-        >>> percent(0.934), percent(0.9962), percent(0.99999), percent(0.0004), percent(1.0)
-        ('93 %', '99.6 %', '>99.9 %', '<0.1 %', '100 %')
-    """
-    if 0 < prob < 0.001:
-        return "<0.1 %"
-    if 0.999 < prob < 1:
-        return ">99.9 %"
-    return f"{100 * prob:.{1 if 0 < prob < 0.0095 or 0.9905 < prob < 1 else 0}f} %"
 
 
 def cut(text: str, longest: int) -> str:

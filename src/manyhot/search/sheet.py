@@ -16,8 +16,8 @@ from manyhot.refusal import refusal
 from manyhot.search.found import Found, Hit
 from manyhot.search.lettering import Lettering
 from manyhot.search.places import Place, Unreadable, likeliest_first, locate
-from manyhot.search.showing import percent
 from manyhot.search.tiles import import_pillow, small_picture
+from manyhot.terminal import percent_of_log
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -222,7 +222,7 @@ def draw_caption(pen: Any, hit: Hit, rank: int, corner: tuple[int, int], grid: G
         pen.rectangle((left, top, left + length - 1, top + grid.bar - 1), fill=FILL)
     below, end, space = top + grid.bar + 4, left + grid.tile, lettering.width("  ")
     name = (hit.path or hit.id).rsplit("/", 1)[-1]
-    for text, colour in ((str(rank), FAINT), (percent(hit.log_prob), INK), (name, FAINT)):
+    for text, colour in ((str(rank), FAINT), (percent_of_log(hit.log_prob), INK), (name, FAINT)):
         shown = lettering.cut(text, end - left)
         lettering.write(pen, (left, below), shown, colour)
         left += lettering.width(shown) + space

@@ -6,31 +6,7 @@ import math
 import unicodedata
 
 from manyhot.search.found import Expectation, Found
-
-
-def percent(log_prob: float) -> str:
-    """The probability of a logarithm in percent; the nearer it is to 0 or 1, the more digits it has.
-
-    Example:
-        >>> import math
-        >>> [percent(math.log(prob)) for prob in (0.5, 0.934, 0.9997, 0.000031)]
-        ['50 %', '93.4 %', '99.970 %', '0.0031 %']
-        >>> percent(-2000.0), percent(-1e-30)
-        ('2.6e-867 %', '> 99.9999 %')
-    """
-    if log_prob == -math.inf:
-        return "0 %"
-    share, rest = 100 * math.exp(log_prob), -100 * math.expm1(log_prob)
-    if rest <= 0:
-        return "100 %"
-    if rest < 1e-4:
-        return "> 99.9999 %"
-    if share < 1e-4:
-        power = log_prob / math.log(10) + 2
-        digits, exponent = f"{10 ** (power - math.floor(power)):.1f}", math.floor(power)
-        return f"1.0e{exponent + 1} %" if digits == "10.0" else f"{digits}e{exponent} %"
-    places = max(0, 1 - math.floor(math.log10(min(share, rest))))
-    return f"{share:.{places}f} %"
+from manyhot.terminal import percent
 
 
 def expected_words(expected: Expectation) -> str:
@@ -75,7 +51,7 @@ def _share(share: float) -> str:
     """A share in percent, without digits that say nothing about a sum of many."""
     if 0.01 <= share <= 0.99:
         return f"{100 * share:.0f} %"
-    return percent(math.log(share) if share > 0 else -math.inf)
+    return percent(share)
 
 
 def file_stem(query: str) -> str:

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.classifier.answers import percent
 from manyhot.decide import Decision
-from manyhot.search.showing import percent as match_percent
 from manyhot.studio.messages import Item, ShownLabel
+from manyhot.terminal import percent, percent_of_log
 
 # Labels of a picture in a gallery: so many besides those that are given, true or said to be there, and in all.
 PROBABLE = 5
@@ -134,7 +133,7 @@ class Items:
                 **self.facts(row),
                 **self._said(row, decision.labels[place], bool(decision.abstain[place]), probable, most),
                 prob=None if log_probs is None else math.exp(log_probs[place]),
-                prob_words=None if log_probs is None else match_percent(log_probs[place]),
+                prob_words=None if log_probs is None else percent_of_log(log_probs[place]),
             )
             for place, row in enumerate(rows)
         ]

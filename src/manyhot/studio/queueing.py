@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyhot.classifier.answers import percent
 from manyhot.decide import Decision
 from manyhot.decide.wrapping import expected_errors
 from manyhot.refusal import refusal
 from manyhot.studio.messages import Order, Suspect
+from manyhot.terminal import percent
 
 # Labels to ask about in one picture.
 ASKED = 5

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from manyhot.report.page.examples import Pick
 from manyhot.report.page.gathering import Subject
 from manyhot.report.page.pieces import Bar, Card, Drawing
-from manyhot.report.page.shares import sureness
 from manyhot.search.found import Hit
 from manyhot.search.places import Unreadable, find, likeliest_first
 from manyhot.search.sheet import read_pictures
-from manyhot.terminal import printable
+from manyhot.terminal import percent, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,8 +81,8 @@ def note_of(subject: Subject, pick: Pick) -> str:
     assert subject.probs is not None
     prob, name = float(subject.probs[pick.row, pick.label]), subject.labels[pick.label]
     if subject.targets[pick.row, pick.label] > 0:
-        return f"{name}: labelled, but {sureness(prob)}"
-    return f"{name}: {sureness(prob)}, but not labelled"
+        return f"{name}: labelled, but {percent(prob)}"
+    return f"{name}: {percent(prob)}, but not labelled"
 
 
 def bars_of(subject: Subject, pick: Pick) -> list[Bar]:

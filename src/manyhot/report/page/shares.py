@@ -62,18 +62,6 @@ def percent(share: float) -> str:
     return f"{number(share)} %"
 
 
-def sureness(prob: float) -> str:
-    """A probability as it stands beside a bar; what is not certain is never shown as if it were.
-
-    Example:
-        >>> sureness(0.941), sureness(0.99994), sureness(0.00002)
-        ('94 %', '> 99.9 %', '< 0.1 %')
-    """
-    if 0 < prob < 0.001:
-        return "< 0.1 %"
-    return "> 99.9 %" if 0.999 < prob < 1 else percent(prob)
-
-
 def between(low: float, high: float) -> str:
     """Two ends in percent.
 

@@ -15,8 +15,8 @@ from manyhot.files import whole_file
 from manyhot.report.looks import as_png, save_png, usual_settings
 from manyhot.report.page.marking import MARK
 from manyhot.report.page.pieces import Bar, Drawing, Section
-from manyhot.report.page.shares import sureness
 from manyhot.report.page.summary import Header
+from manyhot.terminal import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def render(header: Header, sections: Sequence[Section], watch: Watch | None = No
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "sure": sureness,
+        "sure": percent,
         "kind": kind_of_bar,
         "said": said_of_bar,
         "sign": sign_of_bar,

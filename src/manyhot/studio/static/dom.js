@@ -64,10 +64,12 @@ export function say(words) {
 /** "2,345" */
 export const whole = (number) => Math.round(number).toLocaleString("en-GB");
 
-/** "81 %", with one digit after the point where a whole number would hide it; a dash where there is no number. */
+/** "81 %", written as `manyhot.terminal.percent` writes a probability; a dash where there is no number. */
 export function percent(fraction) {
   if (fraction === null || fraction === undefined) return "–";
-  const hundred = 100 * fraction;
-  const digits = hundred > 0 && hundred < 9.95 ? 1 : hundred > 99 && hundred < 100 ? 1 : 0;
-  return `${hundred.toFixed(digits)}\u00a0%`;
+  const share = 100 * fraction;
+  const least = Number(Math.min(share, 100 * (1 - fraction)).toPrecision(4));
+  if (least <= 0) return `${fraction > 0 ? 100 : 0}\u00a0%`;
+  if (least < 1e-4) return fraction > 0.5 ? ">\u00a099.9999\u00a0%" : `${share.toExponential(1)}\u00a0%`;
+  return `${share.toFixed(Math.max(0, 1 - Math.floor(Math.log10(least))))}\u00a0%`;
 }
