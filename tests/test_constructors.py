@@ -59,6 +59,7 @@ def test_refused(text, words):
         build(text)
 
 
+@pytest.mark.process
 def test_the_classes_of_the_core_need_torch_and_numpy_only():
     """In a fresh interpreter: to choose a rule, nobody needs what trains or what scikit-learn brings."""
     code = (

@@ -46,6 +46,7 @@ def test_every_public_name_is_offered_by_the_package():
         mh.Nothing  # noqa: B018
 
 
+@pytest.mark.process
 def test_import_needs_torch_and_numpy_only():
     """In a fresh interpreter: nothing else that is installed beside the package gets imported."""
     code = (
@@ -57,6 +58,7 @@ def test_import_needs_torch_and_numpy_only():
     assert new == "['manyhot']", new
 
 
+@pytest.mark.process
 def test_the_command_line_answers_without_torch():
     code = (
         "import sys; sys.argv = ['manyhot', 'decide', '--help']; from manyhot.cli import main\n"

@@ -21,6 +21,8 @@ import manyhot as mh
 from manyhot.estimator import ManyHotClassifier
 from manyhot.estimator.folds import deal
 
+pytestmark = pytest.mark.slow
+
 NAMES = np.array(["bird", "cat", "dog"])
 QUICK = {"strength": 1.0, "calibrator": None}
 
@@ -250,6 +252,7 @@ def test_probabilities_of_scores_that_only_rank_are_refused():
     assert model.decision_function(features).shape == targets.shape
 
 
+@pytest.mark.process
 def test_it_says_what_it_needs():
     code = "import sys; sys.modules['sklearn.base'] = None; import manyhot.estimator"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr

@@ -173,6 +173,7 @@ def test_a_labels_file_of_the_studio_takes_the_same_names(tmp_path):
         assert (table.splits, table.cells) == (["val"], [[0]])
 
 
+@pytest.mark.process
 def test_the_vocabulary_loads_without_torch():
     code = "import sys, manyhot.vocabulary; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

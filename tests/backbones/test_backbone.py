@@ -142,6 +142,7 @@ def test_a_spec_of_another_width_is_refused():
         rebuild(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the exporter's own
 def test_exports_with_any_number_of_pictures(tmp_path):
     import onnxruntime

@@ -188,6 +188,7 @@ print(features.shape, np.round(np.abs(features).sum(), 3))
 """
 
 
+@pytest.mark.process
 def test_processes_share_a_cache_without_harm(photos, tmp_path, monkeypatch, capsys):
     command = [sys.executable, "-c", WRITER, str(photos.images.root), str(tmp_path / "cache")]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

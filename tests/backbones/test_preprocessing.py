@@ -75,6 +75,7 @@ def test_grey_pictures_get_three_channels():
     assert pixels[0, 7, 7] == 63
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("resize", "interpolation"), [("squash", "bilinear"), ("crop", "bicubic")])
 @pytest.mark.filterwarnings("ignore")  # the exporter's own
 def test_onnx_does_the_same_for_any_size(tmp_path, resize, interpolation):

@@ -49,6 +49,7 @@ def excess(log_odds, truth):
     return float(said - best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("distortion", "kind", "per"), ABLE)
 def test_known_distortions_are_undone(distortion, kind, per):
     distort = DISTORTIONS[distortion]
@@ -79,6 +80,7 @@ def test_the_link_is_where_calibration_starts():
     assert calibrator.intercept.item() == pytest.approx(0, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [mh.Affine, mh.Beta, mh.Isotonic])
 def test_shrinking_helps_where_labels_are_rare_and_does_no_harm_where_they_are_not(kind):
     """With few rows it beats a map for each label, with many a map for all, and it is never much worse than either."""

@@ -23,6 +23,8 @@ from manyhot.refusal import Refusal
 from tests.classifier.networks import LABELS, held_out, of_features, pictures, small
 from tests.decide.rules import CASES as RULES
 
+pytestmark = pytest.mark.slow
+
 LINKS = {
     "sigmoid": mh.SigmoidLink(),
     "weights": mh.SigmoidLink(pos_weight=[1.0, 3.0, 0.1, 2.0, 1.0]),

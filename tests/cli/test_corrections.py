@@ -11,6 +11,8 @@ from manyhot.data import read_data
 from manyhot.demo.pictures_on_disk import write_scenes
 from manyhot.studio.reviewing.review import Review
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 SHORT = (*QUICK, "--epochs", "1", "--set", "hidden=8")
 

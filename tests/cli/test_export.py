@@ -20,6 +20,7 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_a_run_becomes_one_file(folder, run, tmp_path):
     assert "MB, checked against the classifier)." in run("export", folder).out
     features = torch.randn(3, 8)

@@ -148,6 +148,7 @@ def test_scores_that_only_rank_are_not_shown_as_probabilities(trained, run, tmp_
     assert mh.Predictions.open(tmp_path / "scores.parquet").kinds == ("scores",)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("verb", ["predict", "export"])
 def test_help_needs_no_torch(verb):
     code = (
@@ -184,6 +185,7 @@ def test_a_rule_cannot_learn_from_a_run_without_rows_of_val(trained, run, tmp_pa
     assert "`--rule` of `manyhot predict` must be fitted for a run without predictions of 'val'" in told
 
 
+@pytest.mark.process
 def test_a_folder_of_parts_by_ray(trained, run, tmp_path, monkeypatch):
     folder, images = trained
     out = tmp_path / "scores"

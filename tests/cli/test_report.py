@@ -60,6 +60,7 @@ def test_a_table_gets_its_report_beside_it(table, home, run):
     assert is_report(home / "photos.report.html")
 
 
+@pytest.mark.slow
 def test_a_table_of_another_program_with_targets_from_elsewhere_and_figures_as_files(home, run):
     write_csv(home / "scores.csv", ["id", "cat", "dog"], [[f"{n}", n / 40, 1 - n / 50] for n in range(40)])
     write_csv(home / "truth.csv", ["id", "cat", "dog"], [[f"{n}", int(n > 15), int(n < 20)] for n in range(40)])
@@ -87,6 +88,7 @@ def test_a_table_of_another_program_with_targets_from_elsewhere_and_figures_as_f
         assert words in run(*given, *option, code=2).err
 
 
+@pytest.mark.slow
 def test_several_go_to_one_page_here(table, home, run):
     (home / "other").mkdir()
     (home / "other" / "photos.parquet").write_bytes(table.read_bytes())
@@ -133,6 +135,7 @@ def test_mistakes_are_told_in_one_sentence_and_nothing_is_written(table, home, r
     assert sorted(home.rglob("*")) == before
 
 
+@pytest.mark.process
 def test_help_comes_without_torch():
     code = (
         "import sys; sys.argv = ['manyhot', 'report', '--help']; from manyhot.cli import main\n"
@@ -143,6 +146,7 @@ def test_help_comes_without_torch():
     assert "manyhot report runs/last --open" in shown
 
 
+@pytest.mark.slow
 def test_a_training_ends_with_its_report_unless_it_is_not_wanted(home, run):
     scenes = write_scenes(home / "scenes", samples=100, seed=0)
     printed = run("train", scenes, *QUICK, "--epochs", "2", "-o", "with")

@@ -335,6 +335,7 @@ def test_tables_that_cannot_be_searched(photos, run, tmp_path):
     assert "nowhere.parquet" in run("search", "nowhere.parquet", "dog", code=2).err
 
 
+@pytest.mark.process
 def test_search_and_its_help_do_without_torch(photos, tmp_path):
     code = (
         "import sys; sys.argv = ['manyhot', 'search', *sys.argv[1:]]\n"

@@ -30,6 +30,7 @@ def ends_well(studio, how):
     assert "Traceback" not in told
 
 
+@pytest.mark.process
 def test_it_says_where_it_is_answers_and_ends_well(table):
     studio = Started(table, "--port", "0", "--no-open")
     assert studio.ask("/api/collection")["rows"] == 30
@@ -38,6 +39,7 @@ def test_it_says_where_it_is_answers_and_ends_well(table):
     assert "002.png" in table.with_name("predictions.reviewed.csv").read_text()
 
 
+@pytest.mark.process
 def test_edits_survive_a_kill(table):
     studio = Started(table, "--port", "0", "--no-open")
     for row in range(10):
@@ -51,6 +53,7 @@ def test_edits_survive_a_kill(table):
     assert table.with_name("predictions.reviewed.csv").read_text().count("\n") == 11
 
 
+@pytest.mark.process
 def test_beyond_this_machine_a_token_is_asked_for(table, run, monkeypatch):
     def serve(studio, address, *, started):
         started()
@@ -94,6 +97,7 @@ def test_a_folder_that_may_not_be_written_to_is_looked_at_all_the_same(table, mo
     assert f"Nothing can be edited: you may not write to {str(table.parent)!r}" in notes[-1]
 
 
+@pytest.mark.process
 def test_help_shows_examples_without_torch():
     code = (
         "import sys; sys.argv = ['manyhot', 'studio', '--help']; from manyhot.cli import main\n"

@@ -43,6 +43,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_one_command_from_a_table_to_a_prediction(scenes, home, run):
     printed = run("train", scenes, *PLAIN, "--epochs", "5")
     assert "splits train 200, val 50, test 200" in printed.err.replace("\n", " ")
@@ -58,6 +59,7 @@ def test_one_command_from_a_table_to_a_prediction(scenes, home, run):
     run("evaluate", folder / "predictions.parquet", "--split", "test")
 
 
+@pytest.mark.slow
 def test_settings_come_from_a_file_then_set_then_options(scenes, home, run):
     (home / "mine.yaml").write_text("epochs: 1\nlr: 0.02\nloss: ASL\nhidden: 8\n")
     run("train", scenes, *QUICK, "-c", "mine.yaml", "--set", "lr=0.03", "--loss", "focal", "-o", "a")
@@ -122,6 +124,7 @@ def test_a_run_is_not_overwritten(scenes, home, run):
     assert "`DATA` of `manyhot train` must be left out with --resume" in printed.err
 
 
+@pytest.mark.process
 def test_an_interruption_says_how_to_go_on(scenes, home):
     # Background jobs, and all that they start, begin with SIGINT ignored.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -179,6 +182,7 @@ def test_splits_that_cannot_be_read(scenes, home, run, split, tune):
     assert ("as trained" in shown) == (split == "val")
 
 
+@pytest.mark.process
 def test_two_processes_give_what_one_gives(scenes, home, run):
     typed = [str(scenes), *QUICK, "--epochs", "2", "--set", "hidden=8", "--set", "dropout=0", "--set", "heads=2"]
     code = "import sys; from manyhot.cli import main; main()"
@@ -224,6 +228,7 @@ def test_data_whose_names_end_in_numbers_are_compared_in_folders_of_their_own(ho
     assert folders == ["runs/coco-2014-losses", "runs/coco-2017-losses", "runs/coco-2014-losses"]
 
 
+@pytest.mark.slow
 def test_losses_are_compared(scenes, home, run):
     shown = run("compare", scenes, *QUICK, "--epochs", "2", "-l", "BCE", "-l", "two-way", "-l", "SPA")
     assert "3/3 SPA" in shown.err
@@ -238,6 +243,7 @@ def test_losses_are_compared(scenes, home, run):
     assert "must name something known; got 'Spaa'" in printed.err
 
 
+@pytest.mark.slow
 def test_the_demonstration(home, run, monkeypatch):
     shown = run("demo", "--samples", "120", "--epochs", "2").out
     for word in ("The point", "What to do with the probabilities", "manyhot predict", "manyhot train YOUR_PHOTOS.csv"):

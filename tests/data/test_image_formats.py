@@ -110,6 +110,7 @@ def test_a_format_that_this_pillow_lacks_is_skipped_and_counted(tmp_path, monkey
     assert "1 .avif" in data.notes[0]
 
 
+@pytest.mark.process
 def test_formats_are_known_without_torch():
     code = "import sys, manyhot.image_formats as f; f.is_image('a.jpg'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -114,6 +114,7 @@ class TestPromises:
         labelled = rows * (self.targets == 1).any(1).double().mean().item()
         assert alpha - 2 / (labelled + 1) - 0.005 <= risk <= alpha + 0.004
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("rows", "alpha"), [(60, 0.3), (200, 0.45)])
     def test_errors_on_average(self, rows, alpha):
         thresholds = self.thresholds(rows, alpha, "false_discoveries")

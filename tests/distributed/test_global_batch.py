@@ -15,6 +15,8 @@ import manyhot as mh
 from tests.losses import CASES
 from tests.waiting import HANG
 
+pytestmark = pytest.mark.process
+
 ROWS, LABELS, FEATURES = 7, 5, 4
 # How the seven rows are dealt out to two processes: unevenly, and all to one.
 SPLITS = ([5, 2], [0, 7])

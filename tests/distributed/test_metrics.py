@@ -15,6 +15,8 @@ from manyhot.testing.metrics import metric_example
 from tests.metrics.cases import CASES
 from tests.waiting import HANG
 
+pytestmark = pytest.mark.process
+
 ROWS = 24
 # How the rows are dealt out to two processes: unevenly, all to one, no row to anybody, and batches without rows.
 SPLITS = {"uneven": [17, 7], "all to one": [0, ROWS], "no rows": [0, 0], "empty batches": [0, 0]}

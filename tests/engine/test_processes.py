@@ -14,6 +14,8 @@ from tests.engine.problems import data_of, network_of, targets_of, weights
 from tests.engine.two_processes import WAYS, trained
 from tests.waiting import HANG
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

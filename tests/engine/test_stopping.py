@@ -44,6 +44,7 @@ def start(folder, *kind):
     return process
 
 
+@pytest.mark.process
 def test_a_kill_leaves_no_trace(tmp_path):
     process = start(tmp_path, "endless")
     checkpoint = tmp_path / "checkpoint" / "last.safetensors"

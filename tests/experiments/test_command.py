@@ -12,6 +12,8 @@ from experiments.harness.judges import JUDGES
 from experiments.harness.studies import Scope, jobs_of
 from experiments.registry import STUDIES
 
+pytestmark = pytest.mark.slow
+
 BCE = Arm("BCE", "BinaryCrossEntropyLoss()")
 # Where a study treats several of its sets alike, one of them is enough.
 ENOUGH = {

@@ -153,6 +153,7 @@ def test_a_shortened_run_is_another_run():
     assert short.file() != job(epochs=50, precision="bf16").file()
 
 
+@pytest.mark.process
 def test_two_processes_give_the_figures_of_one(tmp_path, ledger, told):
     jobs = [job(), job(ASL), job(BROKEN), job(seed=1)]
     alone = Ledger(tmp_path / "alone")

@@ -31,6 +31,7 @@ def test_every_public_loss_is_tried():
     assert public - {mh.Loss, mh.AdditiveLoss} == tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["spa-pairs", "two-way", "quasibinary", "asl"])
 def test_inductor_gives_the_same_numbers(name):
     """With the compiler that users have; it needs a C++ compiler, without which the graph is still run and compared."""

@@ -10,6 +10,8 @@ from manyhot.refusal import Refusal
 from manyhot.testing import check_link, check_link_is_slope_ratio, check_loss
 from manyhot.training.choices import build_loss
 
+pytestmark = pytest.mark.slow
+
 BCE, SPA, ASL, TWO_WAY = (
     mh.BinaryCrossEntropyLoss,
     mh.StrictlyProperAsymmetricLoss,

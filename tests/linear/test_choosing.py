@@ -17,6 +17,7 @@ def data():
     return features[:200], targets[:200], features[200:], targets[200:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["mAP", "log loss"])
 def test_the_best_strength_is_chosen(data, by):
     features, targets, others, truth = data

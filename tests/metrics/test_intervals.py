@@ -61,6 +61,7 @@ def test_every_way_of_drawing_is_that_of_taking_the_rows(make, kind):
         assert interval.undefined == 0
 
 
+@pytest.mark.slow
 def test_an_interval_holds_the_truth_as_often_as_it_says():
     """Uniform and true probabilities have a Brier score of 1/6, and answered at one half they are right in 3/4."""
     brier = right = 0

@@ -57,6 +57,7 @@ class TestDrawn:
         low, high = outcome.details["interval"].tolist()
         assert low == high == outcome["map"]
 
+    @pytest.mark.slow
     def test_intervals_hold_the_mean_over_all_queries_as_often_as_they_say(self, population):
         """Draws of 60 of each kind; four standard errors of the share are allowed."""
         _, _, queries, by_query = population

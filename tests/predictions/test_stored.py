@@ -105,6 +105,7 @@ def tables(draw):
     return Predictions(**columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(tables(), st.integers(1, 7))
 def test_any_table_survives(tmp_path_factory, whole, rows):
@@ -247,6 +248,7 @@ def test_pyarrow_alone_reads_it(tmp_path):
     assert "RLE_DICTIONARY" in columns["split"].encodings
 
 
+@pytest.mark.process
 def test_pandas_alone_reads_it(tmp_path):
     """In a fresh interpreter that never imports this package."""
     whole = table()
@@ -325,6 +327,7 @@ def test_parts_that_do_not_belong_together(tmp_path, other, rule, got):
         open_predictions(folder)
 
 
+@pytest.mark.process
 def test_without_pyarrow(tmp_path):
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"

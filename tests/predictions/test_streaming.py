@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 ROWS, LABELS = 400_000, 60
 
 SETTING = f"""
@@ -62,6 +64,7 @@ def peak_growth(code, path):
     return [float(line) for line in ran.stdout.split()]
 
 
+@pytest.mark.process
 def test_tables_need_not_fit_in_memory(tmp_path):
     size = ROWS * LABELS * 9 / 2**20  # scores and probabilities of four bytes each, targets of one
     (writing,) = peak_growth(WRITE, tmp_path / "table.parquet")

@@ -81,6 +81,7 @@ with PredictionsWriter(sys.argv[1], ["cat"]) as writer:
 """
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_the_old_file(tmp_path):
     path = tmp_path / "table.parquet"
     table().save(path)

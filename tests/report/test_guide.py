@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from manyhot import report
@@ -12,6 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_guide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gathering, "REPLICATES", {1 << 18: 10})  # intervals from fewer draws take less time

@@ -129,6 +129,7 @@ def test_a_missing_library_is_named(monkeypatch):
     assert caught.value.name == "matplotlib"
 
 
+@pytest.mark.process
 def test_numbers_that_were_kept_are_drawn_without_torch_or_windows():
     code = (
         "import sys\nimport manyhot.report as report\nassert 'matplotlib' not in sys.modules\n"

@@ -17,6 +17,8 @@ from manyhot.report.page.summary import header
 from manyhot.report.page.writing import render
 from tests.report_page.material import population, trained
 
+pytestmark = pytest.mark.slow
+
 ORDER = [
     "summary",
     "annotation-errors",

@@ -4,6 +4,8 @@ import pytest
 
 from tests.browsers import open_browser, open_page
 
+pytestmark = pytest.mark.browser
+
 
 @pytest.fixture(scope="module")
 def browser():

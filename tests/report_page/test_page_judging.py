@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 import torch
 from fastapi.testclient import TestClient
 
@@ -59,6 +60,7 @@ def with_splits(table, *names):
     return table.replace(splits=[names[row % len(names)] for row in range(len(table))])
 
 
+@pytest.mark.slow
 def test_different_splits_are_named_for_each_model(run):
     (tuned,), (tested,) = Report({"tuned": run}, split="val").subjects, Report({"tested": run}).subjects
     head = header([tuned, tested])
@@ -132,6 +134,7 @@ def test_how_many_disagreements_chance_lets_expect(table):
     ]
 
 
+@pytest.mark.slow
 def test_the_studio_shows_the_figures_of_the_report(run):
     report, (studio, _) = Report(run), open_studio(run.folder, read_only=True)
     values, labels = report.subjects[0].evaluation.values, report.subjects[0].evaluation.by_label()

@@ -42,6 +42,7 @@ def test_templates_come_with_the_package():
     assert {"page.html", "parts.html", "page.css"} <= {file.name for file in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_figures_as_files(table, tmp_path, monkeypatch):
     whole = {drawing.key: drawing for drawing in Report(table).drawings}
     assert {"worst", "best", "reliability", "precision-recall"} <= set(whole)
@@ -66,6 +67,7 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(table, monkeypatch):
     assert 'srcdoc="&lt;p title=&quot;x&quot;&gt;&amp;amp;&lt;/p&gt;"' in shown
 
 
+@pytest.mark.slow
 def test_several_are_compared_on_the_same_rows(table):
     other = table.replace(probs=table.probs.sqrt(), decisions=table.decisions)
     report = Report({"honest": table, "bold": other})
@@ -184,6 +186,7 @@ def test_whatever_goes_wrong_is_told_in_one_sentence(run, monkeypatch):
     assert told == [f"No report: RuntimeError: no space left. Later: manyhot report {run.folder}"]
 
 
+@pytest.mark.process
 def test_figures_from_kept_numbers_still_do_not_load_torch():
     code = "import sys, manyhot.report; print('torch' in sys.modules, 'jinja2' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

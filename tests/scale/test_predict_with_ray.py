@@ -20,6 +20,8 @@ from tests.scale import slow_scoring
 from tests.scale.folders import check_same, draw_images, stamps, watching
 from tests.waiting import HANG, eventually
 
+pytestmark = pytest.mark.process
+
 
 def test_parts_are_those_of_one_process(cluster, run_folder, tmp_path):
     images, out, told = draw_images(tmp_path / "images", range(10)), tmp_path / "scores", []

@@ -99,6 +99,7 @@ def both_ways(tmp_path_factory):
     return [Collection.open(path), Collection.open(path, keep=0)], Worlds(probs, 1 - probs)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(formula=st.one_of(formulas(len(LABELS)), tangles(len(LABELS))))
 def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(both_ways, formula):
@@ -110,6 +111,7 @@ def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(b
         assert found.expected.mean == pytest.approx(want.sum(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_sample_that_rules_rows_out_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(view, "WORTH_SAMPLING", 1)
     monkeypatch.setattr("manyhot.search.kept.SAMPLE_ROWS", 60)
@@ -475,6 +477,7 @@ def test_parts_of_different_models_are_refused(tmp_path):
         Collection.open(tmp_path)
 
 
+@pytest.mark.process
 def test_searching_files_does_not_load_torch(tmp_path):
     random_table(20).save(tmp_path / "table.parquet")
     code = (

@@ -299,6 +299,7 @@ def test_the_deepest_query_is_read_and_written():
         parse(f"({text})", LABELS)
 
 
+@pytest.mark.process
 def test_the_language_does_without_torch():
     code = "import manyhot.search.parsing, manyhot.search.writing, sys; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -47,6 +47,7 @@ def test_any_formula_has_the_sum_over_all_sets_where_it_holds(formula):
     check(formula)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(tangles(LABELS))
 def test_formulas_that_share_labels_have_the_sum_over_all_sets_where_they_hold(formula):
@@ -241,6 +242,7 @@ def test_deep_formulas_are_taken_or_refused_in_a_sentence():
         compile_formula(fresh, 6000)
 
 
+@pytest.mark.slow
 def test_formulas_that_tie_too_much_together_are_refused():
     random = np.random.default_rng(0)
     clauses = [

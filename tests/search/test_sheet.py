@@ -281,6 +281,7 @@ def test_refusals():
         contact_sheet([], columns=0)
 
 
+@pytest.mark.process
 def test_torch_is_not_loaded(tmp_path):
     code = (
         "import sys; from manyhot.search.found import Hit; from manyhot.search.sheet import contact_sheet;"

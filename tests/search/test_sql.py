@@ -53,6 +53,7 @@ def ask(connection, text):
     return np.array(connection.execute(f"SELECT * FROM ({text}) AS asked ORDER BY id").fetchall(), dtype=float).T
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(formula=st.one_of(formulas(LABELS), tangles(LABELS)))
 def test_any_formula_has_the_sum_over_all_sets_where_it_holds(database, formula):

@@ -166,6 +166,7 @@ def test_too_many_at_once_are_asked_to_try_again(client):
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
 
 
+@pytest.mark.process
 def test_others_are_answered_while_a_picture_is_decoded(folder, monkeypatch):
     decoding, may_end, prepare = threading.Event(), threading.Event(), Classifying._prepare
 

@@ -19,6 +19,8 @@ from manyhot.studio.app import build_app
 from tests.studio.bombs import many_scans, tiff, zeros
 from tests.studio.targets import FORBIDDEN_COLOUR, FORBIDDEN_TEXT, served
 
+pytestmark = pytest.mark.process
+
 GOOD = ("000.png", "inner.png", "good.tar/a.png", "folder/../000.png", "swapped.png", "moved/a.png")
 HOSTILE = (
     "../outside/secret.png",

@@ -7,6 +7,8 @@ from tests.studio.fuzzing import Fuzzer
 from tests.studio.servers import Started
 from tests.studio.targets import Target, resident
 
+pytestmark = pytest.mark.process
+
 # Some for every operation, a few seconds; benchmarks/studio_fuzz.py sends 10,000.
 REQUESTS = 500
 

@@ -20,6 +20,8 @@ from tests.studio.collections import write_collection
 from tests.studio.targets import served
 from tests.waiting import HANG, eventually
 
+pytestmark = pytest.mark.process
+
 TOKEN = "a-token_of.this~test"
 REFUSED = "This is no request that a browser sends, or its address and headers are too long."
 

@@ -22,6 +22,8 @@ from tests.studio.targets import (
 )
 from tests.waiting import cpu_seconds, eventually
 
+pytestmark = pytest.mark.process
+
 FORM = "multipart/form-data; boundary="
 SOUND = saved("PNG")
 # Megabytes that a request may take which is refused: what it has sent, once or twice.

@@ -220,6 +220,7 @@ def _append_for_ever(path, pipe):
         n += 1
 
 
+@pytest.mark.process
 def test_a_process_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledged(path):
     context, chance = multiprocessing.get_context("fork"), random.Random(0)
     acknowledged = -1

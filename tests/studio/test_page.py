@@ -18,6 +18,8 @@ from tests.studio.collections import LABELS, write_collection, write_run
 from tests.studio.targets import served
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.browser
+
 # What is to be touched and has less than 36 pixels in height, or reaches over the edge.
 SMALL = """() => [...document.querySelectorAll("main button, main input:not([type=radio]):not([type=file]), nav a")]
     .filter(element => element.offsetParent)

@@ -551,6 +551,7 @@ ODD += [
 names = st.one_of(st.sampled_from(ODD), st.text(st.characters(codec="utf-8"), max_size=5))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(names, min_size=1, max_size=5, unique=True),
@@ -621,6 +622,7 @@ class Model:
         return self.rows.pop()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=25), st.permutations(range(4)))
 def test_any_order_of_steps_comes_to_what_a_plain_list_says(file, steps, order):
@@ -691,6 +693,7 @@ def _edit_for_ever(file, seed, pipe):
             pipe.send(("edit", edit))
 
 
+@pytest.mark.process
 def test_a_studio_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledged(file):
     context, chance, model = multiprocessing.get_context("fork"), random.Random(1), Model()
     for seed in range(10):

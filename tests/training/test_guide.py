@@ -32,6 +32,7 @@ def photos(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_example_of_the_guide(photos, capsys):
     (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     exec(example, {})

@@ -17,6 +17,8 @@ from manyhot.training.choices import build_head, build_loss, reading_of, side_by
 from manyhot.training.recipe import LOSSES
 from manyhot.training.side_by_side import EachHeadLoss, HiddenHeads
 
+pytestmark = pytest.mark.slow
+
 
 def samples(n=120):
     generator = torch.Generator().manual_seed(0)

@@ -13,6 +13,8 @@ from manyhot.training import Recipe, Run, compare, fitting, train
 from manyhot.training.choices import ALL_LOSSES, build_head, build_loss, losses_for
 from manyhot.training.splitting import with_all_splits
 
+pytestmark = pytest.mark.slow
+
 
 def population(n=600, labels=5, width=8, seed=0):
     """Features and targets in which every label depends on the features; many rows have no label."""
