@@ -77,7 +77,7 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path):
         mh.load(tmp_path / "text.json")
     with pytest.raises(ValueError, match="must be a JSON file"):
         mh.load(tmp_path / "bytes.json")
-    with pytest.raises(ValueError, match="must hold format 1 of manyhot"):
+    with pytest.raises(ValueError, match="must hold format 1 to 2 of manyhot"):
         mh.load(tmp_path / "other.json")
 
 
@@ -132,3 +132,39 @@ def test_a_broken_file_is_refused(broken, tmp_path):
 def test_only_what_learns_can_be_saved(tmp_path):
     with pytest.raises(ValueError, match=r"`module` of `save` must be a link, a calibrator or a rule; got FScores\."):
         mh.save(mh.metrics.FScores(), tmp_path / "metric.json")
+
+
+def test_a_loss_is_saved_by_its_link(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"got BinaryCrossEntropyLoss\. Save its `link`; a loss itself goes into a chec"
+    ):
+        mh.save(mh.BinaryCrossEntropyLoss(), tmp_path / "loss.json")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [*LINKS.values(), mh.Threshold(0.3), mh.TopK(2), mh.AverageK(1.5), mh.LabelThresholds()],
+    ids=lambda module: type(module).__name__,
+)
+def test_buffers_are_exactly_those_of_the_class(module):
+    content = describe(module)
+    for name in content["buffers"]:
+        fewer = {key: value for key, value in content["buffers"].items() if key != name}
+        with pytest.raises(ValueError, match=f"{type(module).__name__} without its buffer '{name}'"):
+            restore({**content, "buffers": fewer})
+    more = {**content["buffers"], "more": {"tensor": "bool", "shape": [], "values": [True]}}
+    with pytest.raises(ValueError, match=f"{type(module).__name__} with an unknown buffer 'more'"):
+        restore({**content, "buffers": more})
+
+
+def test_a_table_whose_calibrator_lost_a_buffer_is_refused(tmp_path, monkeypatch):
+    scores = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    calibrator = mh.Affine().fit(scores, (scores > 0).int())
+    described = describe(calibrator)
+    described["buffers"].pop("slopes")
+    monkeypatch.setattr("manyhot.predictions.writer.describe", lambda module: described)
+    mh.Predictions(scores=scores, calibrator=calibrator).save(tmp_path / "table.parquet")
+    with pytest.raises(
+        ValueError, match=r"must hold a calibrator as `save` wrote it; got .* without its buffer 'slopes'"
+    ):
+        mh.Predictions.open(tmp_path / "table.parquet")

@@ -17,7 +17,8 @@ from manyhot.files import whole_file
 from manyhot.refusal import Refusal, refusal
 from manyhot.state import ExactState
 
-FORMAT = 1
+# Files of all formats up to this one are read. 2: calibrators say what they were fitted on, and keep their bounds.
+FORMAT = 2
 _SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 
@@ -31,7 +32,7 @@ def save(module: ExactState, path: str | os.PathLike[str]) -> None:
         >>> load(path)
         Threshold(0.3)
     """
-    text = json.dumps({"format": FORMAT, **describe(module)}, indent=1, allow_nan=False)
+    text = json.dumps(describe(module), indent=1, allow_nan=False)
     with whole_file(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
 
@@ -52,9 +53,9 @@ def load(path: str | os.PathLike[str], *, kinds: Iterable[type[ExactState]] = ()
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         remedy = "Pass a file that `manyhot.save` wrote."
         raise refusal("path", "load", "be a JSON file", f"{os.fspath(path)!r} ({error})", remedy) from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in range(1, FORMAT + 1):
         remedy = "Pass a file that `manyhot.save` wrote, or update manyhot."
-        raise refusal("path", "load", f"hold format {FORMAT} of manyhot", repr(os.fspath(path)), remedy)
+        raise refusal("path", "load", f"hold format 1 to {FORMAT} of manyhot", repr(os.fspath(path)), remedy)
     try:
         return restore(content, kinds=kinds)
     except Refusal:
@@ -67,7 +68,9 @@ def load(path: str | os.PathLike[str], *, kinds: Iterable[type[ExactState]] = ()
 def describe(module: object) -> dict[str, Any]:
     """Kind, constructor arguments and buffers of a module, as values that JSON can hold."""
     if not isinstance(module, ExactState):
-        remedy = "Save metrics by what they compute."
+        remedy = "Save what a metric computes, and the link, calibrator or rule that belongs to a model."
+        if isinstance(getattr(module, "link", None), ExactState):
+            remedy = "Save its `link`; a loss itself goes into a checkpoint by its `state_dict`."
         raise refusal("module", "save", "be a link, a calibrator or a rule", kind_of(module), remedy)
     kind = type(module)
     names = list(inspect.signature(kind).parameters)
@@ -78,16 +81,28 @@ def describe(module: object) -> dict[str, Any]:
         raise refusal("module", "save", rule, f"{kind.__name__} without {missing[0]!r}", remedy)
     arguments = {name: _encode(getattr(module, name)) for name in names}
     buffers = {name: _encode(buffer) for name, buffer in module.named_buffers(recurse=False)}
-    return {"kind": kind.__name__, "arguments": arguments, "buffers": buffers}
+    return {"format": FORMAT, "kind": kind.__name__, "arguments": arguments, "buffers": buffers}
 
 
 def restore(content: dict[str, Any], *, kinds: Iterable[type[ExactState]] = ()) -> Any:
-    """The module that `describe` described."""
+    """The module that `describe` described, in this format or an older one.
+
+    Refuses one whose buffers are not exactly those that its class declares.
+    """
     kinds = tuple(kinds)
     arguments = {key: _decode(value, kinds) for key, value in content["arguments"].items()}
     module = _kind(str(content.get("kind")), kinds)(**arguments)
-    for key, value in content["buffers"].items():
-        module.register_buffer(key, _decode(value, kinds))
+    buffers = {key: _decode(value, kinds) for key, value in content["buffers"].items()}
+    version = content.get("format", 1)
+    if version not in range(1, FORMAT + 1):
+        raise ValueError(f"{content['kind']} of format {version}, which is not known")
+    added = module.added_since(version, buffers)
+    declared = {name for name, _ in module.named_buffers(recurse=False)} - set(added)
+    for words, names in (("without its", declared - set(buffers)), ("with an unknown", set(buffers) - declared)):
+        if names:
+            raise ValueError(f"{content['kind']} {words} buffer {min(names)!r}")
+    for key, buffer in (buffers | added).items():
+        module.register_buffer(key, buffer)
     return module
 
 

@@ -15,6 +15,10 @@ from manyhot.refusal import refusal
 class ExactState(nn.Module):
     """A module whose buffers keep their precision, and take the shape of what is loaded into them."""
 
+    def added_since(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What buffers of an older format of `manyhot.save` lack of those that the module declares."""
+        return {}
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves to another device as any module, but keeps the precision of what was learnt: half would ruin it."""
         exact = {name: buffer for name, buffer in self.named_buffers(recurse=False) if buffer.is_floating_point()}
@@ -37,7 +41,7 @@ class Fitted(ExactState, ABC):
     """What learns from held-out data by `fit`, and refuses to be used before: a calibrator or a rule.
 
     A subclass keeps every argument of its constructor as an attribute of the same name, and everything learnt in
-    buffers; `manyhot.save` and `manyhot.load` need no more.
+    buffers that the constructor declares; `manyhot.save` and `manyhot.load` need no more.
 
     Attributes:
         fitted: Whether `fit` has been called; true from the start for what has nothing to learn.

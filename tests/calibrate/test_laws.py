@@ -75,8 +75,8 @@ class NeverRefuses(Shift):
 
 
 class StaysHalf(Shift):
-    def log_odds(self, scores):
-        return super().log_odds(scores).to(scores.dtype)
+    def log_odds(self, scores, *, kind=None):
+        return super().log_odds(scores, kind=kind).to(scores.dtype)
 
 
 def test_a_right_one_passes():

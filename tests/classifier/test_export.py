@@ -101,7 +101,7 @@ def run(module, values):
 def test_every_link_and_calibrator():
     scores = torch.cat([3 * torch.randn(60, 5), torch.tensor([[-40.0, 40.0, 0.0, 9.0, -9.0], [0.0] * 5])])
     fitted = calibrators()
-    graphs = [LinkGraph(link) for link in LINKS.values()] + [CalibratorGraph(each, 5) for each in fitted.values()]
+    graphs = [LinkGraph(link) for link in LINKS.values()] + [CalibratorGraph(each) for each in fitted.values()]
     wanted = [link.probs(scores) for link in LINKS.values()] + [each(scores) for each in fitted.values()]
     outputs = run(Each(graphs), scores)
     for name, given, own in zip([*LINKS, *fitted], outputs, wanted, strict=True):

@@ -183,6 +183,33 @@ def test_probabilities_alone_can_be_calibrated(tmp_path, run_json):
     assert float(written.calibrator.temperature) == pytest.approx(3, rel=0.15)
 
 
+def test_a_calibrator_of_probabilities_takes_them_wherever_it_is_loaded(table, tmp_path, run):
+    scores, targets, splits = population()
+    path, saved, again = tmp_path / "probs.parquet", tmp_path / "calibrator.json", tmp_path / "again.parquet"
+    probs = torch.sigmoid(scores)
+    mh.Predictions(probs=probs, targets=targets, splits=splits, labels=LABELS).save(path)
+    run("calibrate", path, "--fit-on", "val", "--save", saved)
+    written = mh.Predictions.open(tmp_path / "probs.calibrated.parquet").load()
+    test = torch.tensor([split == "test" for split in splits])
+    loaded = mh.load(saved)
+    ece = mh.metrics.CalibrationError().update(loaded(probs)[test], targets[test]).compute()["ece"]
+    assert ece < 0.05
+    torch.testing.assert_close(loaded(probs), written.probs)
+    run("calibrate", path, "-m", saved, "-o", again)
+    assert torch.equal(mh.Predictions.open(again).load().probs, written.probs)
+    refused = run("calibrate", table, "-m", saved, "-o", tmp_path / "no.parquet", code=2).err
+    assert "`PREDICTIONS` of `manyhot calibrate` must hold probs for this calibrator; got none." in refused
+
+
+def test_scores_with_a_calibrator_are_judged_before_as_well(tmp_path, run_json):
+    scores, targets, splits = population()
+    path = tmp_path / "scores.parquet"
+    calibrator = mh.Affine(per="all").fit(scores, targets)
+    columns = {"scores": scores, "targets": targets, "splits": splits, "labels": LABELS}
+    mh.Predictions(**columns, calibrator=calibrator).save(path)
+    assert run_json("calibrate", path, "--fit-on", "val")["before"]["ECE"] is not None
+
+
 def test_import_with_names_of_its_own(tmp_path, run):
     (tmp_path / "all.csv").write_text("image,cat,dog,tags\na.jpg,0.9,0.1,cat/dog\nb.jpg,0.2,0.3,\nc.jpg,0.5,0.6,cow\n")
     words = ("--kind", "probs", "--id-column", "image", "--labels-column", "tags", "--separator", "/")

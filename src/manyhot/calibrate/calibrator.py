@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.cells import as_scores, as_targets, as_weights
+from manyhot.checks import check_choice
 from manyhot.links import Link, NoLink, SoftmaxLink
 from manyhot.refusal import refusal
 from manyhot.state import Fitted
@@ -21,6 +22,16 @@ BELIEVED = 8.0
 NEAR_LIMIT = 1.0
 # How far out limits are looked for, in powers of two.
 FAR_OUT = 64
+# The bounds of what is believed everywhere.
+UNBOUNDED = torch.tensor([[-1.0], [1.0]], dtype=torch.float64) * torch.finfo(torch.float64).max
+
+
+# What a calibrator can be fitted on; one of a file that does not say so has the number -1.
+KINDS = ("scores", "probs")
+NOT_SAID = -1
+# Probabilities nearer to 0 or 1 are taken for the last ones that can be told from it.
+NEAREST = 1e-15
+WORDS = {"scores": "scores", "probs": "probabilities"}
 
 
 class Calibrator(Fitted):
@@ -29,9 +40,15 @@ class Calibrator(Fitted):
     Args:
         link: What the scores already mean, where calibration starts; without one the scores themselves are the
             starting point.
+
+    Attributes:
+        bounds: (2, K) or (2, 1), the scores between which the log-odds of the link are taken, found by `fit`.
+        kind_number: The place in `KINDS` of what it was fitted on; -1 if a file of an older format does not say.
     """
 
     link: Link | None
+    bounds: Tensor
+    kind_number: Tensor
 
     def __init__(self, link: Link | None = None) -> None:
         super().__init__()
@@ -40,27 +57,50 @@ class Calibrator(Fitted):
             remedy = "Pass `loss.link`, or leave it out."
             raise refusal("link", type(self).__name__, "be a link or None", type(given).__name__, remedy)
         self.link = None if isinstance(link, NoLink) else link
+        self.register_buffer("bounds", UNBOUNDED.clone())
+        self.register_buffer("kind_number", torch.tensor(NOT_SAID, dtype=torch.int8))
 
-    def fit(self, scores: Any, targets: Any, *, weights: Any = None) -> Self:
+    @property
+    def kind(self) -> str | None:
+        """What it was fitted on, "scores" or "probs"; None before, and for a file of an older format."""
+        return None if self.kind_number < 0 else KINDS[int(self.kind_number)]
+
+    def fit(self, scores: Any, targets: Any, *, weights: Any = None, kind: str = "scores") -> Self:
         """Learns from held-out data; unknown cells are left out.
 
         Args:
-            scores: (N, K).
+            scores: (N, K), or probabilities.
             targets: (N, K): 1 present, 0 absent, -1 unknown.
             weights: (N,) or (N, K), how much each row or cell counts in proportion to the others; the same for all by
                 default. They are rescaled to a mean of 1 over the known cells whose weight is not 0, because the number
                 of cells, not the sum of their weights, says how far to believe them.
+            kind: "scores", or "probs" for probabilities that are to be calibrated. It is saved, and the calibrator
+                takes the same from then on.
+
+        Example:
+            >>> probs, targets = torch.tensor([[0.9], [0.8], [0.3], [0.6]]), torch.tensor([[1], [0], [0], [1]])
+            >>> calibrator = mh.Affine(per="all").fit(probs, targets, kind="probs")
+            >>> calibrator(probs).flatten()
+            tensor([0.8765, 0.7660, 0.2794, 0.5619])
         """
         owner = type(self).__name__
-        scores = self._check(scores)
-        targets = as_targets(owner, targets, scores)
-        given = as_weights(owner, weights, scores)
+        number = KINDS.index(check_choice("kind", owner, kind, KINDS))
+        if kind == "probs" and self.link is not None:
+            remedy = "Leave the link out, or pass the scores that it reads."
+            raise refusal("kind", owner, "be 'scores' where there is a link", repr(kind), remedy)
+        # If this fails, what was learnt before is not what the new settings say.
+        self.fitted = torch.zeros_like(self.fitted)
+        self.kind_number = torch.full_like(self.kind_number, number)
+        values = self._check(scores, kind)
+        targets = as_targets(owner, targets, values)
+        given = as_weights(owner, weights, values)
         known = (targets >= 0).double()
         cell_weights = known if given is None else with_mean_one(given * known)
         # The loss that the link belongs to may go on learning, and must not take the fitted calibrator with it.
         self.link = copy.deepcopy(self.link)
         with torch.no_grad():
-            evidence = self.evidence(scores.double())
+            self.bounds = find_bounds(self.link, values.shape[1]).to(values.device)
+            evidence = self.evidence(self.as_scores(values.double(), kind))
             return self.fit_cells(evidence, targets.clamp(min=0).double(), cell_weights)
 
     @abstractmethod
@@ -71,16 +111,22 @@ class Calibrator(Fitted):
     def map(self, evidence: Tensor) -> Tensor:
         """Log-odds of evidence (N, K); increasing in each column, and finite."""
 
-    def log_odds(self, scores: Any) -> Tensor:
-        """Log-odds of the calibrated probabilities, shaped like `scores`."""
-        self.require_fitted()
-        checked = self._check(scores)
-        # In float64 inside, because a map of few numbers must not lose order among many scores.
-        return self.map(self.evidence(checked.double())).to(checked.dtype)
+    def log_odds(self, scores: Any, *, kind: str | None = None) -> Tensor:
+        """Log-odds of the calibrated probabilities, shaped like `scores`.
 
-    def forward(self, scores: Any) -> Tensor:
-        """Probability of each label, shaped like `scores`; never exactly 0 or 1."""
-        probs = torch.sigmoid(self.log_odds(scores))
+        Args:
+            scores: (N, K), of the kind that it was fitted on.
+            kind: "scores" or "probs" to have it checked that the calibrator was fitted on that; not checked by default.
+        """
+        self.require_fitted()
+        kind = self.require_kind(kind)
+        checked = self._check(scores, kind)
+        # In float64 inside, because a map of few numbers must not lose order among many scores.
+        return self.map(self.evidence(self.as_scores(checked.double(), kind))).to(checked.dtype)
+
+    def forward(self, scores: Any, *, kind: str | None = None) -> Tensor:
+        """Probability of each label, shaped like `scores`; never exactly 0 or 1. For `kind` see `log_odds`."""
+        probs = torch.sigmoid(self.log_odds(scores, kind=kind))
         numbers = torch.finfo(probs.dtype)
         return probs.clamp(numbers.tiny, 1 - numbers.eps / 2)
 
@@ -88,15 +134,51 @@ class Calibrator(Fitted):
         """What the scores already mean, as finite log-odds; the scores themselves without a link."""
         if self.link is None:
             return scores
-        return believed_log_odds(self.link, scores)
+        return believed_log_odds(self.link, scores, self.bounds)
 
-    def _check(self, values: Any) -> Tensor:
+    def require_kind(self, kind: str | None) -> str:
+        """What it takes, "scores" or "probs"; refuses to go on if that is not `kind`, unless this is None."""
+        owner = type(self).__name__
+        if kind is None:
+            return self.kind or "scores"
+        check_choice("kind", owner, kind, KINDS)
+        # A file of an older format does not say; but probabilities have never been read through a link.
+        fitted_on = self.kind or (kind if self.link is None else "scores")
+        if kind != fitted_on:
+            remedy = f"Pass {WORDS[fitted_on]}, or fit a calibrator on {WORDS[kind]}."
+            raise refusal("kind", owner, f"be {fitted_on!r}, on which it was fitted", repr(kind), remedy)
+        return kind
+
+    def as_scores(self, values: Tensor, kind: str) -> Tensor:
+        """Scores of values of a kind: of probabilities, their log-odds."""
+        return values if kind == "scores" else torch.logit(values, eps=NEAREST)
+
+    def added_since(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Kind and bounds for files of format 1, which had neither."""
+        if version > 1:
+            return {}
+        fitted = bool(buffers.get("fitted", self.fitted))
+        return {"bounds": self.old_bounds(buffers) if fitted else self.bounds, "kind_number": self.kind_number}
+
+    def old_bounds(self, buffers: dict[str, Tensor]) -> Tensor:
+        """The bounds that belong to buffers of format 1."""
+        own = () if self.link is None else self.link.named_buffers()
+        return find_bounds(
+            self.link, max((part.numel() for name, part in own if name.endswith("pos_weight")), default=1)
+        )
+
+    def _check(self, values: Any, kind: str) -> Tensor:
         owner = type(self).__name__
         scores = as_scores(owner, values)
         if not bool(scores.isfinite().all()):
             row, column = (int(place) for place in (~scores.isfinite()).nonzero()[0])
             got = f"{float(scores[row, column]):g} at row {row}, column {column}"
             raise refusal("scores", owner, "be finite", got, "Clip them, for example to -30 and 30.")
+        if kind == "probs" and bool(((scores < 0) | (scores > 1)).any()):
+            row, column = (int(place) for place in ((scores < 0) | (scores > 1)).nonzero()[0])
+            got = f"{float(scores[row, column]):g} at row {row}, column {column}"
+            remedy = 'Pass probabilities, or fit it on scores with `kind="scores"`.'
+            raise refusal("scores", owner, "lie between 0 and 1 with `kind` 'probs'", got, remedy)
         return scores
 
 
@@ -106,7 +188,7 @@ def with_mean_one(weights: Tensor) -> Tensor:
     return weights * torch.where(total > 0, (weights > 0).sum() / total, 1.0)
 
 
-def believed_log_odds(link: Link, scores: Tensor) -> Tensor:
+def believed_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -> Tensor:
     """Log-odds of a link as far as they are believed; beyond, they follow the scores, so that order survives.
 
     Finite and strictly increasing in the score for every link, also for one that says exactly 0 or 1, or that does
@@ -115,6 +197,7 @@ def believed_log_odds(link: Link, scores: Tensor) -> Tensor:
     Args:
         link: What the scores mean.
         scores: (N, K).
+        bounds: What `find_bounds` says of the link; found here by default, which takes many evaluations of the link.
 
     Example:
         >>> link = mh.AsymmetricLink(4, 0, 0.05)
@@ -128,19 +211,22 @@ def believed_log_odds(link: Link, scores: Tensor) -> Tensor:
         # Against the other scores of its row a score always moves the log-odds by its own step; a single class has
         # nothing to stand against, and is nearly certain.
         return link.log_odds(scores) if scores.shape[-1] > 1 else BELIEVED + scores
-    low, high = believed_scores(link, scores)
-    inside = scores.clamp(low, high)
+    low, high = find_bounds(link, scores.shape[-1]).to(scores) if bounds is None else bounds
+    inside = torch.minimum(torch.maximum(scores, low), high)
     return link.log_odds(inside) + (scores - inside)
 
 
-def believed_scores(link: Link, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest score that a link is believed at, both (1, K)."""
-    sizes = 2.0 ** torch.arange(FAR_OUT, dtype=scores.dtype, device=scores.device).unsqueeze(1)
-    trials = link.log_odds(torch.cat([-sizes, sizes]).expand(-1, scores.shape[-1]))
+def find_bounds(link: Link | None, labels: int) -> Tensor:
+    """The lowest and the highest score that a link is believed at, (2, K), or (2, 1) if all labels have the same."""
+    if link is None or isinstance(link, SoftmaxLink):
+        return UNBOUNDED.clone()
+    device = next((buffer.device for buffer in link.buffers()), None)
+    sizes = 2.0 ** torch.arange(FAR_OUT, dtype=torch.float64, device=device).unsqueeze(1)
+    trials = link.log_odds(torch.cat([-sizes, sizes]).expand(-1, labels))
     # A link by automatic differentiation says NaN where both slopes have vanished, which is no limit.
     low = trials.nan_to_num(torch.inf, neginf=-torch.inf).amin(0, keepdim=True)
     high = trials.nan_to_num(-torch.inf, posinf=torch.inf).amax(0, keepdim=True)
     near = ((high - low) / 4).clamp(max=NEAR_LIMIT)
-    bounds = torch.cat([(low + near).clamp(min=-BELIEVED), (high - near).clamp(max=BELIEVED)])
-    lowest, highest = link.scores_of_log_odds(bounds + link.log_pos_weight(scores)).to(scores.dtype).split(1)
-    return lowest, highest
+    limits = torch.cat([(low + near).clamp(min=-BELIEVED), (high - near).clamp(max=BELIEVED)])
+    bounds = link.scores_of_log_odds(limits + link.log_pos_weight(limits)).double()
+    return bounds[:, :1] if bool((bounds == bounds[:, :1]).all()) else bounds

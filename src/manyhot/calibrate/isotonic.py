@@ -78,7 +78,7 @@ class Isotonic(Calibrator):
     own_curves: Tensor
     own_trust: Tensor
 
-    def __init__(self, *, per: str = "shrunk", link: Link | None = None) -> None:
+    def __init__(self, link: Link | None = None, *, per: str = "shrunk") -> None:
         super().__init__(link)
         self.per = check_choice("per", type(self).__name__, per, PER)
         self.register_buffer("slopes", torch.ones(1, 1, dtype=torch.float64))

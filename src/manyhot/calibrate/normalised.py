@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from manyhot.calibrate.calibrator import Calibrator, believed_log_odds
+from manyhot.calibrate.calibrator import NEAREST, Calibrator, believed_log_odds, find_bounds
 from manyhot.calibrate.maps import FLATTEST
 from manyhot.calibrate.newton import Likelihood, minimise_bounded
 from manyhot.links import QuasibinaryLink, SoftmaxLink
@@ -19,7 +19,21 @@ from manyhot.refusal import refusal
 AT_A_TIME = 1 << 21
 
 
-class QuasibinaryConstant(Calibrator):
+class Normalised(Calibrator):
+    """A calibrator whose number has the place of a link."""
+
+    def evidence(self, scores: Tensor) -> Tensor:
+        """The scores themselves: none is read through a link."""
+        return scores
+
+    def as_scores(self, values: Tensor, kind: str) -> Tensor:
+        """Scores of values of a kind: of probabilities, their logarithms."""
+        if kind == "scores" or self.kind is None:  # files that do not say what they were fitted on used log-odds
+            return super().as_scores(values, kind)
+        return values.clamp(min=NEAREST).log()
+
+
+class QuasibinaryConstant(Normalised):
     """The constant C of the quasibinary classifier, exact over held-out data.
 
     p = e^score / C, with log C = log(sum of e^score over known cells) - log(number of labels present)
@@ -48,24 +62,30 @@ class QuasibinaryConstant(Calibrator):
         super().__init__()
         self.register_buffer("log_normaliser", torch.zeros((), dtype=torch.float64))
 
-    def evidence(self, scores: Tensor) -> Tensor:
-        """The scores themselves: the constant has the place of a link, and none is read through."""
-        return scores
-
     def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Sums over all cells."""
         log_sum = torch.logsumexp((evidence + weights.log()).flatten(), dim=0)
         labels = (weights * targets).sum().clamp(min=0.5)
-        return self.learn(log_normaliser=torch.where(log_sum > -torch.inf, log_sum - labels.log(), 0.0))
+        log_normaliser = torch.where(log_sum > -torch.inf, log_sum - labels.log(), 0.0)
+        return self.learn(log_normaliser=log_normaliser, bounds=find_bounds(link_of(log_normaliser), 1))
 
     def map(self, evidence: Tensor) -> Tensor:
         """Log-odds of scores (N, K)."""
-        link = QuasibinaryLink()
-        link.log_normaliser, link.fitted = self.log_normaliser, self.fitted
-        return believed_log_odds(link, evidence)
+        return believed_log_odds(link_of(self.log_normaliser), evidence, self.bounds)
+
+    def old_bounds(self, buffers: dict[str, Tensor]) -> Tensor:
+        """Those of the constant."""
+        return find_bounds(link_of(buffers["log_normaliser"]), 1)
 
 
-class SoftmaxTemperature(Calibrator):
+def link_of(log_normaliser: Tensor) -> QuasibinaryLink:
+    """The link with this constant."""
+    link = QuasibinaryLink()
+    link.log_normaliser, link.fitted = log_normaliser, torch.ones_like(log_normaliser, dtype=torch.bool)
+    return link
+
+
+class SoftmaxTemperature(Normalised):
     """One temperature for softmax scores, where every row carries exactly one label.
 
     p = softmax(scores / temperature)
@@ -98,10 +118,6 @@ class SoftmaxTemperature(Calibrator):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("temperature", torch.ones((), dtype=torch.float64))
-
-    def evidence(self, scores: Tensor) -> Tensor:
-        """The scores themselves: the temperature has the place of a link, and none is read through."""
-        return scores
 
     def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Finds the temperature by Newton's method."""

@@ -43,7 +43,7 @@ class Parametric(Calibrator):
     slopes: Tensor
     intercept: Tensor
 
-    def __init__(self, *, per: str = "shrunk", link: Link | None = None) -> None:
+    def __init__(self, link: Link | None = None, *, per: str = "shrunk") -> None:
         super().__init__(link)
         self.per = check_choice("per", type(self).__name__, per, PER)
         self.register_buffer("slopes", torch.ones(self.family.num_features, 1, dtype=torch.float64))
@@ -71,7 +71,9 @@ class Temperature(Parametric):
     log-odds = evidence / temperature
 
     The temperature minimises the log loss. It is positive, and finite also where held-out data are separated without
-    error, so that sharper would always look better.
+    error, so that sharper would always look better. A temperature cannot move log-odds across 0.
+    A label that is never present, but whose evidence is above 0, gets one half at the least; `Affine`, `Beta` and
+    `Isotonic` call it rare.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
 

@@ -184,7 +184,7 @@ class Classifier:
         probs = None
         with torch.no_grad():
             if self.calibrator is not None:
-                probs = self.calibrator(scores)
+                probs = self.calibrator(scores, kind="scores")
             elif self.gives_probs:
                 probs = self.link.probs(scores)
         values = scores if probs is None else rule_values(probs, scores, self.link)
@@ -277,6 +277,8 @@ class Classifier:
         for part in (self.calibrator, self.rule):
             if isinstance(part, Fitted):
                 part.require_fitted()
+        if self.calibrator is not None:
+            self.calibrator.require_kind("scores")
         if self.rule is not None and self.rule.needs_probs and not self.gives_probs:
             rule = "only compare where there are no probabilities"
             remedy = "Pass a fitted calibrator too, or a rule such as `AverageK` that was fitted on scores."

@@ -20,17 +20,14 @@ class AnswerGraph(nn.Module):
         link: Gives probabilities where there is no calibrator; None for scores alone.
         calibrator: Gives probabilities.
         rule: Gives decisions, on probabilities if there are any.
-        num_labels: Number K of labels.
     """
 
-    def __init__(
-        self, network: Network, link: Link | None, calibrator: Calibrator | None, rule: Rule | None, num_labels: int
-    ) -> None:
+    def __init__(self, network: Network, link: Link | None, calibrator: Calibrator | None, rule: Rule | None) -> None:
         super().__init__()
         self.network, self.rule, self.link = network, rule, link
         self.probs: nn.Module | None = None
         if calibrator is not None:
-            self.probs = CalibratorGraph(calibrator, num_labels)
+            self.probs = CalibratorGraph(calibrator)
         elif link is not None:
             self.probs = LinkGraph(link)
 

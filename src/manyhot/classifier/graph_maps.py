@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from manyhot.calibrate.calibrator import BELIEVED, Calibrator, believed_scores
+from manyhot.calibrate.calibrator import BELIEVED, Calibrator
 from manyhot.calibrate.isotonic import Isotonic
 from manyhot.calibrate.maps import Maps
-from manyhot.calibrate.normalised import QuasibinaryConstant, SoftmaxTemperature
+from manyhot.calibrate.normalised import QuasibinaryConstant, SoftmaxTemperature, link_of
 from manyhot.calibrate.parametric import Affine
 from manyhot.calibrate.pooling import Curves
-from manyhot.links import Link, QuasibinaryLink, SoftmaxLink
+from manyhot.links import Link, SoftmaxLink
 
 
 class LinkGraph(nn.Module):
@@ -30,14 +30,14 @@ class CalibratorGraph(nn.Module):
     """Probabilities that a calibrator gives; what follows from the learnt numbers alone is computed here, once.
 
     Args:
-        calibrator: A fitted one.
-        num_labels: Number K of labels.
+        calibrator: A fitted one, on scores.
     """
 
-    def __init__(self, calibrator: Calibrator, num_labels: int) -> None:
+    def __init__(self, calibrator: Calibrator) -> None:
         super().__init__()
+        calibrator.require_kind("scores")
         self.calibrator = calibrator
-        self.evidence = believed_by(calibrator, num_labels)
+        self.evidence = believed_by(calibrator)
 
     def forward(self, scores: Tensor) -> Tensor:
         """(N, K) in float32, never exactly 0 or 1."""
@@ -64,13 +64,11 @@ class Believed(nn.Module):
     lowest: Tensor
     highest: Tensor
 
-    def __init__(self, link: Link, num_labels: int) -> None:
+    def __init__(self, link: Link, bounds: Tensor) -> None:
         super().__init__()
         self.link = link
-        with torch.no_grad():
-            lowest, highest = believed_scores(link, torch.zeros(1, num_labels, dtype=torch.float64))
-        self.register_buffer("lowest", lowest)
-        self.register_buffer("highest", highest)
+        self.register_buffer("lowest", bounds[0])
+        self.register_buffer("highest", bounds[1])
 
     def forward(self, scores: Tensor) -> Tensor:
         """Finite log-odds (N, K)."""
@@ -98,17 +96,14 @@ class BelievedSoftmax(nn.Module):
         return torch.where(is_top, scores - rest, log_p - torch.log1p(-torch.exp(log_p.clamp(max=-0.5))))
 
 
-def believed_by(calibrator: Calibrator, num_labels: int) -> nn.Module:
+def believed_by(calibrator: Calibrator) -> nn.Module:
     """What turns scores into the evidence that a calibrator maps; for those of one number, into log-odds at once."""
     if isinstance(calibrator, SoftmaxTemperature):
         return BelievedSoftmax(float(calibrator.temperature))
-    link = calibrator.link
-    if isinstance(calibrator, QuasibinaryConstant):
-        link = QuasibinaryLink()
-        link.log_normaliser, link.fitted = calibrator.log_normaliser, calibrator.fitted
+    link = link_of(calibrator.log_normaliser) if isinstance(calibrator, QuasibinaryConstant) else calibrator.link
     if link is None:
         return nn.Identity()
-    return BelievedSoftmax(1.0) if isinstance(link, SoftmaxLink) else Believed(link, num_labels)
+    return BelievedSoftmax(1.0) if isinstance(link, SoftmaxLink) else Believed(link, calibrator.bounds)
 
 
 def along(curves: Curves, evidence: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def trace(classifier: Classifier, opset: int) -> Any:
     # A copy on the CPU, without gradients: those of parameters would become a part of the graph.
     network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
     link = None if isinstance(classifier.link, NoLink) else classifier.link
-    graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule, len(classifier.labels)).eval()
+    graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule).eval()
     name = "features" if network.backbone is None else "pixels"
     with quiet():
         try:

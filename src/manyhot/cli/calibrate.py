@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,29 +78,35 @@ def calibrate(
     table = options.open_table(predictions, kind, targets, tell)
     lesson = Lesson("manyhot calibrate", table, predictions, fit_on, fit_table, kind, targets, tell)
     learns = not bool(calibrator.fitted)
+    of = calibrator.kind or ("scores" if "scores" in table.kinds else "probs")
     if learns:
-        values, truth = lesson.rows(evidence, at_most=at_most, seed=seed)
-        if calibrator.link is None and "scores" in table.kinds and not isinstance(table.link, NoLink):
+        values, truth = lesson.rows(partial(values_of, kind=of), at_most=at_most, seed=seed)
+        if calibrator.link is None and of == "scores" and not isinstance(table.link, NoLink):
             calibrator.link = table.link
-        calibrator.fit(values, require_targets(truth))
+        calibrator.fit(values, require_targets(truth), kind=of)
     if save:
         manyhot.save(calibrator, save)
     judge = Judge(learns=learns)
-    change = lambda part: part.replace(probs=calibrator(evidence(part)), calibrator=calibrator)  # noqa: E731
-    for before, after in rewrite(table, path, change, "Calibrating", tell):
+
+    def calibrated(part: Predictions) -> Predictions:
+        return part.replace(probs=calibrator(values_of(part, kind=of), kind=of), calibrator=calibrator)
+
+    for before, after in rewrite(table, path, calibrated, "Calibrating", tell):
         judge.update(before, after, lesson.rows_to_judge(before))
     report(judge, calibrator, path, len(table), as_json=as_json)
 
 
-def evidence(part: Predictions) -> Tensor:
-    """What a calibrator starts from: the scores, or the log-odds of the probabilities where there are no scores."""
-    import torch
+def values_of(part: Predictions, *, kind: str) -> Tensor:
+    """The scores or the probabilities of a table; refuses one that has only the others."""
+    from manyhot.refusal import refusal
 
-    if part.scores is not None:
-        return part.scores
-    assert part.probs is not None
-    # A probability of exactly 0 or 1 is taken for the last one that can be told from it.
-    return torch.logit(part.probs.double(), eps=1e-15)
+    values: Tensor | None = getattr(part, kind)
+    if values is None:
+        remedy = (
+            "Calibrate scores by a calibrator that was fitted on scores, and probabilities by one of probabilities."
+        )
+        raise refusal("PREDICTIONS", "manyhot calibrate", f"hold {kind} for this calibrator", "none", remedy)
+    return values
 
 
 def require_targets(targets: Tensor | None) -> Tensor:
@@ -136,7 +143,8 @@ class Judge:
         from manyhot.links import NoLink
 
         self.rows += int(rows.sum())
-        self.had_probs = before.probs is not None or not (before.link is None or isinstance(before.link, NoLink))
+        linked = before.link is not None and not isinstance(before.link, NoLink)
+        self.had_probs = before.probs is not None or before.calibrator is not None or linked
         for metric in self.after.values():
             metric.update(after.probs[rows], before.targets[rows])  # type: ignore[index]
         for metric in self.before.values() if self.had_probs else ():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhot.predictions.arrow import import_arrow, in_our_words
 from manyhot.predictions.forms import is_parquet
-from manyhot.refusal import refusal
+from manyhot.refusal import Refusal, refusal
 
 if TYPE_CHECKING:
     from manyhot.state import ExactState
@@ -80,10 +80,14 @@ class Header:
         for name, content in (("link", self.link), ("calibrator", self.calibrator), ("rule", self.rule)):
             try:
                 modules[name] = None if content is None else restore(content, kinds=own)
-            except (ValueError, TypeError, KeyError):
+            except Refusal:
                 got = repr(content.get("kind")) if isinstance(content, dict) else type(content).__name__
                 remedy = "Update manyhot, or pass your own classes as `classes`."
                 raise refusal("path", OWNER, f"name a {name} that is known", got, remedy) from None
+            except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+                got = f"{type(error).__name__}: {error}"
+                remedy = "Write the file again with `save`."
+                raise refusal("path", OWNER, f"hold a {name} as `save` wrote it", got, remedy) from None
         return modules
 
 

@@ -143,14 +143,15 @@ class Predictions(Table):
         """(N, K): `probs` where they are there, else what the calibrator or the link makes of the scores."""
         if self.probs is not None:
             return self.probs
-        maker = self.link.probs if self.calibrator is None and self.link is not None else self.calibrator
-        if maker is None or self.scores is None:
+        if self.scores is None or (self.link is None and self.calibrator is None):
             remedy = "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`."
             got = "neither probabilities nor scores" if self.scores is None else "scores without a link"
             raise refusal("probs", "Predictions", "be there or follow from a link", got, remedy)
         with torch.no_grad():
-            probs: Tensor = maker(self.scores)
-        return probs
+            if self.calibrator is not None:
+                return self.calibrator(self.scores, kind="scores")  # type: ignore[no-any-return]
+            assert self.link is not None
+            return self.link.probs(self.scores)
 
     def rule_values(self) -> Tensor | Unclipped:
         """What to give to rules: `probabilities()`, before they were cut off at 1 where the link does so."""

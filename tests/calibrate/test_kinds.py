@@ -1,0 +1,152 @@
+"""What a calibrator was fitted on, scores or probabilities, is kept with it and checked where it is used."""
+
+import json
+
+import pytest
+import torch
+
+import manyhot as mh
+from manyhot.classifier.graph_maps import CalibratorGraph
+from manyhot.saving import describe, restore
+
+CALIBRATORS = {
+    "temperature": mh.Temperature,
+    "affine": mh.Affine,
+    "beta": mh.Beta,
+    "isotonic": mh.Isotonic,
+    "quasibinary": mh.QuasibinaryConstant,
+    "softmax": mh.SoftmaxTemperature,
+    "beta-asl": lambda: mh.Beta(link=mh.AsymmetricLoss().link),
+    "beta-weighted": lambda: mh.Beta(link=mh.AsymmetricLink(4, 0, 0.2, pos_weight=[1e3, 1.0, 1e-3])),
+}
+
+
+def data(seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    scores = 2 * torch.randn(200, 3, generator=draw) - 1
+    return scores, torch.eye(3, dtype=torch.int8)[torch.randint(3, (200,), generator=draw)]
+
+
+def as_format_1(calibrator):
+    """The description that was written before kinds and bounds were kept."""
+    content = json.loads(json.dumps(describe(calibrator)))
+    return {
+        "kind": content["kind"],
+        "arguments": content["arguments"],
+        "buffers": {k: v for k, v in content["buffers"].items() if k not in ("bounds", "kind_number")},
+    }
+
+
+@pytest.mark.parametrize("kind", [mh.Temperature, mh.Affine, mh.Beta, mh.Isotonic])
+def test_probabilities_are_calibrated_as_the_log_odds_that_they_are(kind, tmp_path):
+    scores, targets = data()
+    scores, probs = scores.double(), torch.sigmoid(scores.double())
+    calibrator = kind().fit(probs, targets, kind="probs")
+    torch.testing.assert_close(calibrator(probs), kind().fit(scores, targets)(scores))
+    mh.save(calibrator, tmp_path / "calibrator.json")
+    loaded = mh.load(tmp_path / "calibrator.json")
+    assert loaded.kind == "probs"
+    assert torch.equal(loaded(probs), calibrator(probs))
+    with pytest.raises(ValueError, match=r"`scores` of `\w+` must lie between 0 and 1 with `kind` 'probs'; got -?\d"):
+        loaded(scores)
+    with pytest.raises(ValueError, match=r"`kind` of `\w+` must be 'probs', on which it was fitted; got 'scores'\."):
+        loaded(probs, kind="scores")
+
+
+def test_a_softmax_is_calibrated_from_its_probabilities():
+    scores, targets = data()
+    calibrator = mh.SoftmaxTemperature().fit(torch.softmax(scores.double(), 1), targets, kind="probs")
+    want = mh.SoftmaxTemperature().fit(scores.double(), targets)
+    torch.testing.assert_close(calibrator(torch.softmax(scores.double(), 1)), want(scores.double()))
+
+
+def test_what_a_value_or_a_link_proves_wrong_is_refused():
+    scores, targets = data()
+    with pytest.raises(ValueError, match=r"must lie between 0 and 1 .* or fit it on scores with `kind=\"scores\"`\."):
+        mh.Beta().fit(scores, targets, kind="probs")
+    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be 'scores' where there is a link; got 'probs'\."):
+        mh.Beta(link=mh.SigmoidLink()).fit(torch.sigmoid(scores), targets, kind="probs")
+    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be one of 'scores', 'probs'; got 'logits'\."):
+        mh.Beta().fit(scores, targets, kind="logits")
+
+
+def test_a_fit_that_fails_leaves_nothing_to_use():
+    scores, targets = data()
+    calibrator = mh.Beta().fit(scores, targets)
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        calibrator.fit(scores, targets, kind="probs")
+    with pytest.raises(ValueError, match="must be fitted before use"):
+        calibrator(scores)
+
+
+def test_tables_and_graphs_take_scores_only():
+    scores, targets = data()
+    calibrator = mh.Beta().fit(torch.sigmoid(scores), targets, kind="probs")
+    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be 'probs', on which it was fitted; got 'scores'\."):
+        mh.Predictions(scores=scores, calibrator=calibrator).probabilities()
+    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be 'probs'"):
+        CalibratorGraph(calibrator)
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_files_that_do_not_say_give_the_same_numbers_as_before(name):
+    scores, targets = data()
+    calibrator = CALIBRATORS[name]().fit(scores, targets)
+    old = restore(as_format_1(calibrator))
+    assert old.kind is None
+    assert torch.equal(old(scores), calibrator(scores))
+    assert torch.equal(old(scores, kind="scores"), calibrator(scores))
+    probs = torch.sigmoid(scores.double())
+    if old.link is None:
+        torch.testing.assert_close(old(probs, kind="probs"), calibrator(scores.double()))
+    else:
+        with pytest.raises(ValueError, match="must be 'scores', on which it was fitted; got 'probs'"):
+            old(probs, kind="probs")
+
+
+def test_the_bounds_of_a_link_are_searched_in_fit_alone(monkeypatch):
+    scores, targets = data()
+    calibrator = mh.Beta(link=mh.AsymmetricLoss().link).fit(scores, targets)
+    want, calls = calibrator(scores), []
+    log_odds = mh.AsymmetricLink.unweighted_log_odds
+    counted = lambda link, values: calls.append(values.shape) or log_odds(link, values)  # noqa: E731
+    monkeypatch.setattr(mh.AsymmetricLink, "unweighted_log_odds", counted)
+    assert torch.equal(calibrator(scores), want)
+    assert calls == [scores.shape]
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_a_file_with_other_buffers_is_refused(name, tmp_path):
+    scores, targets = data()
+    content = describe(CALIBRATORS[name]().fit(scores, targets))
+    broken = [
+        {**content, "buffers": {key: value for key, value in content["buffers"].items() if key != left_out}}
+        for left_out in content["buffers"]
+    ]
+    broken.append({**content, "buffers": {**content["buffers"], "more": content["buffers"]["fitted"]}})
+    for each in broken:
+        (tmp_path / "calibrator.json").write_text(json.dumps(each))
+        with pytest.raises(
+            ValueError, match=r"must hold all that `save` wrote; .* (without its|with an unknown) buffer"
+        ):
+            mh.load(tmp_path / "calibrator.json")
+
+
+def test_links_are_taken_without_a_keyword():
+    link = mh.AsymmetricLoss().link
+    for kind in (mh.Temperature, mh.Affine, mh.Beta, mh.Isotonic):
+        assert kind(link).link is link
+    with pytest.raises(
+        ValueError, match=r"`link` of `Beta` must be a link or None; got AsymmetricLoss\. Pass `loss\.l"
+    ):
+        mh.Beta(mh.AsymmetricLoss())
+
+
+def test_a_temperature_says_that_it_cannot_make_a_label_rare():
+    """Where scores of a label are mostly above 0, no temperature gives it a small probability."""
+    scores, targets = data()
+    targets[:, 0] = 0
+    probs = mh.Temperature().fit(scores.abs(), targets)(scores.abs())
+    assert float(probs[:, 0].min()) >= 0.5
+    assert "A label that is never present" in mh.Temperature.__doc__
+    assert float(mh.Affine().fit(scores.abs(), targets)(scores.abs())[:, 0].max()) < 0.1
