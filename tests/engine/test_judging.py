@@ -7,7 +7,7 @@ import torch
 
 import manyhot as mh
 from manyhot.engine import StandardJudge
-from manyhot.engine.judging import is_better, lower_is_better
+from manyhot.engine.judging import is_better
 from manyhot.evaluation.names import NAMES
 
 SCORES = torch.tensor([[2.0, -1.0], [-1.0, 0.5], [0.0, -2.0]])
@@ -44,7 +44,7 @@ def test_more_is_better_of_the_others(name):
 
 
 def test_every_value_of_an_evaluation_has_its_direction():
-    lower = {name for name in NAMES if lower_is_better(name)}
+    lower = {name for name in NAMES if is_better(name, 0.1, than=0.2)}
     errors = {f"{kind}{error}" for kind in ("", "label_", "top_", "mass_") for error in ("ece", "ace", "mce")}
     losses = {"coverage_error", "ranking_loss", "hamming_loss", "fpr95"}
     assert lower == errors | losses | {"brier", "brier_per_row", "log_loss", "log_loss_per_row"}

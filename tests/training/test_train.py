@@ -264,7 +264,7 @@ def test_a_call_that_fit_refuses_leaves_no_folder(data, tmp_path):
 
 
 def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
-    settings = recipe(epochs=1).given
+    settings = {"epochs": 1, "hidden": 0, "accelerator": "cpu"}
     parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.Isotonic(), "rule": mh.AverageK(2)}
     run = train(data, Recipe.build(settings | parts), folder=tmp_path / "a", progress=Silent())
     texts = {"loss": "AsymmetricLoss(gamma_neg=2)", "calibrator": "Isotonic()", "rule": "AverageK(2)"}
