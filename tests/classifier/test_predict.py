@@ -167,7 +167,7 @@ def test_answers_are_for_people():
     asking = mh.AskPerson(mh.Threshold(0.5), at_most=1.0).fit(torch.rand(9, 3))
     (answer,) = Classifier(network, ["cat", "dog", "bird"], link=mh.SigmoidLink(), rule=asking).answers([[3.0, 1.0]])
     assert (answer.abstain, answer.none) == (True, False)
-    assert repr(answer).startswith("Answer('0': ask a person; cat 95 %")
+    assert repr(answer).startswith("Answer('0': ask a person; cat 95.3 %")
     assert isinstance(answer, Answer)
 
 

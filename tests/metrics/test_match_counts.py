@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+import manyhot as mh
 from manyhot import metrics
-from manyhot.metrics.match_counts import count_tails
+from manyhot.search import Collection
 from tests.metrics import naive
 
 
@@ -53,23 +54,28 @@ def test_against_loops(unknown):
 
 
 @pytest.mark.parametrize("shape", [(0.5, 0.5), (1, 20), (0.2, 5), (0.1, 40), (5, 1)], ids=str)
-@pytest.mark.parametrize(("trials", "allowed"), [(20, 0.04), (50, 0.02), (1000, 0.01)])
-def test_tails_are_nearly_those_of_the_poisson_binomial_distribution(trials, allowed, shape):
-    """Also where most samples are almost certain, and for counts beyond those that are added up."""
-    probs = np.random.default_rng(trials).beta(*shape, size=trials)
-    shares = exact_distribution(probs)
-    counts = np.arange(trials + 1)
-    column = torch.ones(trials + 1, dtype=torch.float64)
-    at_most, at_least = count_tails(probs.sum() * column, (probs**2).sum() * column, torch.from_numpy(counts))
-    np.testing.assert_allclose(at_most, np.cumsum(shares), atol=allowed)
-    np.testing.assert_allclose(at_least, np.cumsum(shares[::-1])[::-1], atol=allowed)
+@pytest.mark.parametrize("rows", [50, 400])
+def test_the_interval_is_that_of_the_poisson_binomial_distribution(rows, shape):
+    probs = np.random.default_rng(rows).beta(*shape, size=rows)
+    below = np.cumsum(exact_distribution(probs))
+    low, high = (int(np.searchsorted(below, share)) for share in (0.025, 0.975))
+    log_odds = torch.logit(torch.from_numpy(probs)).unsqueeze(1)
+    for true in {max(low - 1, 0), low, high, high + 1}:
+        targets = (torch.arange(rows) < true).int().unsqueeze(1)
+        details = metrics.MatchCounts([([0], [])]).update(log_odds, targets).compute().details
+        assert bool(details["within"]) == (low <= true <= high)
+    assert (int(details["low"]), int(details["high"])) == (low, high)
 
 
-def test_tails_of_certainty():
-    mean = torch.tensor([0.0, 0.0, 3.0, 3.0, 1000.0, 1000.0], dtype=torch.float64)
-    at_most, at_least = count_tails(mean, mean, torch.tensor([0, 1, 3, 2, 1000, 1001]))
-    torch.testing.assert_close(at_most, torch.tensor([1.0, 1, 1, 0, 1, 1], dtype=torch.float64))
-    torch.testing.assert_close(at_least, torch.tensor([1.0, 0, 1, 1, 1, 0], dtype=torch.float64))
+def test_the_interval_that_is_judged_is_the_one_that_a_search_shows():
+    draw = np.random.default_rng(3)
+    probs = 1 / (1 + np.exp(-(2 * draw.standard_normal((600, 3)) - 2)))
+    collection = Collection.of(mh.Predictions(probs=probs, labels=["cat", "dog", "sea"]))
+    queries = {"cat": ([0], []), "dog & !cat": ([1], [0]), "cat & dog & !sea": ([0, 1], [2])}
+    details = metrics.MatchCounts(list(queries.values())).update(np.log(probs / (1 - probs)), probs > 0.5).compute()
+    shown = [collection.expect(query) for query in queries]
+    assert details.details["low"].tolist() == [one.low for one in shown]
+    assert details.details["high"].tolist() == [one.high for one in shown]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from manyhot.search.counting import BINS, LARGE_VARIANCE, Bin, count_interval
+from manyhot.poisson_binomial import BINS, LARGE_VARIANCE, Bin, count_interval
 
 
 def bins_of(probs):

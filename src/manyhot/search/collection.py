@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from manyhot.poisson_binomial import Bin, count_interval
 from manyhot.refusal import refusal
 from manyhot.search import statements
-from manyhot.search.counting import Bin, count_interval
 from manyhot.search.cutting import check_k, check_level, check_share
 from manyhot.search.duck import Database
 from manyhot.search.files import ParquetFiles

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from manyhot.poisson_binomial import Bin
 from manyhot.refusal import refusal
-from manyhot.search.counting import Bin
 
 # Sums of the same numbers in another order differ by rounding; a wish for all of them must still end.
 ROUNDING = 1e-12

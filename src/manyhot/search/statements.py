@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from manyhot.poisson_binomial import BINS
 from manyhot.search import sql
-from manyhot.search.counting import BINS
 from manyhot.search.program import Program
 from manyhot.search.relation import Relation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from manyhot.poisson_binomial import Bin
 from manyhot.search import statements
-from manyhot.search.counting import Bin
 from manyhot.search.cutting import bin_of_cut, length_of_cut
 from manyhot.search.duck import Database
 from manyhot.search.files import ParquetFiles

@@ -43,7 +43,7 @@ def count_interval(bins: Sequence[Bin], level: float) -> tuple[int, int]:
     """The shortest numbers, cut off evenly on both sides, between which the count lies with probability `level`.
 
     Example:
-        >>> from manyhot.search.counting import Bin, count_interval
+        >>> from manyhot.poisson_binomial import Bin, count_interval
         >>> count_interval([Bin(256, 100, 50.0, 25.0, 12.5)], 0.95)  # a hundred tosses of a coin
         (40, 60)
     """
