@@ -144,6 +144,12 @@ def test_a_sign_for_inches_is_no_open_quote(folder):
     assert len(read_data(write(folder, 'path,labels,note\na.jpg,cat,5" wide\nb.jpg,dog,\n'))) == 2
 
 
+def test_odd_signs_in_a_header_cost_no_row(folder):
+    for name in ("\0", "two\nlines", "a\r\nb"):
+        assert len(read_data(write(folder, f'path,"{name}",labels\na.jpg,1,cat\nb.jpg,0,dog\n'))) == 2
+        assert len(from_csv(write(folder, f'path,"{name}"\na.jpg,1\nb.jpg,0\n'), kind="probs")) == 2
+
+
 def test_a_table_without_rows(folder):
     assert len(from_csv(write(folder, "path,cat,dog\n"), kind="probs")) == 0
     with pytest.raises(ValueError, match=r"must have rows; got .* without any"):

@@ -475,8 +475,8 @@ class TestChangesByHand:
         [
             (
                 "a.jpg,,1,",
-                "a.jpg,,yes,",
-                "must hold 1, 0, -1 or blank for each label; got 'yes' in line 2, column 'cat'",
+                "a.jpg,,perhaps,",
+                "must hold 1, 0, -1 or blank for each label; got 'perhaps' in line 2, column 'cat'",
             ),
             ("a.jpg,,1,", "a.jpg,,1", "must have 4 columns in every line; got 3 in line 2"),
             ("a.jpg,,1,", ",,1,", "must have a path in every line; got none in line 2"),

@@ -62,6 +62,8 @@ class DelimitedText:
         found = self._find_delimiter(header_line) if told is None else told[1]
         self.delimiter = found if delimiter is None else delimiter
         self.header, rows = self._first_rows()
+        if '"' not in header_line:  # spaces within quotes are meant
+            self.header = [name.strip() for name in self.header]
         header = self.header
         self.sample = {name: [row[place] for row in rows if place < len(row)] for place, name in enumerate(header)}
         self.decimal = self._find_decimal()
@@ -95,9 +97,8 @@ class DelimitedText:
                 read_options=pa.csv.ReadOptions(
                     block_size=BLOCK_BYTES,
                     encoding="utf-16" if self._encoding == "utf-16" else "utf8",
-                    skip_rows=self._skipped,
+                    skip_rows=self._skipped + self._header_lines,
                     column_names=self.header,  # without the spaces around them
-                    skip_rows_after_names=1,
                 ),
                 parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 convert_options=pa.csv.ConvertOptions(
@@ -144,7 +145,7 @@ class DelimitedText:
                 start = file.read(1024)
             if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 self._encoding = "utf-16"
-            elif b"\0" in start:
+            elif 4 * start.count(b"\0") > len(start):  # every other byte of UTF-16, for the most part
                 got, remedy = f"{str(self.path)!r} with zero bytes", "Convert it: iconv -f UTF-16LE -t UTF-8."
                 raise refusal("path", self.owner, "be text in UTF-8", got, remedy)
             with self._in_utf8(), self._open() as text:
@@ -191,12 +192,14 @@ class DelimitedText:
             with self._in_utf8(), self._open() as file:
                 # Strict: a quote that is never closed would make one cell of all rows that follow.
                 reader = csv.reader(file, delimiter=self.delimiter, strict=True)
-                header, *rows = islice(reader, SAMPLE_ROWS + 1)
+                header = next(reader)
+                self._header_lines = reader.line_num
+                rows = list(islice(reader, SAMPLE_ROWS))
         except (csv.Error, EOFError) as error:
             at = "" if isinstance(error, EOFError) else f" in or before line {reader.line_num:,}"
             got, remedy = f"{str(self.path)!r} ({error}{at})", "Repair the file; a quote is perhaps not closed."
             raise refusal("path", self.owner, "be a table of text in UTF-8", got, remedy) from None
-        return [name.strip() for name in header], [row for row in rows if row]
+        return header, [row for row in rows if row]
 
     def _check_header(self, header: list[str]) -> None:
         twice = next((name for name in header if header.count(name) > 1), None)

@@ -62,6 +62,7 @@ def write_table(table: LabelsTable) -> tuple[str, list[str]]:
     mark = MARK if unseen or mistaken else ""
     # Signs that readers take for the end of a column or a line, and that Python 3.11 writes without quotes.
     odd = any(sign in text for sign in "\r;|\t" for text in (*names, *table.paths))
+    odd |= any(name != name.strip() for name in names)  # spaces around a name are kept within quotes alone
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
     writer.writerow([PATH, *([SPLIT] if with_splits else []), *(mark + name for name in names)])
