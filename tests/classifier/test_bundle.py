@@ -67,6 +67,18 @@ def test_calibrator_rule_and_names_come_back_exactly(tmp_path):
     ]
 
 
+def test_a_calibrator_that_lost_a_buffer_is_refused(tmp_path):
+    scores, targets = held_out(4)
+    of_features(calibrator=mh.Beta().fit(scores, targets)).save(tmp_path)
+    content = json.loads((tmp_path / "classifier.json").read_text())
+    del content["calibrator"]["buffers"]["intercept"]
+    (tmp_path / "classifier.json").write_text(json.dumps(content))
+    with pytest.raises(
+        Refusal, match=r"must hold a classifier\.json as `save` wrote it; .*Beta without its buffer 'inter"
+    ):
+        Classifier.load(tmp_path)
+
+
 def test_a_backbone_of_timm_is_built_anew(tmp_path):
     backbone = create_backbone(pretrained=False, size=32, seed=5)
     classifier = Classifier(Network(backbone, mh.LinearHead(1280, 4)), LABELS, link=mh.SigmoidLink(), rule=mh.TopK(1))

@@ -203,6 +203,9 @@ def test_parts_that_do_not_fit_are_refused():
         Classifier(network, LABELS, link=None)
     with pytest.raises(Refusal, match="`state` of `Affine` must be fitted before use"):
         Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=mh.Affine())
+    of_probs = mh.Affine().fit(torch.rand(9, 4), torch.ones(9, 4), kind="probs")
+    with pytest.raises(Refusal, match="`kind` of `Affine` must be 'probs', on which it was fitted; got 'scores'"):
+        Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=of_probs)
     with pytest.raises(Refusal, match="must be a Network; got Linear"):
         Classifier(torch.nn.Linear(2, 2), LABELS, link=mh.SigmoidLink())
     with pytest.raises(Refusal, match="must have a Backbone or none; got Flatten"):
