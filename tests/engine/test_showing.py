@@ -60,7 +60,10 @@ def test_lines():
     file = io.StringIO()
     history = run(Lines(file)).history
     first, second = file.getvalue().splitlines()
-    figures = [f"train loss {e['train loss']:.4f}, mAP {e['mAP']:.4f}, log loss {e['log loss']:.4f}" for e in history]
+    figures = [
+        f"train loss {e['train loss']:.4f}, mAP {e['mAP']:.4f}, log loss per row {e['log loss per row']:.4f}"
+        for e in history
+    ]
     assert first.startswith(f"epoch 1/2: {figures[0]}; ")
     assert first.endswith(" s left")
     assert second == f"epoch 2/2: {figures[1]}"
