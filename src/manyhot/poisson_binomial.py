@@ -82,8 +82,12 @@ def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[in
         if group.place == 0:
             # The logarithm of 1 + p step for tiny p, summed over the samples.
             logs += group.first * step - group.second * step**2 / 2 + group.third * step**3 / 3
-        else:
-            with np.errstate(divide="ignore"):
-                logs += group.rows * np.log1p(group.first / group.rows * step)
+    others = [(group.rows, group.first / group.rows) for group in bins if group.place]
+    if others:
+        counts, means = np.array(others).T
+        with np.errstate(divide="ignore"):
+            parts = np.log1p(means[:, None] * step)
+        # Apart, because minus infinity times a complex number is none.
+        logs = logs + (counts @ parts.real + 1j * (counts @ parts.imag))
     shares = np.fft.irfft(np.conj(np.exp(logs - 1j * angles * start)), size)
     return start, np.clip(shares, 0, None)
