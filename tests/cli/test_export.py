@@ -43,6 +43,7 @@ def test_bad_arguments_are_refused(folder, run):
     assert "`RUN` of `manyhot export` must be a folder with a classifier.json" in refused
 
 
+@pytest.mark.slow
 def test_without_onnxruntime_the_option_is_named(folder, run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     told = run("export", folder, "-o", tmp_path / "tagger.onnx", code=2).err

@@ -12,7 +12,11 @@ from tests.losses import CASES
 ADDITIVE = [name for name, case in CASES.items() if case.build(torch.zeros(1, 5)).adds_over_labels]
 
 
-@pytest.mark.parametrize("law", LOSS_LAWS, ids=lambda law: law.__name__)
+# Compiling takes a second, the other laws take none.
+LAWS = [pytest.param(law, marks=pytest.mark.slow) if law is check_compiles else law for law in LOSS_LAWS]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_law(name, law):
     law(CASES[name])

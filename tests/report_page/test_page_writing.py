@@ -18,6 +18,7 @@ from manyhot.report.page.trying import try_report
 from tests.report_page.material import population
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_report_into_its_folder(run, page, monkeypatch):
     monkeypatch.setattr(Report, "html", lambda self, *, watch=None: page)
     path = run.report()
