@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.cli.compare import show as show_comparison
 from manyhot.cli.train import show_run
 from manyhot.data import from_arrays
 from tests.evaluation import tables
@@ -87,3 +88,16 @@ def test_a_training_on_ten_rows_claims_nothing(tmp_path, capsys):
     assert "mAP" not in shown
     assert "Too small to judge by" in run._repr_html_()
     assert "Too small to judge by" in run.figures["after"]["too_small"]
+
+
+def test_a_comparison_on_too_few_rows_names_no_winner(tmp_path, capsys):
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(10, 4, generator=draw)
+    data = from_arrays(features.numpy(), (features[:, :2] > 0).int().numpy())
+    recipe = mh.Recipe.build({"epochs": 1, "hidden": 0})
+    comparison = mh.compare(data, {"BCE": "BCE"}, recipe, folder=tmp_path / "runs")
+    show_comparison(comparison, as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Too small to judge by: 1 row" in shown
+    assert "Best" not in shown
+    assert "Too small to judge by" in comparison._repr_html_()
