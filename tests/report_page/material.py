@@ -17,5 +17,6 @@ def population(rows, labels, *, seed=0, rate=-1.0):
 
 def trained(scenes, folder, **settings):
     """A run of a few epochs on the scenes of a table."""
-    wanted = recipe(epochs=4, seed=0).replace(**settings)
+    wanted = recipe(epochs=4, seed=0)
+    wanted = wanted.replace(**settings) if settings else wanted
     return mh.train(read_data(scenes), wanted, folder=folder, source={"paths": [str(scenes)]}, progress=Silent())

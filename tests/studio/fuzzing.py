@@ -15,6 +15,7 @@ from schemathesis import GenerationMode
 from tests.studio.bombs import saved
 from tests.studio.collections import LABELS
 from tests.studio.targets import Answer, checked
+from tests.waiting import HANG
 
 ROWS = 30
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
@@ -72,7 +73,7 @@ class Fuzzer:
         @given(operation.as_strategy(generation_mode=mode))
         def ask(case):
             self._bring_nearer(case, mode)
-            response = case.call(base_url=self.url, session=self.session, timeout=60)
+            response = case.call(base_url=self.url, session=self.session, timeout=HANG)
             headers = {name.lower(): value[0] for name, value in response.headers.items()}
             self._note(label, Answer(response.status_code, headers, response.content), case.as_curl_command)
 
@@ -107,7 +108,7 @@ class Fuzzer:
             "range": self.draw.choice(("", "bytes=a", "bytes=0-9")),
         }
         url = self.url + operation.path
-        response = self.session.request(operation.method, url, params=query, headers=headers, timeout=60)
+        response = self.session.request(operation.method, url, params=query, headers=headers, timeout=HANG)
         told = {name.lower(): value for name, value in response.headers.items()}
         self._note(operation.label, Answer(response.status_code, told, response.content), lambda: response.url)
 
