@@ -27,6 +27,7 @@ LIST_TABLES = {
     "sep=,": "sep=,\r\npath,labels\r\na.jpg,cat|dog\r\nb.jpg,dog\r\n",
     "sep=;": 'sep=;\npath;labels\na.jpg;cat,dog\nb.jpg;"dog"\n',
     '"sep=,"': '"sep=,"\npath,labels\na.jpg,cat|dog\nb.jpg,dog\n',
+    "SEP=;": "SEP=;\npath;labels\na.jpg;cat|dog\nb.jpg;dog\n",
     "quoted line break": 'path,labels,note\na.jpg,cat|dog,"one\ntwo"\nb.jpg,dog,\n',
     "line break in the header": 'path,"the\nnote",labels\na.jpg,x,cat|dog\nb.jpg,y,dog\n',
     "column without a name": "path,labels,\na.jpg,cat|dog,\nb.jpg,dog,\n",
@@ -141,7 +142,8 @@ def test_a_quote_that_is_never_closed_swallows_no_rows(folder):
 
 
 def test_a_sign_for_inches_is_no_open_quote(folder):
-    assert len(read_data(write(folder, 'path,labels,note\na.jpg,cat,5" wide\nb.jpg,dog,\n'))) == 2
+    for rest in ("", "\n\n"):
+        assert len(read_data(write(folder, f'path,labels,note\na.jpg,cat,5" wide\nb.jpg,dog,\n{rest}'))) == 2
 
 
 def test_odd_signs_in_a_header_cost_no_row(folder):

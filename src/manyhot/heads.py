@@ -28,6 +28,14 @@ def under_autocast(features: Tensor) -> bool:
     return is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
+def hidden_units(layer: nn.Linear, features: Tensor, dropout: float, training: bool) -> Tensor:
+    """The units (N, H) of a hidden layer, while training without those that are dropped."""
+    if under_autocast(features):
+        with torch.autocast(features.device.type, enabled=False):
+            return hidden_units(layer, features.to(layer.weight.dtype), dropout, training)
+    return F.dropout(F.relu(layer(features)), dropout, training)
+
+
 class Head(nn.Module, ABC):
     """Weights and bias of a head; subclasses say how features meet weights and with which sign the bias enters.
 
@@ -243,10 +251,7 @@ class HiddenHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Scores (N, K) of features (N, D)."""
         check_features("HiddenHead", features, self.in_features)
-        if under_autocast(features):
-            with torch.autocast(features.device.type, enabled=False):
-                return self.forward(features.to(self.last.weight.dtype))
-        scores: Tensor = self.last(F.dropout(F.relu(self.layer(features)), self.dropout, self.training))
+        scores: Tensor = self.last(hidden_units(self.layer, features, self.dropout, self.training))
         return scores
 
     def init_bias(self, rates: Tensor, *, link: Link | None = None) -> HiddenHead:
@@ -308,7 +313,7 @@ class TwoHeads(nn.Module):
         """Scores (N, 2, K): first the single-label head, then the multi-label head."""
         if self.layer is not None:
             check_features("TwoHeads", features, self.in_features)
-            features = F.dropout(F.relu(self.layer(features)), self.dropout, self.training)
+            features = hidden_units(self.layer, features, self.dropout, self.training)
         return torch.stack([self.single(features), self.multi(features)], dim=1)
 
     @staticmethod

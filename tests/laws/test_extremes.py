@@ -85,6 +85,15 @@ def test_values_and_gradients_of_asl(dtype, margin):
         assert bool(scores.grad.isfinite().all())
 
 
+def test_a_margin_that_float32_does_not_hold_keeps_everything_finite():
+    loss = mh.AsymmetricLoss(4, 1, 1e-50)
+    for target in (0.0, 1.0):
+        scores = torch.tensor([SCORES]).requires_grad_()
+        loss(scores, torch.full_like(scores, target)).backward()
+        assert bool(scores.grad.isfinite().all())
+    assert not bool(loss.link.log_odds(torch.tensor([SCORES])).isposinf().any())
+
+
 @pytest.mark.parametrize("margin", MARGINS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_log_odds_of_asl(dtype, margin):

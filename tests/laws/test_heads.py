@@ -152,6 +152,7 @@ HEADS = {
     f"{kind.__name__} {bias}": (kind, {"bias": bias}) for kind in (mh.LinearHead, mh.CosineHead) for bias in BIASES
 }
 HEADS |= {"HiddenHead": (HiddenHead, {"hidden": 16}), "TwoHeads": (mh.TwoHeads, {})}
+HEADS |= {"TwoHeads hidden": (mh.TwoHeads, {"hidden": 16})}
 
 
 @pytest.mark.parametrize("name", HEADS)

@@ -114,7 +114,8 @@ class AsymmetricLink(AdditiveLink):
         scores = torch.where(visible, scores, 0.0)
         # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - e^(b-a)): no cancellation just above the margin.
         log_w = -softplus(-scores) + math.log1p(-self.margin) + torch.log(-torch.expm1(-over))
-        rest = torch.sigmoid(-scores) + self.margin  # 1 - w, which would cancel
+        tiny = torch.finfo(scores.dtype).tiny
+        rest = torch.sigmoid(-scores) + max(self.margin, tiny)  # 1 - w, which would cancel; never 0
         focus = self.gamma_neg * rest * surprise_by_share(rest)
         return torch.where(visible, self.gamma_neg * log_w + torch.log1p(focus) - torch.log(rest), -torch.inf)
 

@@ -74,7 +74,8 @@ class ShiftedFocalCurve(FocalCurve):
         """r^gamma * surprise and its steepness, with surprise = -log(1 - r)."""
         r = p - self.margin
         r = torch.clamp(r, min=0, out=spare(r))
-        rest = q + self.margin  # 1 - r, which would cancel where p is 1 to the last digit and the margin is small
+        # 1 - r, which would cancel where p is 1 to the last digit and the margin is small; never 0
+        rest = q + max(self.margin, torch.finfo(q.dtype).tiny)
         ratio = surprise_by_share(rest)
         # The slope is p r^g (g q surprise / r + q / (1 - r)).
         steepness = torch.div(q, rest, out=spare(rest))

@@ -25,7 +25,7 @@ SAMPLE_ROWS = 1000
 # What Arrow parses at once, and so also what is in memory of a file that is not.
 BLOCK_BYTES = 2**23
 # What a spreadsheet writes above the header to say what separates the columns.
-SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')
+SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 WORDS = {word for word, value in CELLS.items() if value >= 0}
 
 
@@ -116,12 +116,16 @@ class DelimitedText:
 
     def _refuse_open_quote(self, rows: int) -> None:
         """Refuses a file of which a quote that is never closed has made one cell of all lines that follow."""
-        lines = quotes = 0
+        quotes = 0
         with self._open_bytes() as file:
             while block := file.read(BLOCK_BYTES):
-                lines, quotes = lines + block.count(b"\n"), quotes + block.count(b'"')
+                quotes += block.count(b'"')
+        if quotes % 2 == 0:
+            return
+        with self._open() as text:
+            lines = sum(1 for line in text if line.strip())
         # A sign for inches may make the number odd, but then no row has several lines.
-        if quotes % 2 and rows < lines - 1 - self._skipped:
+        if rows < lines - self._header_lines:
             got = f"{str(self.path)!r} with {rows:,} rows in {lines:,} lines and an odd number of quotes"
             raise refusal("path", self.owner, "close every quote", got, "Repair the file.")
 
