@@ -45,7 +45,7 @@ def test_lists_of_labels():
     by_number = from_arrays(X, [[1, 0], (), 2])
     assert by_number.targets.dense().tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
     # Lists are numbers of labels, whatever they look like; a table of 1 and 0 is an array.
-    assert from_arrays(X, [[0, 1], [1, 0], [0, 0]]).targets.dense().tolist() == [[1, 1], [1, 1], [1, 0]]
+    assert from_arrays(X, [[0, 1], [1, 0], [0]]).targets.dense().tolist() == [[1, 1], [1, 1], [1, 0]]
     assert from_arrays(X, [["a"], [], []], labels=["b", "a"]).targets.dense().tolist() == [[0, 1], [0, 0], [0, 0]]
 
 
@@ -65,6 +65,7 @@ def test_images_in_memory_and_on_disk():
         (X, np.zeros((2, 2)), {}, r"`y` of `from_arrays` must have one row for each of the 3 samples; got 2\."),
         (X, np.array(Y), {"labels": ["a"]}, r"`labels` of `from_arrays` must name the 3 columns of `y`; got 1 names"),
         (X, [["a"], [1], []], {}, r"`y` of `from_arrays` must list labels by name or by number; got int among them"),
+        (X, [[0, 1], [1, 0], [0, 0]], {}, r"must list the number of a label once .* got \[0, 0\]\. Pass"),
         (X, [["dgo"], [], []], {"labels": ["dog"]}, r"Did you mean 'dog'\?"),
         (X, [[5], [], []], {"labels": ["dog"]}, r"must name columns from 0 to 0; got 5"),
         (X, np.array(Y), {"ids": ["a", "a", "b"]}, r"`ids` of `from_arrays` must be distinct; got 'a' twice"),

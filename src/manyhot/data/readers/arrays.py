@@ -142,6 +142,10 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
         count = max((int(item) for item in flat), default=-1) + 1
         labels = Labels([str(column) for column in range(count)]) if labels is None else labels
         columns = [[int(item) for item in row] for row in rows]
+        twice = next((row for row in columns if len(set(row)) < len(row)), None)
+        if twice is not None:
+            remedy = "Pass `np.array(y)` if y is a table of 1 and 0 with one column a label."
+            raise refusal("y", OWNER, "list the number of a label once a sample", repr(twice), remedy)
     else:
         other = next(item for item in flat if not isinstance(item, str))
         got = f"{kind_of(other)} among them"
