@@ -22,7 +22,7 @@ class Answer:
 
     Example:
         >>> Answer("cat.jpg", ["cat"], {"cat": 0.93, "dog": 0.21}, abstain=False, none=False)
-        Answer('cat.jpg': cat 93 %; not dog 21 %)
+        Answer('cat.jpg': cat 93.0 %; not dog 21 %)
     """
 
     path: str

@@ -35,7 +35,7 @@ class SumLink(AdditiveLink):
         weights: Of the losses.
 
     Example:
-        >>> link = SumLink([SigmoidLink(), AsymmetricLink(gamma_neg=4)], weights=(1.0, 1.0))
+        >>> link = SumLink([mh.SigmoidLink(), mh.AsymmetricLink(gamma_neg=4)], weights=(1.0, 1.0))
         >>> link.probs(torch.tensor([-3.0, 0.0, 3.0]))
         tensor([0.0243, 0.3819, 0.9589])
     """

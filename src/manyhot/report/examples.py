@@ -61,7 +61,7 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], *, columns: int = 4, da
         >>> labels = [("cat", 0.93, True, 1), ("dog", 0.41, False, 0)]
         >>> figure = draw_examples([{"picture": None, "title": "one.jpg", "labels": labels}])
         >>> [text.get_text() for text in figure.axes[0].texts[:2]]
-        ['✓ cat', '93 %']
+        ['✓ cat', '93.0 %']
     """
     columns = check_whole("columns", OWNER, columns, low=1)
     if not isinstance(examples, list | tuple) or not examples:
