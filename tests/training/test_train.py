@@ -215,6 +215,9 @@ def test_mistakes_leave_no_folder(data, tmp_path):
     for mistake in ({"loss": "BCEE"}, {"rule": "Averag(3)"}, {"calibrator": "Gamma()"}):
         with pytest.raises(ValueError, match="must name something known"):
             train(data, recipe(**mistake), folder=tmp_path / "run", progress=Silent())
+    for loss in ("class-wise", "average-2"):
+        with pytest.raises(ValueError, match="`loss` of `train` must fit the rows to train on; got .* several labels"):
+            train(data, recipe(loss=loss, hidden=4, heads=2), folder=tmp_path / "run", progress=Silent())
     with pytest.raises(ValueError, match="`data` of `train` must be a Dataset; got str"):
         train("photos.csv", folder=tmp_path / "run")
     with pytest.raises(ValueError, match="`recipe` of `train` must be a Recipe; got dict"):

@@ -127,6 +127,11 @@ def check_recipe(recipe: Recipe, data: Dataset) -> None:
     assert data.targets is not None
     loss = build_loss(recipe.loss, data.targets.take([]), seed=recipe.plan.seed)
     calibrator, rule = build_calibrator(recipe.calibrator, loss.link), build_rule(recipe.rule)
+    learnt = data.of_split("train").targets
+    if loss.single_label and learnt is not None and bool((learnt.sizes() > 1).any()):
+        remedy = "Choose a loss for several labels a row, such as BCE."
+        got = f"{type(loss).__name__} for rows with several labels"
+        raise refusal("loss", "train", "fit the rows to train on", got, remedy)
     if calibrator is None and isinstance(loss, SumLoss) and not loss.adds_over_labels:
         remedy = "Leave the calibrator as it is, or choose a loss that adds over labels, such as BCE."
         rule_text = "be given for a loss that also compares labels or rows"
