@@ -151,3 +151,10 @@ def test_the_ratio_link_of_asl_has_its_range():
         assert not link.finite
         scores = torch.tensor(SCORES, dtype=torch.float64).unsqueeze(1).repeat(1, 2)
         torch.testing.assert_close(link.probs(scores), loss.link.probs(scores), rtol=1e-9, atol=1e-12)
+
+
+def test_the_ratio_link_of_steep_losses_is_finite():
+    """Their slopes underflow far out, which is no reason to refuse pairs of labels."""
+    for loss in (mh.AsymmetricFocalLoss(), mh.StrictlyProperAsymmetricLoss()):
+        assert mh.ratio_link(loss).finite
+        assert mh.ratio_link(loss).range == (0.0, 1.0)

@@ -32,19 +32,19 @@ class RatioLink(Link):
     @property
     def range(self) -> tuple[float, float]:
         """The smallest and the largest probability of scores from -512 to 512, to twelve digits."""
-        probs = torch.sigmoid(self._widely_spread_log_odds())
+        probs = torch.sigmoid(self._log_odds_up_to(512))
         return round(float(probs.min()), 12), round(float(probs.max()), 12)
 
     @property
     def finite(self) -> bool:
-        """Whether these scores have finite log-odds, as far as float64 tells."""
-        return bool(self._widely_spread_log_odds().isfinite().all())
+        """Whether scores from -64 to 64 have finite log-odds; further out, steep slopes underflow even in float64."""
+        return bool(self._log_odds_up_to(64).isfinite().all())
 
-    def _widely_spread_log_odds(self) -> Tensor:
+    def _log_odds_up_to(self, farthest: int) -> Tensor:
         loss = self._loss[0]
         weights = dict(loss.named_buffers()) if isinstance(loss, nn.Module) else {}
         labels = max((weight.numel() for name, weight in weights.items() if name.endswith("pos_weight")), default=1)
-        powers = 2.0 ** torch.arange(10, dtype=torch.float64)
+        powers = 2.0 ** torch.arange(farthest.bit_length(), dtype=torch.float64)
         log_odds = self.unweighted_log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, labels))
         return log_odds[~log_odds.isnan()]
 
