@@ -216,7 +216,7 @@ def test_mistakes_leave_no_folder(data, tmp_path):
         with pytest.raises(ValueError, match="must name something known"):
             train(data, recipe(**mistake), folder=tmp_path / "run", progress=Silent())
     for loss in ("class-wise", "average-2"):
-        with pytest.raises(ValueError, match="`loss` of `train` must fit the rows to train on; got .* several labels"):
+        with pytest.raises(ValueError, match=r"`loss` of `train` must fit the rows to train on; got .* several labels"):
             train(data, recipe(loss=loss, hidden=4, heads=2), folder=tmp_path / "run", progress=Silent())
     with pytest.raises(ValueError, match="`data` of `train` must be a Dataset; got str"):
         train("photos.csv", folder=tmp_path / "run")
