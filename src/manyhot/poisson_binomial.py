@@ -19,6 +19,8 @@ BINS = 512
 LARGE_VARIANCE = 10_000.0
 # So many standard deviations around the mean are looked at; what lies beyond has a probability below 1e-30.
 REACH = 12.0
+# What is smaller than the exponential of minus this is lost beside 1.
+VANISHED = 60.0
 
 Array = np.ndarray[Any, Any]
 
@@ -76,6 +78,8 @@ def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[in
     start = math.floor(mean) - reach
     size = 2 * reach + 2
     angles = 2 * np.pi * np.arange(size // 2 + 1) / size
+    # The function is at most exp(-variance (1 - cos t)); where that is nothing, it is left at 0.
+    angles = angles[variance * (1 - np.cos(angles)) < VANISHED]
     step = np.expm1(1j * angles)
     logs = np.zeros_like(step)
     for group in bins:
@@ -85,9 +89,10 @@ def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[in
     others = [(group.rows, group.first / group.rows) for group in bins if group.place]
     if others:
         counts, means = np.array(others).T
+        # Real and imaginary part of log(1 + p step), apart because minus infinity times a complex number is none.
         with np.errstate(divide="ignore"):
-            parts = np.log1p(means[:, None] * step)
-        # Apart, because minus infinity times a complex number is none.
-        logs = logs + (counts @ parts.real + 1j * (counts @ parts.imag))
+            sizes = np.log1p(2 * (means * (1 - means))[:, None] * step.real) / 2
+        turns = np.arctan2(means[:, None] * step.imag, 1 + means[:, None] * step.real)
+        logs = logs + (counts @ sizes + 1j * (counts @ turns))
     shares = np.fft.irfft(np.conj(np.exp(logs - 1j * angles * start)), size)
     return start, np.clip(shares, 0, None)
