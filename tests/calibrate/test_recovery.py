@@ -130,6 +130,14 @@ def test_weights_that_sum_to_one_fit_the_same_map(kind):
     )
 
 
+@pytest.mark.parametrize("size", [1e-310, 1e307])
+def test_the_scale_of_weights_does_not_matter_even_where_their_sum_overflows(size):
+    log_odds, targets = population(200, seed=0, labels=4)
+    weights = torch.linspace(0.5, 2, 200).double()
+    want, got = (mh.Beta().fit(log_odds, targets, weights=w)(log_odds) for w in (weights, weights * size))
+    torch.testing.assert_close(got, want)
+
+
 def test_one_row_cannot_hide_that_scores_only_rank():
     """A thousand cells say that log-odds are 4 lower; a prior that gave way to nothing would not believe it."""
     truth, targets = population(1, seed=0, labels=1000, mean=-4.0)

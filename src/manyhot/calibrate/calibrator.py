@@ -184,8 +184,12 @@ class Calibrator(Fitted):
 
 def with_mean_one(weights: Tensor) -> Tensor:
     """Weights (N, K) in the same proportions, with a mean of 1 over those that are not 0."""
-    total = weights.sum()
-    return weights * torch.where(total > 0, (weights > 0).sum() / total, 1.0)
+    counted = weights > 0
+    if not bool(counted.any()):
+        return weights
+    # By the largest first, so that neither the sum nor its inverse overflows.
+    weights = weights / weights.max()
+    return weights * (counted.sum() / weights.sum())
 
 
 def believed_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -> Tensor:
