@@ -83,13 +83,25 @@ def test_rows_that_were_learnt_from_are_not_judged(tmp_path, run):
         assert "No row is judged, because all of them are among those to learn from." in printed.err
 
 
+@pytest.mark.parametrize(("fit_on", "judged"), [(None, 10), ("val", 10), ("test", 30)])
+def test_commands_that_decide_judge_the_rows_that_evaluate_judges(tmp_path, run, fit_on, judged):
+    table = save(tmp_path / "table.parquet", splits=["train", "val", "val", "test"] * 10)
+    out = tmp_path / "decided.parquet"
+    learn = ("-r", "TopK(1)") if fit_on is None else ("-r", "LabelThresholds", "--fit-on", fit_on)
+    found = json.loads(run("decide", table, *learn, "-o", out, "--json").out)
+    assert found["judged rows"] == judged
+    if fit_on != "test":
+        sets = json.loads(run("evaluate", out, "--json").out)["groups"]["sets"]["values"]
+        assert found["micro_f"] == sets["micro_f"]["value"]
+
+
 def test_a_loaded_calibrator_does_not_claim_new_rows(tmp_path, run):
     table = save(tmp_path / "table.parquet", splits=["val", "test"] * 20)
     saved, copied = tmp_path / "first.json", tmp_path / "second.json"
     shown = run("calibrate", table, "-m", "Affine(per='all')", "--fit-on", "val", "--save", saved).out
     assert "20 rows that were not learnt from" in shown
     shown = run("calibrate", table, "-m", saved, "-o", tmp_path / "again.parquet", "--save", copied).out
-    assert "40 rows judged" in shown
+    assert "20 rows judged" in shown
     assert copied.read_text() == saved.read_text()
 
 

@@ -227,7 +227,7 @@ def test_another_table_to_learn_from(table, tmp_path, run_json, run):
     scores, targets, _ = population(seed=1)
     val, other = tmp_path / "val.parquet", tmp_path / "other.parquet"
     mh.Predictions(scores=scores, targets=targets, labels=LABELS).save(val)
-    assert run_json("calibrate", table, "--fit-table", val)["judged rows"] == 900
+    assert run_json("calibrate", table, "--fit-table", val)["judged rows"] == 450
     mh.Predictions(scores=scores, targets=targets, labels=["x", "y", "z"]).save(other)
     refused = run("calibrate", table, "--fit-table", other, "-o", tmp_path / "new.parquet", code=2).err
     assert "`--fit-table` of `manyhot calibrate` must have the labels of PREDICTIONS in the same order" in refused

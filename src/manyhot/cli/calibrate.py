@@ -55,7 +55,7 @@ def calibrate(
 ) -> None:
     """Fit a calibrator on one split and write all rows with calibrated probabilities.
 
-    The rows it was not fitted on are judged before and after.
+    The rows of `test`, or else those it was not fitted on, are judged before and after.
 
     [b]Examples[/b]
 

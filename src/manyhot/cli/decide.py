@@ -64,7 +64,7 @@ def decide(
 ) -> None:
     """Fit a rule on one split and write all rows with their decisions.
 
-    The rows it was not fitted on are judged where their true labels are known.
+    The rows of `test`, or else those it was not fitted on, are judged where their true labels are known.
 
     [b]Examples[/b]
 

@@ -156,10 +156,19 @@ class Lesson:
             self.tell.print("No row is judged, because all of them are among those to learn from.")
         return every
 
+    @cached_property
+    def judged(self) -> str | None:
+        """The split that `evaluate` judges by default."""
+        from manyhot.evaluation.judging import judged_split
+
+        return judged_split(self.table)
+
     def rows_to_judge(self, part: Predictions) -> Tensor:
-        """(N,) bool, the rows that were not learnt from."""
+        """(N,) bool, the rows that `evaluate` judges by default, or those that were not learnt from."""
         import torch
 
-        if self.from_all or self.fit_on is None or part.splits is None:
+        if self.from_all or part.splits is None:
             return torch.full((len(part),), not self.from_all)
-        return torch.tensor([split != self.fit_on for split in part.splits], dtype=torch.bool)
+        if self.judged is None or self.judged == self.fit_on:
+            return torch.tensor([split != self.fit_on for split in part.splits], dtype=torch.bool)
+        return torch.tensor([split == self.judged for split in part.splits], dtype=torch.bool)
