@@ -248,6 +248,10 @@ class HiddenHead(nn.Module):
         """The bias of the linear head."""
         return self.last.bias_kind
 
+    def threshold(self) -> Tensor:
+        """The learned threshold of the linear head, as `LinearHead.threshold`."""
+        return self.last.threshold()
+
     def forward(self, features: Tensor) -> Tensor:
         """Scores (N, K) of features (N, D)."""
         check_features("HiddenHead", features, self.in_features)

@@ -174,8 +174,8 @@ def test_the_thresholds_of_the_class_wise_loss_are_kept_and_no_score_has_a_bias(
     run = train(data, recipe(**settings, loss="class-wise"), folder=tmp_path, progress=Silent())
     head = mh.load(run.folder).network.head
     last = head.last if isinstance(head, mh.HiddenHead) else head
-    assert last.threshold().abs().min() > 0.01
-    torch.testing.assert_close(last.threshold(), built[-1].bias.detach())
+    assert head.threshold().abs().min() > 0.01
+    torch.testing.assert_close(head.threshold(), built[-1].bias.detach())
     torch.testing.assert_close(
         last(torch.zeros(1, last.in_features)) - last.metrics(torch.zeros(1, last.in_features)), torch.zeros(1, 5)
     )
