@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_values, kind_of
+from manyhot.checks import check_dense, check_values, kind_of
 from manyhot.refusal import Refusal, refusal
 
 Array = np.ndarray[Any, Any]
@@ -156,6 +156,7 @@ def as_tensor(owner: str, values: Any, name: str) -> Tensor:
         raise refusal(name, owner, "be a table of real numbers", got, remedy) from None
     if tensor.is_complex():
         raise refusal(name, owner, "be a table of real numbers", kind_of(tensor), "Take the real part.")
+    check_dense(name, owner, tensor)
     return tensor
 
 

@@ -171,6 +171,12 @@ def kind_of(value: object) -> str:
     return f"a tensor of {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
 
 
+def check_dense(argument: str, owner: str, values: Tensor) -> None:
+    """Refuses a sparse tensor."""
+    if values.layout != torch.strided:
+        raise refusal(argument, owner, "be dense", "a sparse tensor", "Call `.to_dense()` on them.")
+
+
 def check_batch(
     owner: str, scores: Tensor, targets: Tensor, *, soft: bool = False, single: bool = False, heads: int = 1
 ) -> Batch:
@@ -198,6 +204,7 @@ def check_batch(
     if not isinstance(targets, Tensor) or targets.is_complex():
         remedy = "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
         raise refusal("targets", owner, "be a tensor of real numbers", kind_of(targets), remedy)
+    check_dense("targets", owner, targets)
     cells = (scores.shape[0], scores.shape[-1])
     if tuple(targets.shape) != cells:
         remedy = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."

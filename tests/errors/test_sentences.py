@@ -110,6 +110,15 @@ def test_a_single_soft_target_among_many_hard_ones_is_found(dtype):
         mh.check_targets(targets)
 
 
+def test_sparse_targets():
+    for owner, take in (
+        ("BinaryCrossEntropyLoss", mh.BinaryCrossEntropyLoss()),
+        ("LogLoss", mh.metrics.LogLoss().update),
+    ):
+        with refused(f"`targets` of `{owner}` must be dense; got a sparse tensor. Call `.to_dense()` on them."):
+            take(SCORES.sigmoid(), torch.ones(4, 3).to_sparse())
+
+
 def test_one_label_a_row():
     with refused(
         "`targets` of `CrossEntropyLoss` must have one label a row at the most; got a row with several. "
