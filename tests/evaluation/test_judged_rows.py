@@ -7,6 +7,8 @@ import manyhot as mh
 from manyhot.cli.compare import show as show_comparison
 from manyhot.cli.train import show_run
 from manyhot.data import from_arrays
+from manyhot.evaluation.showing import lines
+from manyhot.training.showing import summary
 from tests.evaluation import tables
 
 
@@ -31,6 +33,14 @@ def test_the_split_test_is_judged_where_there_is_one(tmp_path, stored):
     assert found.to_dict()["split"] == "test"
 
 
+def test_a_split_that_is_called_otherwise_is_judged_like_test():
+    found = mh.evaluate(with_splits("Validation", "Testing", "Validation", "train"))
+    assert (found.split, found.counts["rows"]) == ("Testing", 100)
+    assert mh.evaluate(with_splits("eval", "test")).split == "test"
+    rosy = mh.evaluate(with_splits("Validation", "fold 1")).notes
+    assert any("'Validation'" in note and "too rosy" in note for note in rosy)
+
+
 def test_another_split_or_all_rows_are_judged_when_asked_for():
     table = with_splits("val", "test")
     assert mh.evaluate(table, split="val").values == pytest.approx(
@@ -47,6 +57,14 @@ def test_rows_that_were_learnt_from_are_said_to_be_so():
     assert any("'val'" in note and "too rosy" in note for note in mh.evaluate(with_splits("val", "dev")).notes)
     assert mh.evaluate(with_splits("test")).notes == []
     assert mh.evaluate(tables.with_link()).notes == []
+
+
+def test_a_run_shows_its_figures_to_the_digits_of_the_evaluation():
+    evaluation = mh.evaluate(with_splits("val", "test"))
+    printed = {title: value for group in evaluation.groups.values() for title, value, *_ in lines(group, evaluation)}
+    closing = {title: value for title, _, value in summary({"before": None, "after": evaluation.to_dict()})}
+    assert len(closing) == 8
+    assert closing.items() <= printed.items()
 
 
 def small(rows):

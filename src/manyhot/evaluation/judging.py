@@ -18,6 +18,7 @@ from manyhot.labels import Labels
 from manyhot.metrics.intervals import interval_of
 from manyhot.predictions.table import Table
 from manyhot.refusal import refusal
+from manyhot.vocabulary import canonical_split
 
 # What to pass as `split` for all rows.
 ALL = "all"
@@ -101,13 +102,14 @@ def evaluate(
 
 
 def judged_split(table: Table, wanted: str | None = None) -> str | None:
-    """The split of a table to judge: the wanted one, else "test", else the only one; None for all rows."""
+    """The split of a table to judge: the wanted one, else "test" or the like, else the only one; None for all rows."""
     sizes = table.split_sizes()
     if wanted == ALL and ALL not in sizes:
         return None
     if wanted is not None or not sizes:
         return wanted
-    return "test" if "test" in sizes else next(iter(sizes)) if len(sizes) == 1 else None
+    called_test = sorted((name for name in sizes if canonical_split(name) == "test"), key=lambda name: name != "test")
+    return called_test[0] if called_test else next(iter(sizes)) if len(sizes) == 1 else None
 
 
 def notes_on_split(table: Table, judged: str | None) -> list[str]:
@@ -116,8 +118,9 @@ def notes_on_split(table: Table, judged: str | None) -> list[str]:
     others = ", ".join(f"{name!r} ({rows:,})" for name, rows in sizes.items() if name != judged)
     if judged is not None and others:
         notes.append(f'Judged on the split {judged!r}; left out: {others}. Choose with `split`, or "all" for all rows.')
-    seen = [name for name in ("train", "val") if name == judged or (judged is None and name in sizes)]
-    if seen and (table.calibrator is not None or table.rule is not None or "train" in seen):
+    rosy = {name: canonical_split(name) for name in sizes if judged in (None, name)}
+    seen = [name for name, usual in rosy.items() if usual in ("train", "val")]
+    if seen and (table.calibrator is not None or table.rule is not None or "train" in rosy.values()):
         names = " and ".join(repr(name) for name in seen)
         notes.append(f"Rows of {names} are judged, which models, calibrators and rules learn from: too rosy then.")
     return notes
