@@ -7,7 +7,7 @@ import importlib.util
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from manyhot.evaluation.names import NAMES
+from manyhot.evaluation.names import NAMES, shown
 from manyhot.evaluation.result import too_small
 
 if TYPE_CHECKING:
@@ -30,13 +30,6 @@ def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
         earlier = None if before is None else before[name]
         rows.append((NAMES[name].title, shown(name, earlier), shown(name, value)))
     return rows
-
-
-def shown(name: str, value: float | None) -> str:
-    """A figure as people read it."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.2f} %" if NAMES[name].percent else f"{value:.4f}"
 
 
 def too_small_of(figures: dict[str, Any]) -> str | None:
