@@ -86,3 +86,18 @@ def logit(probability: float) -> float:
 def floor_count(x: Tensor) -> Tensor:
     """Whole number of a count that comes from real numbers: 12.999999999999998 is 13."""
     return torch.floor(x + 1e-6)
+
+
+def untied(probs: Tensor, scores: Tensor) -> Tensor:
+    """Probabilities (N, K), with numbers above 1 in the order of the scores where they are 1 to the last digit.
+
+    So large ones have been rounded, or were cut off at 1 as those of the quasibinary link are, and would tie.
+
+    Example:
+        >>> untied(torch.tensor([0.4, 1.0, 1.0]), torch.tensor([-0.4, 20.0, 30.0]))
+        tensor([ 0.4000, 22.0000, 32.0000])
+    """
+    scores = scores.to(probs.dtype)
+    # Increasing, and above 1 for every score.
+    above = torch.where(scores >= 0, 2 + scores, 1 + 1 / (1 - scores.clamp(max=0)))
+    return torch.where(probs >= 1 - torch.finfo(probs.dtype).eps / 2, above, probs)

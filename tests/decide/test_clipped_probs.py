@@ -101,6 +101,15 @@ def test_the_estimator_decides_by_scores():
     assert torch.equal(torch.from_numpy(given).bool(), argmax(found))
 
 
+def test_calibrated_probabilities_that_are_rounded_to_nearly_one_do_not_tie_either():
+    scores, targets, link = drawn()
+    calibrator = mh.Temperature(link, per="all").fit(scores, targets)
+    table = mh.Predictions(scores=20 * scores, link=link, calibrator=calibrator)
+    probs = table.probabilities()
+    assert float(((probs == probs.max()).sum(1) > 1).float().mean()) > 0.1
+    assert torch.equal(mh.TopK(1)(table.rule_values()).labels, argmax(scores))
+
+
 def test_whole_probabilities_are_still_wanted_by_rules_that_compute_with_them():
     with pytest.raises(ValueError, match="ExpectedF"):
         mh.ExpectedF()(torch.tensor([[1.2, 0.3]]))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from manyhot.cells import as_probs, as_scores, as_targets
 from manyhot.links import Link
+from manyhot.numerics import untied
 from manyhot.refusal import refusal
 from manyhot.state import Fitted
 
@@ -71,10 +72,7 @@ def rule_values(probs: Tensor, scores: Tensor | None, link: Link | None) -> Tens
     """
     if scores is None or link is None or not link.clips:
         return probs
-    with torch.no_grad():
-        beyond = link.unclipped_probs(scores).to(probs.dtype).clamp(min=1)
-    # Those of a calibrator stay below 1 by themselves.
-    return Unclipped(torch.where(probs < 1, probs, beyond))
+    return Unclipped(untied(probs, scores.detach()))
 
 
 class Rule(Fitted):

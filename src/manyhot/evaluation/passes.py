@@ -21,6 +21,7 @@ from manyhot.metrics.metric import Metric, Outcome
 from manyhot.metrics.precision import precision_of_column
 from manyhot.metrics.ranking import auroc_of_column
 from manyhot.metrics.sorting import Column, sort_in_place, sorted_columns
+from manyhot.numerics import untied
 from manyhot.predictions.memory import Predictions
 from manyhot.predictions.narrowing import needs_all_labels
 from manyhot.predictions.table import Table
@@ -97,24 +98,6 @@ class Inputs:
         """The one of this name."""
         found: Tensor | Decision = getattr(self, name)
         return found
-
-
-def untied(probs: Tensor, scores: Tensor) -> Tensor:
-    """Probabilities (N, K), with numbers above 1 in the order of the scores where they are 1 to the last digit.
-
-    So large ones have been rounded, or were cut off at 1 as those of the quasibinary link are, and would tie.
-
-    Example:
-        >>> untied(torch.tensor([0.4, 1.0, 1.0]), torch.tensor([-0.4, 20.0, 30.0]))
-        tensor([ 0.4000, 22.0000, 32.0000])
-    """
-    top = probs >= 1 - torch.finfo(probs.dtype).eps / 2
-    if not bool(top.any()):
-        return probs
-    scores = scores.to(probs.dtype)
-    # Increasing, and above 1 for every score.
-    above = torch.where(scores >= 0, 2 + scores, 1 + 1 / (1 - scores.clamp(max=0)))
-    return torch.where(top, above, probs)
 
 
 def has_probs(table: Table) -> bool:

@@ -69,10 +69,6 @@ class Link(Spelled, ExactState, ABC):
         """Probability of each label, shaped like `scores`."""
         return torch.sigmoid(self.log_odds(scores))
 
-    def unclipped_probs(self, scores: Tensor) -> Tensor:
-        """`probs`, but above 1, and in the order of the scores, where they are cut off at 1; for comparing them."""
-        return self.probs(scores)
-
     def scores(self, probs: Tensor) -> Tensor:
         """The scores that mean `probs`: minus infinity for 0, infinity for what lies above the range."""
         probs = self._check(probs, "probs")

@@ -70,11 +70,6 @@ class QuasibinaryLink(Link):
         """min(q, 1)."""
         return torch.exp(self.log_probs(scores).clamp(max=0))
 
-    def unclipped_probs(self, scores: Tensor) -> Tensor:
-        """q up to 1, and 1 + log q beyond, which does not overflow."""
-        log_q = self.log_probs(scores)
-        return torch.where(log_q < 0, torch.exp(log_q.clamp(max=0)), 1 + log_q)
-
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """log q - log(1 - q); infinite where q is clipped to 1."""
         log_q = self.log_probs(scores)
