@@ -95,6 +95,18 @@ def test_commands_that_decide_judge_the_rows_that_evaluate_judges(tmp_path, run,
         assert found["micro_f"] == sets["micro_f"]["value"]
 
 
+def test_too_few_rows_are_told_of_instead_of_figures(tmp_path, run):
+    table = save(tmp_path / "table.parquet", splits=["val", "val", "val", "test"] * 10)
+    calibrated, decided = tmp_path / "calibrated.parquet", tmp_path / "decided.parquet"
+    for words in (
+        run("calibrate", table, "-m", "Affine(per='all')", "--fit-on", "val", "-o", calibrated).out,
+        run("decide", calibrated, "-r", "TopK(1)", "-o", decided).out,
+    ):
+        assert "Too small to judge by: 10 rows with known labels" in " ".join(words.split())
+        assert not {"ECE", "F1"} & set(words.split())
+    assert "labels given a row" in words
+
+
 def test_a_loaded_calibrator_does_not_claim_new_rows(tmp_path, run):
     table = save(tmp_path / "table.parquet", splits=["val", "test"] * 20)
     saved, copied = tmp_path / "first.json", tmp_path / "second.json"

@@ -142,6 +142,7 @@ class Judge:
             return
         from manyhot.links import NoLink
 
+        rows = rows & (before.targets >= 0).any(1)
         self.rows += int(rows.sum())
         linked = before.link is not None and not isinstance(before.link, NoLink)
         self.had_probs = before.probs is not None or before.calibrator is not None or linked
@@ -159,9 +160,13 @@ class Judge:
 
 def report(judge: Judge, calibrator: Any, path: Any, rows: int, *, as_json: bool) -> None:
     """Says what was written, and what it was good for."""
-    figures = judge.figures() if judge.rows else {}
+    from manyhot.evaluation.result import too_small
+
+    figures: dict[str, Any] = judge.figures() if judge.rows else {}
+    small = too_small({"rows": judge.rows, "rows without known cells": 0}) if judge.rows else None
     if as_json:
-        typer.echo(json.dumps({"written": str(path), "rows": rows, "judged rows": judge.rows, **figures}))
+        told = {"written": str(path), "rows": rows, "judged rows": judge.rows, "too_small": small, **figures}
+        typer.echo(json.dumps(told))
         return
     from rich.console import Console
     from rich.table import Table
@@ -170,6 +175,9 @@ def report(judge: Judge, calibrator: Any, path: Any, rows: int, *, as_json: bool
     if judge.rows:
         which = "rows that were not learnt from" if judge.learns else "rows judged"
         console.print(f"{judge.rows:,} {which}", style="bold", highlight=False)
+    if small is not None:
+        console.print(small, highlight=False)
+    elif judge.rows:
         table = Table()
         table.add_column("")
         table.add_column("before", justify="right")

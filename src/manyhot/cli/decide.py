@@ -154,7 +154,7 @@ class Judge:
         self.rows += len(part)
         self.abstained += int(part.abstain.sum())
         if part.targets is not None:
-            rows = rows & ~part.abstain
+            rows = rows & ~part.abstain & (part.targets >= 0).any(1)
             self.judged += int(rows.sum())
             self.scores.update(part.decisions[rows], part.targets[rows])
             self.sets.update(part.decisions[rows], part.targets[rows])
@@ -182,9 +182,13 @@ class Judge:
 
 def report(judge: Judge, rule: Any, path: Any, rows: int, *, as_json: bool) -> None:
     """Says what was written, and how good the decisions are."""
+    from manyhot.evaluation.result import too_small
+
     figures = judge.figures()
+    small = too_small({"rows": judge.judged, "rows without known cells": 0}) if judge.judged else None
     if as_json:
-        typer.echo(json.dumps({"written": str(path), "rows": rows, "judged rows": judge.judged, **figures}))
+        told = {"written": str(path), "rows": rows, "judged rows": judge.judged, "too_small": small, **figures}
+        typer.echo(json.dumps(told))
         return
     from rich.console import Console
     from rich.table import Table
@@ -194,12 +198,14 @@ def report(judge: Judge, rule: Any, path: Any, rows: int, *, as_json: bool) -> N
     table.add_column("")
     table.add_column("", justify="right")
     for name, text in SHOWN.items():
-        if name in figures:
+        if name in figures and (small is None or name in COUNTED):
             table.add_row(text, f"{figures[name]:.2f}" if name == "labels a row" else f"{100 * figures[name]:.1f} %")
-    if judge.promise is not None and "risk" in figures:
+    if judge.promise is not None and "risk" in figures and small is None:
         promised = f"{RISKS[judge.promise.risk]}, at most {100 * figures['promised risk']:g} % promised"
         table.add_row(promised, f"{100 * figures['risk']:.1f} %")
     console.print(table)
+    if small is not None:
+        console.print(small, highlight=False)
     console.print(f"{rule!r}", highlight=False)
     next_step = f"manyhot evaluate {quote(str(path))}"
     console.print(f"Wrote {rows:,} rows to {path}. Next: {next_step}", soft_wrap=True, highlight=False)
@@ -220,3 +226,5 @@ SHOWN = {
     "micro_recall": "recall of all cells",
     "exact_match": "rows wholly right",
 }
+# Those of them that need no true labels.
+COUNTED = ("labels a row", "rows without labels", "rows for a person")
