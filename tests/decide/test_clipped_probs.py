@@ -103,11 +103,12 @@ def test_the_estimator_decides_by_scores():
 
 def test_calibrated_probabilities_that_are_rounded_to_nearly_one_do_not_tie_either():
     scores, targets, link = drawn()
-    calibrator = mh.Temperature(link, per="all").fit(scores, targets)
-    table = mh.Predictions(scores=20 * scores, link=link, calibrator=calibrator)
-    probs = table.probabilities()
-    assert float(((probs == probs.max()).sum(1) > 1).float().mean()) > 0.1
-    assert torch.equal(mh.TopK(1)(table.rule_values()).labels, argmax(scores))
+    calibrator = mh.Temperature(link=link, per="all").fit(scores, targets)
+    head = mh.LinearHead(2, 5)
+    classifier = Classifier(Network(None, head), list("abcde"), link=link, calibrator=calibrator, rule=mh.TopK(1))
+    table = classifier.decide(20 * scores)
+    assert float(((table.probs == table.probs.max()).sum(1) > 1).float().mean()) > 0.1
+    assert torch.equal(table.decisions, argmax(scores))
 
 
 def test_whole_probabilities_are_still_wanted_by_rules_that_compute_with_them():
