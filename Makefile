@@ -8,6 +8,9 @@ WHAT ?= losses
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.12 python3.13 python,\
 	$(shell $(name) -c 'import sys; print("$(name)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 
+# The tests of `make quick`: from losses to metrics, tables and search, and the files of older versions.
+QUICK := $(addprefix tests/,laws reference theory errors files calibrate decide metrics evaluation linear search predictions data) tests/test_*.py
+
 # What tests of pages look for; see tests/browsers.py.
 BROWSERS := "$${MANYHOT_BROWSER:-chromium}" chromium chromium-browser google-chrome chrome
 
@@ -50,8 +53,8 @@ format: $(READY) ## let ruff rewrite the code in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-quick: $(READY) ## the fast tests alone, for the inner loop: no browser, no processes, nothing slow
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not browser and not process and not slow"
+quick: $(READY) ## laws, vectors and units of the core, for the inner loop: no browser, no processes, nothing slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not browser and not process and not slow" $(QUICK)
 
 unit: $(READY) browser ## the tests and the examples in docstrings, in WORKERS processes if set
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)

@@ -103,6 +103,7 @@ def test_shrinking_helps_where_labels_are_rare_and_does_no_harm_where_they_are_n
     assert mean["many"]["shrunk"] < 1.5 * mean["many"]["label"] + 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [mh.Affine, mh.Beta])
 def test_few_rows_change_scores_that_are_right_less_than_one_temperature_does(kind):
     """Log loss of a row over that of the truth, on average over eight validation splits of each size."""

@@ -92,6 +92,7 @@ class TestAgainstPlainSearch:
         assert whole.threshold == part.threshold
 
 
+@pytest.mark.slow
 class TestPromises:
     """Over many held-out sets, on a large sample of the population that none of them has seen."""
 
@@ -178,6 +179,7 @@ def test_errors_that_never_happen_let_everything_pass():
     assert rule.reached
 
 
+@pytest.mark.slow
 class TestAgainstMapie:
     @pytest.mark.parametrize("alpha", [0.1, 0.25])
     def test_misses_agree_where_all_rows_have_labels(self, alpha):

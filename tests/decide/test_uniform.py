@@ -38,6 +38,7 @@ def candidates(values):
     return [points[0] - 1, *points, *((a + b) / 2 for a, b in itertools.pairwise(points))]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(tables)
 def test_no_threshold_makes_more_rows_right(table):
@@ -59,6 +60,7 @@ def test_no_threshold_makes_more_rows_right(table):
         assert not rule(values).labels.any()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(tables)
 def test_thresholds_of_classes_reach_their_accuracy(table):
@@ -72,6 +74,7 @@ def test_thresholds_of_classes_reach_their_accuracy(table):
     assert not rule.accuracy < uniform.accuracy
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(tables)
 def test_single_labels_reach_the_accuracy_of_the_paper(table):

@@ -69,6 +69,7 @@ def test_nan_targets(name):
         loss(torch.zeros(shape), targets, *aligned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read(name):
     """Compiled, or on a GPU, no value is read: the NaN must reach the loss instead of vanishing."""

@@ -86,6 +86,7 @@ def honest():
     return log_odds, (torch.rand(4000, 12, generator=draw, dtype=torch.float64) < torch.sigmoid(log_odds)).int()
 
 
+@pytest.mark.slow
 class TestReliability:
     def test_honest_probabilities_expect_what_is_there(self, honest):
         outcome = metrics.MatchCounts(metrics.all_queries(12, 3)).update(*honest).compute()

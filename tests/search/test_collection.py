@@ -436,6 +436,7 @@ def test_searches_during_a_refresh_see_one_state_of_the_files(tmp_path):
     assert wrong == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_threads_that_share_little_memory_do_not_take_columns_from_each_other(tmp_path, monkeypatch, dtype):
     monkeypatch.setattr(view, "WORTH_SAMPLING", 1)

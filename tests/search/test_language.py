@@ -255,6 +255,7 @@ def formulas(num_labels):
     return st.recursive(leaf, larger, max_leaves=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(any_labels.flatmap(lambda labels: st.tuples(st.just(labels), formulas(len(labels)))))
 def test_what_is_written_reads_as_the_same_formula(pair):

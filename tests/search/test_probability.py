@@ -41,6 +41,7 @@ def check(formula):
     np.testing.assert_allclose(got, WORLDS.log_probs(formula), rtol=1e-12, atol=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(formulas(LABELS))
 def test_any_formula_has_the_sum_over_all_sets_where_it_holds(formula):
@@ -185,6 +186,7 @@ def test_counts_of_fewer_labels_are_parts_of_counts_of_more():
     assert small == [1] * 7
 
 
+@pytest.mark.slow
 def test_chains_of_labels_stay_small_in_counts_and_in_conjunctions():
     pairs = tuple((Present(column), Present(column + 1)) for column in range(60))
     assert len(compile_formula(And(tuple(map(Or, pairs))), 61).steps) < 400
@@ -202,6 +204,7 @@ def test_products_are_flat():
     assert len(kinds(program, Product)) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(formulas(4), st.lists(st.floats(0, 1, width=32), min_size=4, max_size=4), st.floats(0, 1))
 def test_bounds_exclude_no_row_that_is_probable_enough(formula, row, share):
@@ -226,6 +229,7 @@ def test_bounds_are_as_near_as_they_may_be():
     assert compile_formula(Or((A, B)), 4).bounds(0.5) == []
 
 
+@pytest.mark.slow
 def test_deep_formulas_are_taken_or_refused_in_a_sentence():
     nots, deep = A, A
     for level in range(5000):
