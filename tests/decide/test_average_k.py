@@ -63,6 +63,7 @@ def test_any_numbers_in_batches(numbers, k, dtype):
         assert whole.threshold.item() == np.inf
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40), st.data())
 def test_order_statistics_of_any_numbers(numbers, data):

@@ -78,6 +78,7 @@ def test_the_commands_and_the_studio_decide_by_scores(tmp_path):
     assert "beyond 100 %" in deciding.summary(Choice("size", 0.5)).words
 
 
+@pytest.mark.slow
 def test_an_exported_file_decides_by_scores(tmp_path):
     scores, _, link = drawn()
     head = mh.LinearHead(5, 5)

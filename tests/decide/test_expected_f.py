@@ -30,6 +30,7 @@ def expectations(probs, beta):
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(
     st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=6),
@@ -113,6 +114,7 @@ def test_it_beats_thresholds_on_average():
     assert mean_f(mh.ExpectedF()(probs).labels) > best + 0.005
 
 
+@pytest.mark.slow
 def test_many_probable_labels_need_little_memory():
     draw = torch.Generator().manual_seed(0)
     probs = 0.6 + 0.1 * torch.rand(10, 6000, generator=draw)

@@ -303,6 +303,7 @@ def test_files_whose_names_look_like_patterns_are_found(tmp_path):
     assert Collection.open(folder).search("cat") == Collection.of(table).search("cat")
 
 
+@pytest.mark.slow
 def test_many_threads_may_ask_at_once(tmp_path):
     collection = list(ways(random_table(300), tmp_path))[1]
     want = {query: collection.search(query) for query in QUERIES}
@@ -311,6 +312,7 @@ def test_many_threads_may_ask_at_once(tmp_path):
             assert found == want[query]
 
 
+@pytest.mark.slow
 def test_few_columns_are_kept_where_memory_is_scarce(tmp_path):
     table = random_table(1000)
     table.save(tmp_path / "table.parquet")

@@ -27,6 +27,7 @@ def runs(tmp_path):
     return tmp_path / "runs"
 
 
+@pytest.mark.slow
 def test_whole(runs, tmp_path, capsys):
     retrieval.run(runs, tmp_path / "out", 20)
     found = {(row["loss"], row["read by"]): row for row in json.loads((tmp_path / "out/retrieval.json").read_text())}

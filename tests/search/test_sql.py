@@ -168,6 +168,7 @@ def test_names_that_no_engine_takes_are_refused():
         sql.quote_text("a\0b")
 
 
+@pytest.mark.slow
 def test_statements_that_would_be_endless_are_refused():
     program = compile_formula(Count(450, 550), 1000)
     with pytest.raises(

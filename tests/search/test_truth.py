@@ -20,6 +20,7 @@ ROWS = torch.tensor(list(itertools.product((1, 0, -1), repeat=LABELS)))
 VECTORS = Path(__file__).parents[1] / "reference/vectors/retrieval.json"
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(formulas(LABELS), tangles(LABELS)))
 def test_a_match_is_unknown_only_if_it_depends_on_what_is_unknown(formula):
@@ -35,6 +36,7 @@ def _sets():
     return itertools.product((False, True), repeat=LABELS)
 
 
+@pytest.mark.slow
 def test_hundreds_of_unknown_labels_stay_unknown():
     targets = torch.full((1, 600), -1)
     assert matches(compile_formula(Count(0, 0), 600), targets).tolist() == [-1]
