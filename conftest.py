@@ -1,11 +1,15 @@
-"""What the examples in docstrings may use without importing it."""
+"""What the examples in docstrings may use without importing it, and how processes of tests are run."""
 
 import importlib.util
+import os
 
 import pytest
 import torch
 
 import manyhot
+
+# Ray starts its workers with a niceness of 15; beside busy programs they would starve.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # The GPU kernel can be imported only where Triton is, which torch brings on Linux.
 collect_ignore = [] if importlib.util.find_spec("triton") else ["src/manyhot/losses/pairs_cuda.py"]
