@@ -46,6 +46,11 @@ def test_every_public_name_is_offered_by_the_package():
         mh.Nothing  # noqa: B018
 
 
+def test_the_citation_names_this_version():
+    cited = dict(re.findall(r"^(title|version|license): (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    assert cited == {"title": "manyhot", "version": mh.__version__, "license": "Apache-2.0"}
+
+
 @pytest.mark.process
 def test_import_needs_torch_and_numpy_only():
     """In a fresh interpreter: nothing else that is installed beside the package gets imported."""
