@@ -28,7 +28,7 @@ export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup browser lint format quick unit docs test demo bench clean distclean
+.PHONY: help setup browser lint format quick unit coverage docs test demo bench clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -59,6 +59,9 @@ quick: $(READY) ## laws, vectors and units of the core, for the inner loop: no b
 unit: $(READY) browser ## the tests and the examples in docstrings, in WORKERS processes if set
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
 
+coverage: $(READY) browser ## the tests again, and which lines and branches they run; PARTS="tests/laws ..." for a part
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --cov --cov-report=term --cov-report=xml $(PARTS)
+
 docs: $(READY) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict --quiet
 
@@ -69,7 +72,7 @@ bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predict
 	$(BIN)/python benchmarks/$(WHAT).py
 
 clean: ## remove caches and built files
-	rm -rf build dist site demo-output .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site demo-output .coverage .coverage.* coverage.xml htmlcov .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name $(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
