@@ -1,6 +1,7 @@
 # Everything runs in .venv, which is made on first use and again whenever pyproject.toml or constraints.txt changes.
 
 VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
 WORKERS ?= 2
 WHAT ?= losses
 
@@ -13,6 +14,9 @@ QUICK := $(addprefix tests/,laws reference theory errors files calibrate decide 
 
 # What tests of pages look for; see tests/browsers.py.
 BROWSERS := "$${MANYHOT_BROWSER:-chromium}" chromium chromium-browser google-chrome chrome
+
+# The tests that need torch and numpy alone, beside pytest and hypothesis.
+CORE := $(addprefix tests/,laws reference theory errors)
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -28,7 +32,7 @@ export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup browser lint format quick unit coverage docs test demo bench clean distclean
+.PHONY: help setup browser lint format quick unit coverage core wheel docs test demo bench clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -62,6 +66,19 @@ unit: $(READY) browser ## the tests and the examples in docstrings, in WORKERS p
 coverage: $(READY) browser ## the tests again, and which lines and branches they run; PARTS="tests/laws ..." for a part
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --cov --cov-report=term --cov-report=xml $(PARTS)
 
+core: ## install the core alone, with no extra, into .venv-core and run the tests that it must pass
+	$(PYTHON) -m venv --clear .venv-core
+	.venv-core/bin/python -m pip install -qq -c $(CONSTRAINTS) . pytest hypothesis
+	cd .venv-core && OMP_NUM_THREADS=1 bin/python ../tests/installed.py
+	OMP_NUM_THREADS=1 .venv-core/bin/python -m pytest -q $(CORE)
+
+wheel: ## build the wheel into dist/, install it into an empty .venv-wheel and run its command
+	rm -rf dist
+	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python -m pip install -qq -c $(CONSTRAINTS) "$$(echo dist/manyhot-*.whl)[tables]"
+	cd .venv-wheel && bin/manyhot --help && OMP_NUM_THREADS=1 bin/python ../tests/installed.py
+
 docs: $(READY) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict --quiet
 
@@ -73,14 +90,14 @@ bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predict
 
 clean: ## remove caches and built files
 	rm -rf build dist site demo-output .coverage .coverage.* coverage.xml htmlcov .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find . -name $(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-core .venv-wheel
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(CONSTRAINTS)
 	$(if $(wildcard $(BIN)/python)$(PYTHON),,$(error manyhot needs Python 3.11 or newer and none was found. Install one, or name it: make PYTHON=/path/to/python3.11))
 	@echo "Setting up $(VENV); the first time takes some minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -qq -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@

@@ -30,7 +30,9 @@ def test_link_is_slope_ratio(name):
 def test_every_public_loss_is_tried():
     tried = {type(case.build(torch.zeros(1, 5, dtype=torch.int8))) for case in CASES.values()}
     public = {
-        value for name in mh.__all__ if isinstance(value := getattr(mh, name), type) and issubclass(value, mh.Loss)
+        value
+        for name in set(mh.__all__) - set(mh.api.LATER)  # which need more than torch and numpy
+        if isinstance(value := getattr(mh, name), type) and issubclass(value, mh.Loss)
     }
     assert public - {mh.Loss, mh.AdditiveLoss} == tried
 
