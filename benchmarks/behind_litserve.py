@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from manyhot.classifier import Classifier
-from manyhot.data.images import decode
-from manyhot.studio.classifying import PROBABLE
-from manyhot.studio.items import ALL_SHOWN, answer_of, shown_labels
+from manyhot.images import decode
+from manyhot.studio.classify import UPLOAD_MOST_PROBABLE
+from manyhot.studio.items import MAX_SHOWN_ALONE, shown_labels, summarize_labels
 
 
 class PictureAPI(ls.LitAPI):
@@ -30,21 +30,21 @@ class PictureAPI(ls.LitAPI):
 
     def decode_request(self, request) -> Tensor:
         data = request["image"].file.read()
-        return self.preprocessing.prepare(decode(data, name="the picture", at_least=max(self.preprocessing.size)))
+        return self.preprocessing.prepare(decode(data, name="the picture", min_side=max(self.preprocessing.size)))
 
     def predict(self, pixels: Tensor) -> list[tuple[Tensor, Tensor, bool]]:
         alone = pixels.ndim == 3
         with torch.no_grad():
             table = self.classifier.decide(self.classifier.network.scores(pixels[None] if alone else pixels))
-        found = list(zip(table.probs, table.decisions, table.abstain.tolist(), strict=True))
-        return found[0] if alone else found
+        results = list(zip(table.probs, table.decisions, table.abstain.tolist(), strict=True))
+        return results[0] if alone else results
 
     def encode_response(self, output: tuple[Tensor, Tensor, bool]):
-        probs, given, abstain = output
+        probs, predicted, abstain = output
         names = self.classifier.labels.names
-        labels = shown_labels(names, probs, given, probable=PROBABLE, most=ALL_SHOWN)
-        said = answer_of(labels, given, names, abstain=abstain)
-        return {**said, "labels": [label.model_dump() for label in labels]}
+        labels = shown_labels(names, probs, predicted, probable=UPLOAD_MOST_PROBABLE, most=MAX_SHOWN_ALONE)
+        answer = summarize_labels(labels, predicted, names, abstain=abstain)
+        return {**answer, "labels": [label.model_dump() for label in labels]}
 
 
 def main() -> None:

@@ -26,16 +26,16 @@ from torch import Tensor, nn
 import manyhot as mh
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Plan, Silent, fit
+from manyhot.engine import FitSettings, NoProgress, fit
 from manyhot.network import Network
 
 # Otherwise glibc gives memory back and takes it again as chance has it, which costs one of the two up to a fifth.
-KEEP_MEMORY = {
+MALLOC_SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
     "MALLOC_TOP_PAD_": str(2**28),
 }
-PLAIN, OURS, KEPT = "plain loop", "fit", "fit with checkpoints"
+PLAIN, OURS, WITH_CHECKPOINTS = "plain loop", "fit", "fit with checkpoints"
 
 
 class Pixels(nn.Module):
@@ -99,16 +99,20 @@ def measure(
     inputs, targets, network, batch_size = problem
     rows, columns = targets.numpy().nonzero()
     data = FeatureBatches(inputs, SparseTargets.from_cells(rows, columns, None, shape=tuple(targets.shape)))
-    plan = Plan(epochs=epochs, batch_size=batch_size, accelerator="cpu")
+    fit_settings = FitSettings(epochs=epochs, batch_size=batch_size, accelerator="cpu")
 
     def ours(folder: str | None = None) -> None:
-        fit(network, mh.BinaryCrossEntropyLoss(), data, plan=plan, folder=folder, progress=Silent())
+        fit(network, mh.BinaryCrossEntropyLoss(), data, settings=fit_settings, folder=folder, progress=NoProgress())
 
-    def kept() -> None:
+    def with_checkpoints() -> None:
         with tempfile.TemporaryDirectory() as folder:
             ours(folder)
 
-    ways = {PLAIN: lambda: plain(inputs, targets, network, batch_size, epochs), OURS: ours, KEPT: kept}
+    ways = {
+        PLAIN: lambda: plain(inputs, targets, network, batch_size, epochs),
+        OURS: ours,
+        WITH_CHECKPOINTS: with_checkpoints,
+    }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(-1, rounds):  # the first turn warms up; orders alternate
         for way in list(ways) if turn % 2 else list(ways)[::-1]:
@@ -119,7 +123,7 @@ def measure(
     # Ratios of neighbours in one round, so that a slow minute of the machine is slow to both.
     shares = {
         way: statistics.median(base / own for base, own in zip(seconds[PLAIN], seconds[way], strict=True))
-        for way in (OURS, KEPT)
+        for way in (OURS, WITH_CHECKPOINTS)
     }
     rates = {way: samples / statistics.median(values) for way, values in seconds.items()}
     return {"problem": name, "samples/s": rates, "share of the plain loop": shares}
@@ -134,8 +138,8 @@ def main() -> None:
     parser.add_argument("--cpu-time", action="store_true", help="count processor time, on a machine that others use")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    if os.environ.keys().isdisjoint(KEEP_MEMORY):  # read when a process starts, so start again
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+    if os.environ.keys().isdisjoint(MALLOC_SETTINGS):  # read when a process starts, so start again
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC_SETTINGS})
     torch.set_num_threads(arguments.threads)
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     options = {"epochs": arguments.epochs, "rounds": arguments.rounds, "clock": clock}

@@ -14,7 +14,7 @@ from torch import nn
 import manyhot as mh
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Plan, Silent, fit
+from manyhot.engine import FitSettings, NoProgress, fit
 from manyhot.network import Network
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -39,23 +39,34 @@ def trained(case, *, dtype=torch.float64, after=None, folder=None, norm=False, *
     if after is not None:
         train = BreaksOff(train, after)
     loss = case.build(dense).to(dtype)
-    plan = Plan(**{"epochs": 2, "batch_size": 8, "lr": 0.01, "optimizer": "sgd", "accelerator": "cuda", **options})
+    fit_settings = FitSettings(
+        **{"epochs": 2, "batch_size": 8, "lr": 0.01, "optimizer": "sgd", "accelerator": "cuda", **options}
+    )
     network = network_of(heads=case.num_heads(), dtype=dtype, norm=norm, dropout=0.2 if after or folder else 0.0)
     val = None if folder is None else data_of(dense, dtype=dtype)
-    return fit(network, loss, train, val=val, plan=plan, folder=folder, resume=folder is not None, progress=Silent())
+    return fit(
+        network,
+        loss,
+        train,
+        val=val,
+        settings=fit_settings,
+        folder=folder,
+        resume=folder is not None,
+        progress=NoProgress(),
+    )
 
 
 def breaks_leave_no_trace(name, **options):
     case = CASES[name]
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        wanted = trained(case, folder=one, **options)
+        expected = trained(case, folder=one, **options)
         for after in (3, 2):
             try:
                 trained(case, folder=other, after=after, checkpoint_minutes=1e-9, **options)
             except Broken:
                 continue
             raise AssertionError("the run was not broken off")
-        assert_same(wanted, trained(case, folder=other, **options))
+        assert_same(expected, trained(case, folder=other, **options))
 
 
 def throughput(images, targets, precision, rounds=5):
@@ -80,8 +91,8 @@ def throughput(images, targets, precision, rounds=5):
                 optimizer.zero_grad()
 
     def ours():
-        plan = Plan(epochs=epochs, batch_size=batch_size, accelerator="cuda", precision=precision)
-        fit(network(), mh.BinaryCrossEntropyLoss(), data, plan=plan, progress=Silent())
+        fit_settings = FitSettings(epochs=epochs, batch_size=batch_size, accelerator="cuda", precision=precision)
+        fit(network(), mh.BinaryCrossEntropyLoss(), data, settings=fit_settings, progress=NoProgress())
 
     seconds = {plain: [], ours: []}
     for turn in range(-1, rounds):

@@ -52,11 +52,11 @@ def make_photos(folder: Path, count: int = 300) -> None:
 
 def record(package: Path, report: Path, arguments: list[str]) -> None:
     """Runs a command in this process, and writes the files whose functions ran."""
-    seen: set[CodeType] = set()
+    executed: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
-            seen.add(frame.f_code)
+            executed.add(frame.f_code)
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -70,14 +70,14 @@ def record(package: Path, report: Path, arguments: list[str]) -> None:
             raise
     finally:
         sys.setprofile(None)
-    files = {Path(code.co_filename) for code in seen if code.co_flags & inspect.CO_OPTIMIZED}
+    files = {Path(code.co_filename) for code in executed if code.co_flags & inspect.CO_OPTIMIZED}
     inside = sorted(path.relative_to(package).as_posix() for path in files if path.is_relative_to(package))
     report.write_text(json.dumps(inside))
 
 
 def measure(src: Path) -> dict[str, list[str]]:
     """The files that each command walks through."""
-    found = {}
+    result = {}
     with tempfile.TemporaryDirectory() as work:
         make_photos(Path(work))
         environment = os.environ | {"PYTHONPATH": str(src), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
@@ -87,8 +87,8 @@ def measure(src: Path) -> dict[str, list[str]]:
             done = subprocess.run(typed, cwd=work, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
                 sys.exit(f"manyhot {' '.join(arguments)} failed:\n{done.stderr}")
-            found[name] = json.loads(report.read_text())
-    return found
+            result[name] = json.loads(report.read_text())
+    return result
 
 
 def main() -> None:
@@ -103,15 +103,15 @@ def main() -> None:
         report, *arguments = options.record
         record(src, Path(report), arguments)
         return
-    found = measure(src)
-    for name, files in found.items():
+    result = measure(src)
+    for name, files in result.items():
         print(f"{len(files):5d}  files in `manyhot {' '.join(COMMANDS[name])}`")
     if options.show:
-        print(*found[options.show], sep="\n")
+        print(*result[options.show], sep="\n")
     if options.json:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=src, text=True).strip()
         content = {"commit": commit, "command": "python benchmarks/hops.py"}
-        content |= {name: len(files) for name, files in found.items()}
+        content |= {name: len(files) for name, files in result.items()}
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 

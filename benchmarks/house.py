@@ -42,7 +42,7 @@ class Line(NamedTuple):
     statement: int | None
 
 
-class Place(NamedTuple):
+class LineRange(NamedTuple):
     """Lines of one file, from the first to the last."""
 
     file: str
@@ -71,14 +71,14 @@ def docstrings(tree: ast.Module) -> list[ast.AST]:
 
 def statements(tree: ast.Module) -> dict[int, int]:
     """Of each line the number of the statement of the module that it belongs to; imports and `__all__` are left out."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for number, node in enumerate(tree.body):
         first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
         named = [getattr(target, "id", "") for target in getattr(node, "targets", ())]
         if "__all__" not in named:
-            found |= dict.fromkeys(range(first, node.end_lineno + 1), number)
+            result |= dict.fromkeys(range(first, node.end_lineno + 1), number)
     imports = spans([node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)])
-    return {line: number for line, number in found.items() if line not in imports}
+    return {line: number for line, number in result.items() if line not in imports}
 
 
 def shape_of(token: tokenize.TokenInfo) -> str:
@@ -94,14 +94,14 @@ def lines_of(source: str) -> list[Line]:
         if token.type not in LAYOUT:
             for number in range(token.start[0], token.end[0] + 1):
                 shapes[number].append(shape_of(token))
-    documented, owners, texts = spans(docstrings(tree)), statements(tree), source.split("\n")
+    documented, owners, source_lines = spans(docstrings(tree)), statements(tree), source.split("\n")
     return [
-        Line(number, texts[number - 1].strip(), " ".join(shapes[number]), owners.get(number))
+        Line(number, source_lines[number - 1].strip(), " ".join(shapes[number]), owners.get(number))
         for number in sorted(set(shapes) - documented)
     ]
 
 
-def repeated(files: dict[str, list[Line]], key: str) -> list[tuple[Place, Place]]:
+def repeated(files: dict[str, list[Line]], key: str) -> list[tuple[LineRange, LineRange]]:
     """Pairs of places whose lines are the same by `key`, each as long as it can be."""
     windows = defaultdict[tuple[str, ...], list[tuple[str, int]]](list)
     for name, lines in files.items():
@@ -113,41 +113,41 @@ def repeated(files: dict[str, list[Line]], key: str) -> list[tuple[Place, Place]
                 windows[values].append((name, start))
     matches = {
         (one, other)
-        for places in windows.values()
-        for index, one in enumerate(places)
-        for other in places[index + 1 :]
+        for ranges in windows.values()
+        for index, one in enumerate(ranges)
+        for other in ranges[index + 1 :]
         if one[0] != other[0] or other[1] - one[1] >= LEAST
     }
-    found = []
+    result = []
     for one, other in sorted(matches):
         if ((one[0], one[1] - 1), (other[0], other[1] - 1)) in matches:
             continue  # goes on from a match that begins a line earlier
         length = LEAST
         while ((one[0], one[1] + length - LEAST + 1), (other[0], other[1] + length - LEAST + 1)) in matches:
             length += 1
-        found.append(tuple(_place(files, *end, length) for end in (one, other)))
-    return found
+        result.append(tuple(_line_range(files, *end, length) for end in (one, other)))
+    return result
 
 
-def _place(files: dict[str, list[Line]], name: str, start: int, length: int) -> Place:
+def _line_range(files: dict[str, list[Line]], name: str, start: int, length: int) -> LineRange:
     lines = files[name][start : start + length]
-    return Place(name, lines[0].number, lines[-1].number)
+    return LineRange(name, lines[0].number, lines[-1].number)
 
 
-def overlaps(one: tuple[Place, Place], other: tuple[Place, Place]) -> bool:
+def overlaps(one: tuple[LineRange, LineRange], other: tuple[LineRange, LineRange]) -> bool:
     return all(a.file == b.file and a.first <= b.last and b.first <= a.last for a, b in zip(one, other, strict=True))
 
 
-def repetitions(files: dict[str, list[Line]]) -> list[tuple[Place, Place]]:
+def repetitions(files: dict[str, list[Line]]) -> list[tuple[LineRange, LineRange]]:
     """Pairs of places with the same lines, then those of the same shape that are not among them."""
-    found: list[tuple[Place, Place]] = []
+    result: list[tuple[LineRange, LineRange]] = []
     for pair in [*repeated(files, "text"), *repeated(files, "shape")]:
-        if not any(overlaps(pair, known) for known in found):
-            found.append(pair)
-    return found
+        if not any(overlaps(pair, known) for known in result):
+            result.append(pair)
+    return result
 
 
-def measure(src: Path) -> tuple[dict[str, int], list[tuple[Place, Place]]]:
+def measure(src: Path) -> tuple[dict[str, int], list[tuple[LineRange, LineRange]]]:
     """The figures by name, and the places that repeat each other."""
     files = {path.relative_to(src).as_posix(): lines_of(path.read_text()) for path in sorted(src.rglob("*.py"))}
     pairs = repetitions(files)

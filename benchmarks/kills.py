@@ -60,8 +60,8 @@ def main() -> None:
         folder = Path(name)
         hits = survive(folder, kills=arguments.kills, epochs=arguments.epochs, draw=random.Random(arguments.seed))
         got = load_file(folder / "end")
-    wanted = weights(trained(epochs=arguments.epochs))
-    same = wanted.keys() == got.keys() and all(torch.equal(got[key], value) for key, value in wanted.items())
+    expected = weights(trained(epochs=arguments.epochs))
+    same = expected.keys() == got.keys() and all(torch.equal(got[key], value) for key, value in expected.items())
     print(f"{hits} kills; weights {'the same to the last bit' if same else 'DIFFER'}")
     raise SystemExit(0 if same else 1)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import manyhot as mh
-from manyhot.testing import CALIBRATOR_LAWS, METRIC_LAWS, RULE_LAWS, RuleCase
+from manyhot.testing import CALIBRATOR_PROPERTIES, METRIC_PROPERTIES, RULE_PROPERTIES, RuleCase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.calibrate.cases import CASES as CALIBRATORS
@@ -23,18 +23,19 @@ Trial = tuple[str, Callable[[], None]]
 
 def laws() -> Iterator[Trial]:
     """Every law of every object, on the GPU."""
-    cases = [("metric", METRICS, METRIC_LAWS), ("calibrator", CALIBRATORS, CALIBRATOR_LAWS)]
-    there = [
+    cases = [("metric", METRICS, METRIC_PROPERTIES), ("calibrator", CALIBRATORS, CALIBRATOR_PROPERTIES)]
+    on_gpu = [
         (f"{kind} {name}", dataclasses.replace(case, device="cuda"), own)
         for kind, named, own in cases
         for name, case in named.items()
     ]
-    there += [
-        (f"rule {name}", RuleCase(make, device="cuda", **options), RULE_LAWS) for name, (make, options) in RULES.items()
+    on_gpu += [
+        (f"rule {name}", RuleCase(make, device="cuda", **options), RULE_PROPERTIES)
+        for name, (make, options) in RULES.items()
     ]
-    for name, case, own in there:
-        for law in own:
-            yield f"{name} {law.__name__}", lambda law=law, case=case: law(case)
+    for name, case, own in on_gpu:
+        for check in own:
+            yield f"{name} {check.__name__}", lambda check=check, case=case: check(case)
 
 
 def agreements() -> Iterator[Trial]:
@@ -46,13 +47,13 @@ def agreements() -> Iterator[Trial]:
     probs = torch.sigmoid(scores)
 
     def calibrated(make: Callable[[], mh.Calibrator]) -> None:
-        here, there = (make().to(d).fit(scores.to(d), targets.to(d))(scores.to(d)) for d in ("cpu", "cuda"))
-        torch.testing.assert_close(there.cpu(), here, rtol=1e-5, atol=1e-6)
+        on_cpu, on_gpu = (make().to(d).fit(scores.to(d), targets.to(d))(scores.to(d)) for d in ("cpu", "cuda"))
+        torch.testing.assert_close(on_gpu.cpu(), on_cpu, rtol=1e-5, atol=1e-6)
 
     def decided(make: Callable[[], mh.Rule]) -> None:
-        here, there = (make().fit(probs.to(d), targets.to(d))(probs.to(d)) for d in ("cpu", "cuda"))
-        torch.testing.assert_close(there.labels.cpu(), here.labels)
-        torch.testing.assert_close(there.abstain.cpu(), here.abstain)
+        on_cpu, on_gpu = (make().fit(probs.to(d), targets.to(d))(probs.to(d)) for d in ("cpu", "cuda"))
+        torch.testing.assert_close(on_gpu.labels.cpu(), on_cpu.labels)
+        torch.testing.assert_close(on_gpu.abstain.cpu(), on_cpu.abstain)
 
     for name, case in CALIBRATORS.items():
         if not case.single_label:

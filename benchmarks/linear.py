@@ -89,7 +89,7 @@ def main() -> None:
         values[name] = loop_over_labels(features, targets[:, chosen], path.strengths.tolist(), warm=warm)
         seconds[name] = (time.perf_counter() - start) / len(chosen)
     lowest = np.minimum.reduce(list(values.values()))
-    excess = {name: float(((found - lowest) / lowest).max()) for name, found in values.items()}
+    excess = {name: float(((objective - lowest) / lowest).max()) for name, objective in values.items()}
     print(f"{'':34}{'seconds a label':>18}{'ratio':>8}{'most above the lowest':>24}")
     for name, each in seconds.items():
         print(f"{name:34}{each:18.2f}{each / seconds[OURS]:8.1f}{excess[name]:24.1e}")

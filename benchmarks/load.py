@@ -29,7 +29,7 @@ class Load:
     errors: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     client: float = 0.0
-    seen: list[float] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -158,7 +158,7 @@ async def at_rate(
     """
     draw, turns, load = random.Random(seed), itertools.cycle(requests), Load()
     connections, tasks = Connections(port), set()
-    watching = asyncio.create_task(_every_second(watch, load.seen)) if watch else None
+    watching = asyncio.create_task(_every_second(watch, load.samples)) if watch else None
     cpu, start = time.process_time(), time.perf_counter()
     due = start + draw.expovariate(rate)
     while due < start + seconds:
@@ -204,9 +204,9 @@ async def ask_each(port: int, requests: Sequence[Request]) -> list[tuple[int, by
         connections.close()
 
 
-async def _every_second(watch: Callable[[], float], seen: list[float]) -> None:
+async def _every_second(watch: Callable[[], float], samples: list[float]) -> None:
     while True:
-        seen.append(watch())
+        samples.append(watch())
         await asyncio.sleep(1.0)
 
 

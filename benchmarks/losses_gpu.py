@@ -18,7 +18,7 @@ import triton
 from timing import sparse_targets
 
 import manyhot as mh
-from manyhot.testing import LOSS_LAWS, check_compiles, check_link_is_slope_ratio
+from manyhot.testing import LOSS_PROPERTIES, check_compiles, check_link_is_slope_ratio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.losses import CASES
@@ -29,20 +29,20 @@ def laws(names: list[str]) -> int:
     broken, cases = 0, {name: CASES[name] for name in names or CASES}
     for dtype in (torch.float32, torch.bfloat16):
         for name, case in cases.items():
-            there = dataclasses.replace(case, device="cuda", dtype=dtype)
-            for law in LOSS_LAWS:
-                options = {"backend": "inductor"} if law is check_compiles and dtype == torch.float32 else {}
+            on_gpu = dataclasses.replace(case, device="cuda", dtype=dtype)
+            for check in LOSS_PROPERTIES:
+                options = {"backend": "inductor"} if check is check_compiles and dtype == torch.float32 else {}
                 start = time.perf_counter()
                 try:
-                    law(there, **options)
+                    check(on_gpu, **options)
                 except Exception as error:  # every law is tried, and every failure reported
                     broken += 1
-                    print(f"BROKEN {dtype} {name} {law.__name__}: {type(error).__name__} {str(error)[:300]}")
+                    print(f"BROKEN {dtype} {name} {check.__name__}: {type(error).__name__} {str(error)[:300]}")
                 if time.perf_counter() - start > 20:
-                    print(f"slow: {dtype} {name} {law.__name__} {time.perf_counter() - start:.0f} s")
+                    print(f"slow: {dtype} {name} {check.__name__} {time.perf_counter() - start:.0f} s")
             if dtype == torch.float32 and case.build(torch.zeros(1, 5)).adds_over_labels:
                 check_link_is_slope_ratio(case.build(torch.zeros(1, 5)))
-        print(f"{dtype}: {len(cases)} losses x {len(LOSS_LAWS)} laws tried, {broken} broken so far", flush=True)
+        print(f"{dtype}: {len(cases)} losses x {len(LOSS_PROPERTIES)} laws tried, {broken} broken so far", flush=True)
     return broken
 
 
@@ -52,27 +52,48 @@ def candidates(rows: int, labels: int):
     single = targets * (targets.cumsum(1) == 1)
     heads = torch.stack([scores, scores.flip(0)], dim=1)
     noise = torch.randn(rows, 5, labels, device="cuda")
-    role = mh.ROLELoss(single.to(torch.int8), 3.0).cuda()
-    class_wise = mh.ClassWiseLoss(labels).cuda()
+    role = mh.losses.ROLELoss(single.to(torch.int8), 3.0).cuda()
+    class_wise = mh.losses.ClassWiseLoss(labels).cuda()
     index = torch.arange(rows, device="cuda")
     spa = mh.StrictlyProperAsymmetricLoss
     read_read_write = 12
     return [
         ("BinaryCrossEntropyLoss", mh.BinaryCrossEntropyLoss(), naive.bce, scores, (targets,), read_read_write),
-        ("AsymmetricFocalLoss", mh.AsymmetricFocalLoss(), naive.focal, scores, (targets,), read_read_write),
+        ("FocalLoss", mh.FocalLoss(), naive.focal, scores, (targets,), read_read_write),
         ("AsymmetricLoss", mh.AsymmetricLoss(4, 1, 0.05), naive.asl, scores, (targets,), read_read_write),
         ("StrictlyProperAsymmetricLoss", spa(), naive.spa, scores, (targets,), read_read_write),
         ("SPA + LabelPairRegulariser", mh.LabelPairRegulariser(spa(), 0.1), naive.spa_pairs, scores, (targets,), 12),
         ("QuasibinaryLoss", mh.QuasibinaryLoss().cuda(), naive.quasibinary, scores, (targets,), read_read_write),
         ("TwoWayLoss", mh.TwoWayLoss(), naive.two_way, scores, (targets,), read_read_write),
-        ("WARPLoss", mh.WARPLoss(), naive.warp, scores, (targets,), read_read_write),
-        ("RMLLoss", mh.RMLLoss(), naive.rml, scores, (targets,), read_read_write),
-        ("SoftmaxLoss", mh.SoftmaxLoss(), naive.softmax, scores, (targets,), read_read_write),
-        ("CrossEntropyLoss", mh.CrossEntropyLoss(), naive.cross_entropy, scores, (single,), read_read_write),
+        ("WARPLoss", mh.losses.WARPLoss(), naive.warp, scores, (targets,), read_read_write),
+        ("RMLLoss", mh.losses.RMLLoss(), naive.rml, scores, (targets,), read_read_write),
+        (
+            "MultiLabelSoftmaxLoss",
+            mh.losses.MultiLabelSoftmaxLoss(),
+            naive.softmax,
+            scores,
+            (targets,),
+            read_read_write,
+        ),
+        (
+            "SoftmaxCrossEntropyLoss",
+            mh.losses.SoftmaxCrossEntropyLoss(),
+            naive.cross_entropy,
+            scores,
+            (single,),
+            read_read_write,
+        ),
         ("AverageKLoss", mh.AverageKLoss(3), naive.average_k, heads, (single,), 20),
-        ("NoisedTopKLoss", mh.NoisedTopKLoss(3), naive.noised_top_k, scores, (single, noise), 32),
-        ("AssumeNegativeLoss", mh.AssumeNegativeLoss(), naive.assume_negative, scores, (single,), read_read_write),
-        ("EPRLoss", mh.EPRLoss(3.0), naive.epr, scores, (single,), read_read_write),
+        ("NoisedTopKLoss", mh.losses.NoisedTopKLoss(3), naive.noised_top_k, scores, (single, noise), 32),
+        (
+            "AssumeNegativeLoss",
+            mh.losses.AssumeNegativeLoss(),
+            naive.assume_negative,
+            scores,
+            (single,),
+            read_read_write,
+        ),
+        ("EPRLoss", mh.losses.EPRLoss(3.0), naive.epr, scores, (single,), read_read_write),
         ("ROLELoss", role, lambda s, y, r: naive.role(s, y, role.guesses, r), scores, (single, index), 20),
         ("ClassWiseLoss", class_wise, lambda s, y: naive.class_wise(s, y, class_wise.bias), scores, (single,), 12),
     ]

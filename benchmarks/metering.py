@@ -16,7 +16,7 @@ QUIET = 0.1
 Figures = dict[str, Any]
 
 
-def machine_seconds() -> float:
+def total_processor_seconds() -> float:
     """Processor time that was spent on this machine so far, by anybody."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
@@ -35,10 +35,10 @@ class Patience:
     def wait(self) -> None:
         """Until the machine is quiet, or patience has ended; all servers must be asleep."""
         while self.left > 0:
-            busy, start = machine_seconds(), time.perf_counter()
+            busy, start = total_processor_seconds(), time.perf_counter()
             time.sleep(2.0)
             seconds = time.perf_counter() - start
-            if (machine_seconds() - busy) / (seconds * (os.cpu_count() or 1)) < QUIET:
+            if (total_processor_seconds() - busy) / (seconds * (os.cpu_count() or 1)) < QUIET:
                 return
             self.left -= seconds
 
@@ -59,7 +59,7 @@ def measure(
     while True:
         patience.wait()
         with server.awake():
-            before = server.processor_seconds(), machine_seconds(), time.perf_counter()
+            before = server.processor_seconds(), total_processor_seconds(), time.perf_counter()
             load: Load = asyncio.run(ask(**options))
             tries.append((load, _figures(load, server, before)))
         quietest = min(tries, key=lambda one: one[1]["others"])
@@ -70,7 +70,7 @@ def measure(
 
 def _figures(load: Load, server: Server, before: tuple[float, float, float]) -> Figures:
     """Answers a second, milliseconds, errors, and milliseconds of the processor an answer."""
-    own, machine = server.processor_seconds() - before[0], machine_seconds() - before[1]
+    own, total = server.processor_seconds() - before[0], total_processor_seconds() - before[1]
     cores, answers = os.cpu_count() or 1, max(sum(map(len, load.latencies.values())), 1)
     return {
         "rate": load.rate,
@@ -79,5 +79,5 @@ def _figures(load: Load, server: Server, before: tuple[float, float, float]) -> 
         "errors": sum(load.errors.values()),
         "server": 1e3 * own / answers,
         "client": 1e3 * load.client / answers,
-        "others": max(0.0, machine - own - load.client) / ((time.perf_counter() - before[2]) * cores),
+        "others": max(0.0, total - own - load.client) / ((time.perf_counter() - before[2]) * cores),
     }

@@ -84,7 +84,7 @@ def ranking_candidates(probs: Tensor, targets: Tensor):
     values = {}
 
     def ours():
-        values[OURS] = metrics.MeanAveragePrecision(over="sample").update(probs, targets).compute()["map"]
+        values[OURS] = metrics.MeanAveragePrecision(average="samples").update(probs, targets).compute()["map"]
 
     def sklearn():
         values[SKLEARN] = label_ranking_average_precision_score(targets.numpy(), probs.numpy())

@@ -102,10 +102,10 @@ def epr(s, y, expected=3.0):
 
 
 def role(s, y, guesses, rows, expected=3.0):
-    def half(learner, teacher):
+    def half(student, teacher):
         t = torch.sigmoid(teacher.detach())
-        cells = (y + t) * F.softplus(-learner) + (1 - t) * F.softplus(learner)
-        excess = (torch.sigmoid(learner).sum(1).mean() - expected) / s.shape[1]
+        cells = (y + t) * F.softplus(-student) + (1 - t) * F.softplus(student)
+        excess = (torch.sigmoid(student).sum(1).mean() - expected) / s.shape[1]
         return cells.mean() + excess**2
 
     g = guesses[rows]

@@ -26,15 +26,15 @@ def draw(rows: int, labels: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def by_scikit_learn(log_odds: torch.Tensor, targets: torch.Tensor, queries: list) -> list[float]:
     """The definition, by way of a library."""
-    present, absent = (torch.nn.functional.logsigmoid(sign * log_odds.double()).numpy() for sign in (1, -1))
-    marks = targets.numpy()
-    found = []
+    present, absent = (torch.nn.functional.logsigmoid(factor * log_odds.double()).numpy() for factor in (1, -1))
+    truth = targets.numpy()
+    values = []
     for query in queries:
         some, none = list(query.present), list(query.absent)
-        relevant = (marks[:, some] == 1).all(1) & (marks[:, none] == 0).all(1)
+        relevant = (truth[:, some] == 1).all(1) & (truth[:, none] == 0).all(1)
         scores = present[:, some].sum(1) + absent[:, none].sum(1)
-        found.append(average_precision_score(relevant, scores) if relevant.any() else np.nan)
-    return found
+        values.append(average_precision_score(relevant, scores) if relevant.any() else np.nan)
+    return values
 
 
 def main() -> None:
@@ -49,15 +49,17 @@ def main() -> None:
     queries = sample_queries(options.labels, options.queries) if options.queries else all_queries(options.labels)
     start = time.perf_counter()
     metric = RetrievalPrecision(queries).update(log_odds.to(options.device), targets.to(options.device))
-    outcome = metric.compute()
+    result = metric.compute()
     ours = time.perf_counter() - start
-    places = np.linspace(0, len(queries) - 1, options.peer_queries).astype(int)
+    indices = np.linspace(0, len(queries) - 1, options.peer_queries).astype(int)
     start = time.perf_counter()
-    want = by_scikit_learn(log_odds, targets, [queries[place] for place in places])
-    peer = (time.perf_counter() - start) / len(places) * len(queries)
-    np.testing.assert_allclose(outcome.details["by_query"].cpu().numpy()[places], want, atol=1e-9)
-    print(f"{len(queries):,} queries over {options.rows:,} samples x {options.labels} labels, mAP {outcome.value:.4f}")
-    print(f"ours on {options.device} {ours:.1f} s; scikit-learn {peer:.0f} s (from {len(places)}), {peer / ours:.0f} x")
+    want = by_scikit_learn(log_odds, targets, [queries[index] for index in indices])
+    peer = (time.perf_counter() - start) / len(indices) * len(queries)
+    np.testing.assert_allclose(result.details["by_query"].cpu().numpy()[indices], want, atol=1e-9)
+    print(f"{len(queries):,} queries over {options.rows:,} samples x {options.labels} labels, mAP {result.value:.4f}")
+    print(
+        f"ours on {options.device} {ours:.1f} s; scikit-learn {peer:.0f} s (from {len(indices)}), {peer / ours:.0f} x"
+    )
 
 
 if __name__ == "__main__":

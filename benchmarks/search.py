@@ -78,7 +78,7 @@ def candidates(folder: Path, matrix: np.ndarray) -> dict[str, Step]:
     """Every way to the hundred best; all of them find the same."""
     first, second, third = NAMED
     contiguous = [np.ascontiguousarray(matrix[:, label]) for label in NAMED]
-    kept, files = Collection.open(folder / "columns"), Collection.open(folder / "columns", keep=0)
+    cached, files = Collection.open(folder / "columns"), Collection.open(folder / "columns", cache_bytes=0)
     database = duckdb.connect()
     database.execute("SET parquet_metadata_cache = true")
     statement = files.sql(QUERY, k=K)
@@ -98,8 +98,8 @@ def candidates(folder: Path, matrix: np.ndarray) -> dict[str, Step]:
 
     ways = {
         "the three columns in memory, read once (floor)": lambda: [column.sum() for column in contiguous],
-        "search, columns kept": lambda: hits(kept.search(QUERY, k=K, expect=False)),
-        "search, columns kept, with expected matches": lambda: hits(kept.search(QUERY, k=K)),
+        "search, columns kept": lambda: hits(cached.search(QUERY, k=K, expect=False)),
+        "search, columns kept, with expected matches": lambda: hits(cached.search(QUERY, k=K)),
         "search, from the files": lambda: hits(files.search(QUERY, k=K, expect=False)),
         "its statement in DuckDB": lambda: numbers(database.execute(statement).fetchall()),
         "the same in DuckDB over lists": lambda: numbers(database.execute(of_lists).fetchall()),
@@ -113,8 +113,8 @@ def candidates(folder: Path, matrix: np.ndarray) -> dict[str, Step]:
     return ways
 
 
-def hits(found) -> list[int]:
-    return [int(hit.id.removeprefix("image ")) for hit in found.hits]
+def hits(result) -> list[int]:
+    return [int(hit.id.removeprefix("image ")) for hit in result.hits]
 
 
 def numbers(rows: list[tuple]) -> list[int]:
@@ -139,8 +139,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="a new folder for the files, which are left there")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
-    place = nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory()
-    with place as name:
+    target = nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory()
+    with target as name:
         folder = Path(name)
         matrix = write(folder, options.rows, options.labels)
         sizes = {name: size_of(folder / name) / options.rows for name in ("columns", "lists")}
@@ -149,7 +149,7 @@ def main() -> None:
         seconds = interleaved(candidates(folder, matrix), rounds=options.rounds, warm_up=1)
         del matrix
         grown = growth(folder, options.rounds)
-    floor, ours = (statistics.median(list(seconds.values())[place]) for place in (0, 1))
+    floor, ours = (statistics.median(list(seconds.values())[target]) for target in (0, 1))
     print(f"{'':50}{'ms':>9}{'x floor':>9}{'x search':>10}")
     for name, times in seconds.items():
         middle = statistics.median(times)

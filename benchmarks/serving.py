@@ -115,16 +115,16 @@ def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
             return
         time.sleep(0.1)
-    said = log.read_text(errors="replace")[-2000:]
+    log_tail = log.read_text(errors="replace")[-2000:]
     why = f"took more than {START_SECONDS} s to start" if process.poll() is None else f"ended with {process.returncode}"
-    raise SystemExit(f"The server {why}. It said:\n{said}")
+    raise SystemExit(f"The server {why}. It said:\n{log_tail}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """First a word, then force, for all of its session; who sleeps is woken to hear it."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
+            os.killpg(process.pid, signal_number)
             os.killpg(process.pid, signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)

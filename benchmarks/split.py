@@ -35,23 +35,23 @@ def iterative_stratification(dense: np.ndarray, seed: int = 0) -> np.ndarray:
     """Sechidis et al. (2011): the rarest label that is left first, each row to the split that wants it most."""
     draw = np.random.default_rng(seed)
     names, parts = np.array(list(SHARES), dtype=object), np.array(list(SHARES.values()))
-    wanted, wants = parts * len(dense), parts[:, None] * dense.sum(0)
-    found, left = np.zeros(len(dense), dtype=np.int64), np.ones(len(dense), dtype=bool)
+    desired, wants = parts * len(dense), parts[:, None] * dense.sum(0)
+    assigned, left = np.zeros(len(dense), dtype=np.int64), np.ones(len(dense), dtype=bool)
     while left.any():
         remaining = dense[left].sum(0)
         present = np.flatnonzero(remaining)
         label = present[remaining[present].argmin()] if len(present) else None
         for row in np.flatnonzero(left if label is None else left & (dense[:, label] == 1)):
             keys = (
-                (draw.random(len(parts)), wanted)
+                (draw.random(len(parts)), desired)
                 if label is None
-                else (draw.random(len(parts)), wanted, wants[:, label])
+                else (draw.random(len(parts)), desired, wants[:, label])
             )
             best = np.lexsort(keys)[-1]
-            found[row], left[row] = best, False
-            wanted[best] -= 1
+            assigned[row], left[row] = best, False
+            desired[best] -= 1
             wants[best] -= dense[row]
-    return names[found]
+    return names[assigned]
 
 
 def random_split(dense: np.ndarray) -> np.ndarray:
@@ -60,8 +60,8 @@ def random_split(dense: np.ndarray) -> np.ndarray:
 
 def off(dense: np.ndarray, splits: np.ndarray) -> tuple[float, float, float]:
     """Rows by which labels miss their share: the mean, the most; and the most for the sizes of the splits."""
-    marks = np.concatenate([dense, dense.sum(1, keepdims=True) == 0], axis=1)
-    rows = [np.abs(marks[splits == name].sum(0) - share * marks.sum(0)) for name, share in SHARES.items()]
+    cells = np.concatenate([dense, dense.sum(1, keepdims=True) == 0], axis=1)
+    rows = [np.abs(cells[splits == name].sum(0) - share * cells.sum(0)) for name, share in SHARES.items()]
     sizes = [abs((splits == name).sum() - share * len(dense)) for name, share in SHARES.items()]
     return float(np.mean(rows)), float(np.max(rows)), float(max(sizes))
 

@@ -70,7 +70,7 @@ class Candidate:
             self.fresh = server.megabytes()
             yield server
 
-    def asked(self, photos: list[bytes]) -> list[Request]:
+    def requests(self, photos: list[bytes]) -> list[Request]:
         """A request for each photo."""
         return [upload(self.path, photo, f"{number}.jpg") for number, photo in enumerate(photos)]
 
@@ -83,21 +83,21 @@ def studio_command(run: Path, root: Path) -> list[str]:
 
 def candidates(run: Path, root: Path) -> list[Candidate]:
     """The servers to compare, as far as they are installed."""
-    found = [Candidate(STUDIO, studio_command(run, root))]
+    entries = [Candidate(STUDIO, studio_command(run, root))]
     if not importlib.util.find_spec("litserve"):
         print("LitServe is not installed (pip install litserve), so the studio is measured alone.\n")
-        return found
+        return entries
     peer = [sys.executable, str(Path(__file__).with_name("behind_litserve.py")), str(run), "PORT"]
     wide = ["--batch", "1", "--wait", "0", "--workers", str(os.cpu_count())]
-    found.append(Candidate(LITSERVE, peer, "/predict", "/health"))
-    found.append(Candidate(LITSERVE_WIDE, peer + wide, "/predict", "/health"))
-    return found
+    entries.append(Candidate(LITSERVE, peer, "/predict", "/health"))
+    entries.append(Candidate(LITSERVE_WIDE, peer + wide, "/predict", "/health"))
+    return entries
 
 
-def tell(what: str, figures: Figures) -> None:
+def report_progress(what: str, figures: Figures) -> None:
     """Says how far it has got, beside the tables."""
-    said = f"{figures['rate']:.1f} answers/s, p99 {figures['p99']:.0f} ms, taken by others {figures['others']:.0%}"
-    print(f"{what}: {said}", file=sys.stderr, flush=True)
+    summary = f"{figures['rate']:.1f} answers/s, p99 {figures['p99']:.0f} ms, taken by others {figures['others']:.0%}"
+    print(f"{what}: {summary}", file=sys.stderr, flush=True)
 
 
 def check_answers(server: Server, requests: list[Request], known: list[dict]) -> list[dict]:
@@ -105,55 +105,55 @@ def check_answers(server: Server, requests: list[Request], known: list[dict]) ->
     answers = asyncio.run(ask_each(server.port, requests))
     if any(status != 200 for status, _ in answers):
         raise SystemExit(f"A picture was refused: {next(body for status, body in answers if status != 200)!r}")
-    found = [json.loads(body) for _, body in answers]
-    for ours, theirs in zip(found, known or found, strict=True):
+    entries = [json.loads(body) for _, body in answers]
+    for ours, theirs in zip(entries, known or entries, strict=True):
         probs, others = ({label["name"]: label["prob"] for label in answer["labels"]} for answer in (ours, theirs))
         apart = max(abs(probs[name] - others[name]) for name in probs)
         if ours["given"] != theirs["given"] or apart > 1e-4:
             raise SystemExit("Two servers answer differently about the same picture.")
-    return found
+    return entries
 
 
 def saturate(
-    found: list[tuple[Candidate, Server]], photos: list[bytes], *, seconds: float, rounds: int, patience: Patience
+    entries: list[tuple[Candidate, Server]], photos: list[bytes], *, seconds: float, rounds: int, patience: Patience
 ) -> None:
     """Answers a second to some numbers of clients."""
     for clients in CLIENTS:
-        seen: dict[str, list[Figures]] = {one.name: [] for one, _ in found}
+        measured: dict[str, list[Figures]] = {one.name: [] for one, _ in entries}
         for _ in range(rounds):
-            for one, server in found:
-                ask = partial(saturating, server.port, one.asked(photos), clients=clients, seconds=seconds)
-                seen[one.name].append(measure(server, ask, patience)[1])
-                tell(f"{one.name}, {clients} clients", seen[one.name][-1])
-        for one, _ in found:
-            rows = seen[one.name]
+            for one, server in entries:
+                ask = partial(saturating, server.port, one.requests(photos), clients=clients, seconds=seconds)
+                measured[one.name].append(measure(server, ask, patience)[1])
+                report_progress(f"{one.name}, {clients} clients", measured[one.name][-1])
+        for one, _ in entries:
+            rows = measured[one.name]
             one.closed[clients] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
 
 
 def find_knees(
-    found: list[tuple[Candidate, Server]], photos: list[bytes], *, bound: float, seconds: float, patience: Patience
+    entries: list[tuple[Candidate, Server]], photos: list[bytes], *, bound: float, seconds: float, patience: Patience
 ) -> None:
     """The highest rate of each server that kept to the bound before two steps in a row did not."""
-    broken = dict.fromkeys((one.name for one, _ in found), 0)
+    broken = dict.fromkeys((one.name for one, _ in entries), 0)
     for number, share in enumerate(SHARES):
-        for one, server in found:
+        for one, server in entries:
             if broken[one.name] == 2:
                 continue
-            rate, requests = share * one.closed[8]["rate"], one.asked(photos)
+            rate, requests = share * one.closed[8]["rate"], one.requests(photos)
             ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=number, give_up=True)
             load, figures = measure(server, ask, patience)
             one.ramp.append({"asked": rate, **figures})
-            tell(f"{one.name}, {rate:.0f} a second", figures)
-            kept = not load.errors and figures["p99"] <= bound
-            one.knee, broken[one.name] = (rate, 0) if kept else (one.knee, broken[one.name] + 1)
+            report_progress(f"{one.name}, {rate:.0f} a second", figures)
+            within_bound = not load.errors and figures["p99"] <= bound
+            one.knee, broken[one.name] = (rate, 0) if within_bound else (one.knee, broken[one.name] + 1)
 
 
 def hold(server: Server, requests: list[Request], *, rate: float, seconds: float, patience: Patience) -> Figures:
     """A longer time at one rate: times, errors, memory."""
     ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=99)
     load, figures = measure(server, ask, patience, watch=True)
-    tell(f"{rate:.0f} a second for {seconds:.0f} s", figures)
-    memory = load.seen
+    report_progress(f"{rate:.0f} a second for {seconds:.0f} s", figures)
+    memory = load.samples
     at = {f"MB at {second}": memory[min(second, len(memory) - 1)] for second in (0, 10, 30)}
     settled = memory[min(10, len(memory) // 2) :]
     slope = 60 * float(np.polyfit(range(len(settled)), settled, 1)[0]) if len(settled) > 2 else float("nan")
@@ -167,25 +167,27 @@ def hold(server: Server, requests: list[Request], *, rate: float, seconds: float
     return {"asked": rate, **figures, **at, "MB at end": memory[-1], "slope": slope, "kinds": kinds}
 
 
-def compare(found: list[Candidate], photos: list[bytes], options: argparse.Namespace, folder: Path) -> float:
+def compare(entries: list[Candidate], photos: list[bytes], options: argparse.Namespace, folder: Path) -> float:
     """Measures all servers in turn; returns the bound."""
     known: list[dict] = []
     with contextlib.ExitStack() as stack:
         servers = []
-        for one in found:
+        for one in entries:
             server = stack.enter_context(one.running(folder))
             with server.awake():
-                known = check_answers(server, one.asked(photos), known)
-                asyncio.run(saturating(server.port, one.asked(photos), clients=4, seconds=2))
+                known = check_answers(server, one.requests(photos), known)
+                asyncio.run(saturating(server.port, one.requests(photos), clients=4, seconds=2))
             servers.append((one, server))
         patience = Patience(60 * options.patience)
         saturate(servers, photos, seconds=options.step, rounds=options.rounds, patience=patience)
-        bound = TIMES * min(one.closed[1]["p50"] for one in found)
+        bound = TIMES * min(one.closed[1]["p50"] for one in entries)
         find_knees(servers, photos, bound=bound, seconds=options.step, patience=patience)
         for one, server in servers:
-            rates = [one.knee] if one.path == found[0].path else [one.knee, found[0].knee]
+            rates = [one.knee] if one.path == entries[0].path else [one.knee, entries[0].knee]
             for rate in filter(None, rates):
-                one.held.append(hold(server, one.asked(photos), rate=rate, seconds=options.seconds, patience=patience))
+                one.held.append(
+                    hold(server, one.requests(photos), rate=rate, seconds=options.seconds, patience=patience)
+                )
     return bound
 
 
@@ -214,10 +216,10 @@ def use_page(run: Path, root: Path, options: argparse.Namespace, folder: Path) -
     return {"MB fresh": page.fresh, **figures}
 
 
-def show_closed(found: list[Candidate], peer: Candidate | None) -> None:
+def show_closed(entries: list[Candidate], peer: Candidate | None) -> None:
     print("| answers a second to | 1 client | 8 | 32 | processor ms an answer | of the client | taken by others |")
     print("|---|---|---|---|---|---|---|")
-    for one in found:
+    for one in entries:
         cells = []
         for clients, figures in one.closed.items():
             ratio = f" ({figures['rate'] / peer.closed[clients]['rate']:.2f} x)" if peer else ""
@@ -226,15 +228,15 @@ def show_closed(found: list[Candidate], peer: Candidate | None) -> None:
         print(f"| {one.name} | {' | '.join(cells)} | {busy['server']:.1f} | {busy['client']:.2f} | {others:.0%} |")
 
 
-def show_held(found: list[Candidate], bound: float, peer: Candidate | None) -> None:
+def show_held(entries: list[Candidate], bound: float, peer: Candidate | None) -> None:
     print(f"\n99 of 100 answers within {bound:.0f} ms, {TIMES:g} times the median answer to a single client\n")
-    for one in found:
+    for one in entries:
         steps = ", ".join(f"{step['asked']:.0f}: {step['p50']:.0f}/{step['p99']:.0f}" for step in one.ramp)
         ratio = f", {one.knee / peer.knee:.2f} x" if peer and peer.knee else ""
         print(f"{one.name}: knee at {one.knee:.1f} a second{ratio} (rate: p50/p99 in ms: {steps})")
     print("\n| held | requests/s | answers/s | p50 ms | p99 ms | errors | processor ms | taken by others", end="")
     print(" | MB fresh, then at 0, 10, 30 s, end | MB/min |\n|---|---|---|---|---|---|---|---|---|---|")
-    for one in found:
+    for one in entries:
         for held in one.held:
             memory = [one.fresh, *(value for key, value in held.items() if key.startswith("MB at"))]
             cells = [f"{held[key]:.1f}" for key in ("asked", "rate", "p50", "p99", "errors", "server")]
@@ -270,18 +272,18 @@ def main() -> None:
         small, large = make_runs(folder, photos=photos, labels=LABELS, rows=options.rows)
         gc.collect()
         gc.freeze()  # no pause of the client shall look like one of a server
-        found = candidates(small, folder)
+        entries = candidates(small, folder)
         kilobytes = sum(map(len, photos)) / len(photos) / 1e3
         print(f"{LABELS} labels, photos of {SIZE[0]} x {SIZE[1]} pixels, {kilobytes:.0f} KB; {os.cpu_count()} cores\n")
-        bound = compare(found, photos, options, folder)
+        bound = compare(entries, photos, options, folder)
         page = use_page(large, folder, options, folder)
-    peers = [one for one in found if one.path != found[0].path]
+    peers = [one for one in entries if one.path != entries[0].path]
     peer = max(peers, key=lambda one: one.closed[8]["rate"], default=None)
-    show_closed(found, peer)
-    show_held(found, bound, peer)
+    show_closed(entries, peer)
+    show_held(entries, bound, peer)
     show_page(page)
     if options.json:
-        options.json.write_text(json.dumps({"bound": bound, "servers": [*map(vars, found)], "page": page}, indent=1))
+        options.json.write_text(json.dumps({"bound": bound, "servers": [*map(vars, entries)], "page": page}, indent=1))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def fuzz(requests: int, seed: int) -> dict[str, object]:
         statuses, failures = Fuzzer(started.url, number=seed).run(requests)
         seconds = time.perf_counter() - start
         after, alive = resident(started.process.pid), target.is_alive()
-        code, told = started.stop()
+        code, output = started.stop()
     rows: dict[str, Counter[int]] = {}
     for (label, status), count in statuses.items():
         rows.setdefault(label, Counter())[status] += count
@@ -41,15 +41,15 @@ def fuzz(requests: int, seed: int) -> dict[str, object]:
         "requests": statuses.total(),
         "seconds": seconds,
         "megabytes": [before, after],
-        "alive": alive and code == 0 and "Traceback" not in told,
+        "alive": alive and code == 0 and "Traceback" not in output,
         "failures": [repr(failure) for failure in failures],
         "operations": rows,
     }
 
 
-def show(found: dict[str, object]) -> None:
+def show(result: dict[str, object]) -> None:
     """Prints a table: operations by statuses, and what the server looked like before and after."""
-    rows = found["operations"]
+    rows = result["operations"]
     columns = sorted({status for counts in rows.values() for status in counts})
     print("| operation | requests |" + "".join(f" {status} |" for status in columns))
     print("|---|---|" + "---|" * len(columns))
@@ -57,14 +57,14 @@ def show(found: dict[str, object]) -> None:
         cells = "".join(f" {counts[status] or ''} |" for status in columns)
         print(f"| {label} | {counts.total():,} |{cells}")
     total = "".join(f" {sum(counts[status] for counts in rows.values()):,} |" for status in columns)
-    print(f"| all | {found['requests']:,} |{total}")
-    before, after = found["megabytes"]
-    rate = found["requests"] / found["seconds"]
-    print(f"\n{found['seconds']:.1f} s, {rate:.0f} requests a second, making them up included.")
+    print(f"| all | {result['requests']:,} |{total}")
+    before, after = result["megabytes"]
+    rate = result["requests"] / result["seconds"]
+    print(f"\n{result['seconds']:.1f} s, {rate:.0f} requests a second, making them up included.")
     print(f"Memory: {before:.0f} MB before, {after:.0f} MB after.")
-    health = "well" if found["alive"] else "not well"
-    print(f"Answers that broke a rule: {len(found['failures'])}. The server is {health}.")
-    for failure in found["failures"][:20]:
+    health = "well" if result["alive"] else "not well"
+    print(f"Answers that broke a rule: {len(result['failures'])}. The server is {health}.")
+    for failure in result["failures"][:20]:
         print(" ", failure)
 
 
@@ -74,11 +74,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    found = fuzz(arguments.requests, arguments.seed)
-    show(found)
+    result = fuzz(arguments.requests, arguments.seed)
+    show(result)
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
-    return 0 if found["alive"] and not found["failures"] else 1
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    return 0 if result["alive"] and not result["failures"] else 1
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from torch import Tensor
 import manyhot as mh
 from manyhot.backbones import create_backbone
 from manyhot.classifier import Classifier
-from manyhot.data.images import decode
+from manyhot.images import decode
 from manyhot.network import Network
 from manyhot.predictions import Predictions
 
@@ -37,7 +37,7 @@ def make_classifier(photos: list[bytes], labels: int) -> tuple[Classifier, Tenso
     head = mh.LinearHead(backbone.width, labels)
     network = Network(backbone, head).eval()
     size = max(backbone.preprocessing.size)
-    pixels = [backbone.preprocessing.prepare(decode(photo, name="photo", at_least=size)) for photo in photos]
+    pixels = [backbone.preprocessing.prepare(decode(photo, name="photo", min_side=size)) for photo in photos]
     with torch.no_grad():
         spread, mean = torch.std_mean(network.scores(torch.stack(pixels)), 0)
         head.weight /= spread[:, None]
@@ -45,7 +45,7 @@ def make_classifier(photos: list[bytes], labels: int) -> tuple[Classifier, Tenso
         scores = network.scores(torch.stack(pixels))
     noise = torch.randn(scores.shape, generator=torch.Generator().manual_seed(1))
     targets = torch.zeros_like(scores).scatter_(1, (scores + noise).topk(3).indices, 1.0)
-    calibrator = mh.Affine(link=mh.SigmoidLink()).fit(scores, targets)
+    calibrator = mh.PlattScaling(link=mh.SigmoidLink()).fit(scores, targets)
     rule = mh.LabelThresholds().fit(calibrator(scores), targets)
     names = [f"label {label}" for label in range(labels)]
     return Classifier(network, names, link=mh.SigmoidLink(), calibrator=calibrator, rule=rule), scores

@@ -50,11 +50,11 @@ def peak_memory(step: Step) -> int:
     step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step()
-    held = peak = 0
+    live = peak = 0
     changes = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     for event in sorted(changes, key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
+        live += event.nbytes()
+        peak = max(peak, live)
     return peak
 
 

@@ -6,12 +6,10 @@ import tempfile
 from pathlib import Path
 
 from experiments import default, linear_evaluation, tuning
-from experiments.harness.catalogue import Catalogue
-from experiments.harness.generated import Generated, shorten
-from experiments.harness.jobs import Ledger, run_all
-from experiments.harness.studies import SEEDS, Scope
-from experiments.registry import STUDIES
-from manyhot.refusal import Refusal, refusal
+from experiments.data import Catalogue, Generated
+from experiments.runs import SEEDS, RunStore, run_all, shorten
+from experiments.studies import STUDIES, Scope
+from manyhot.errors import InputError
 
 RUNS = Path(__file__).parent / "results" / "runs"
 EXAMPLES = """examples:
@@ -55,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     try:
         return _run(options)
-    except Refusal as error:
+    except InputError as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -71,67 +69,67 @@ def _run(options: argparse.Namespace) -> int:
     others = [name for name in OTHERS if name in options.names]
     if options.smoke:
         if others:
-            rule, remedy = "be given with studies alone", "Leave it out, or name other studies."
-            raise refusal("--smoke", "experiments", rule, ", ".join(others), remedy)
+            rule, hint = "be given with studies alone", "Leave it out, or name other studies."
+            raise InputError("--smoke", "experiments", rule, ", ".join(others), hint)
         with tempfile.TemporaryDirectory() as folder:
-            return _studies(studies, options, Generated(), Ledger(Path(folder)))
+            return _studies(studies, options, Generated(), RunStore(Path(folder)))
     needs_data = not options.render and options.names != ["page"]
     if needs_data and (options.data is None or not options.data.is_dir()):
-        remedy = "Make one folder a data set in it; see --help."
-        raise refusal("--data", "experiments", "be the folder of the data sets", str(options.data), remedy)
+        hint = "Make one folder a data set in it; see --help."
+        raise InputError("--data", "experiments", "be the folder of the data sets", str(options.data), hint)
     catalogue = None if options.data is None else Catalogue(options.data, weights=options.weights)
-    ledger = Ledger(options.results)
+    store = RunStore(options.results)
     failed = 0
     for name in others:
-        failed += OTHERS[name](options, catalogue, ledger)
-    return max(failed, _studies(studies, options, catalogue, ledger)) if studies else failed
+        failed += OTHERS[name](options, catalogue, store)
+    return max(failed, _studies(studies, options, catalogue, store)) if studies else failed
 
 
 def _studies(
-    names: list[str], options: argparse.Namespace, catalogue: Catalogue | Generated | None, ledger: Ledger
+    names: list[str], options: argparse.Namespace, catalogue: Catalogue | Generated | None, store: RunStore
 ) -> int:
     chosen = list(STUDIES.values()) if "all" in names else [STUDIES[name] for name in names]
     scope = Scope(tuple(options.sets), tuple(options.seeds), shorten if options.smoke else None)
     failed = 0
     if not options.render:
         jobs = [job for study in chosen for job in study.runs(scope)]
-        failed = run_all(jobs, catalogue, ledger, workers=options.workers, minutes=options.minutes)
+        failed = run_all(jobs, catalogue, store, workers=options.workers, minutes=options.minutes)
     for study in chosen:
-        print(f"\n## {study.title}\n\n{study.page(study, scope, ledger)}")
+        print(f"\n## {study.title}\n\n{study.page(study, scope, store)}")
     return min(failed, 1)
 
 
-def _linear(options: argparse.Namespace, catalogue: Catalogue | Generated | None, ledger: Ledger) -> int:
+def _linear(options: argparse.Namespace, catalogue: Catalogue | Generated | None, store: RunStore) -> int:
     sets = tuple(options.sets) or linear_evaluation.SETS
     if not options.render:
-        linear_evaluation.run(catalogue, ledger.folder, sets=sets, tell=print)
-    print(linear_evaluation.page(ledger.folder))
+        linear_evaluation.run(catalogue, store.folder, sets=sets, log=print)
+    print(linear_evaluation.page(store.folder))
     return 0
 
 
-def _default(options: argparse.Namespace, catalogue: Catalogue | None, ledger: Ledger) -> int:
+def _default(options: argparse.Namespace, catalogue: Catalogue | None, store: RunStore) -> int:
     sets = tuple(options.sets) or default.SETS
-    comparison = default.Comparison(ledger, seeds=tuple(options.seeds))
+    comparison = default.DefaultComparison(store, seeds=tuple(options.seeds))
     if not options.render:
         comparison.run(default.FeatureFiles(options.data / "tables"), sets)
     print(comparison.page(sets))
     return 0
 
 
-def _tune(options: argparse.Namespace, catalogue: Catalogue | None, ledger: Ledger) -> int:
+def _tune(options: argparse.Namespace, catalogue: Catalogue | None, store: RunStore) -> int:
     failed = 0
     if not options.render:
         common = {"workers": options.workers, "minutes": options.minutes}
-        failed = run_all(tuning.jobs(), catalogue, ledger, **common)
-        failed += run_all(tuning.pair_jobs(ledger), catalogue, ledger, **common)
-    tuning.write(ledger)
+        failed = run_all(tuning.jobs(), catalogue, store, **common)
+        failed += run_all(tuning.pair_jobs(store), catalogue, store, **common)
+    tuning.write(store)
     return min(failed, 1)
 
 
-def _page(options: argparse.Namespace, catalogue: Catalogue | None, ledger: Ledger) -> int:
-    from experiments.page import write_page
+def _page(options: argparse.Namespace, catalogue: Catalogue | None, store: RunStore) -> int:
+    from experiments.evidence import write_page
 
-    write_page(ledger)
+    write_page(store)
     return 0
 
 

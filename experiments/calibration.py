@@ -31,8 +31,13 @@ LOSSES: dict[str, Callable[[], mh.Loss]] = {
     "two-way": mh.TwoWayLoss,
     "SPA": mh.StrictlyProperAsymmetricLoss,
 }
-CALIBRATORS = {"temperature": mh.Temperature, "affine": mh.Affine, "beta": mh.Beta, "isotonic": mh.Isotonic}
-WAYS = ("all", "label", "shrunk")
+CALIBRATORS = {
+    "temperature": mh.TemperatureScaling,
+    "affine": mh.PlattScaling,
+    "beta": mh.BetaCalibration,
+    "isotonic": mh.IsotonicCalibration,
+}
+SHARINGS = ("all", "none", "partial")
 HELD_OUT = (1_000, 8_000)
 EPOCHS, BATCH, RATE = 12, 512, 3e-3
 # The order of rows was drawn once; the first of them are held out for calibration, the rest of the last 27,185 judge.
@@ -75,7 +80,7 @@ def fit_head(loss: mh.Loss, rows: Rows) -> mh.LinearHead:
     torch.manual_seed(SEED)
     n, labels = rows.targets.shape
     head = mh.LinearHead(rows.features.shape[1], labels)
-    if not isinstance(loss.link, mh.NoLink):
+    if not isinstance(loss.link, mh.links.NoLink):
         head.init_bias((rows.targets.float().sum(0) + 0.5) / (n + 1), link=loss.link)
     optimiser = torch.optim.AdamW(head.parameters(), lr=RATE, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=EPOCHS * -(-n // BATCH))
@@ -93,7 +98,7 @@ def judge(probs: Tensor, targets: Tensor) -> dict[str, float]:
     errors = mh.metrics.CalibrationError(15).update(probs, targets).compute()
     return {
         "map": mh.metrics.MeanAveragePrecision().update(probs, targets).compute().value,
-        "map_sample": mh.metrics.MeanAveragePrecision(over="sample").update(probs, targets).compute().value,
+        "map_sample": mh.metrics.MeanAveragePrecision(average="samples").update(probs, targets).compute().value,
         "ece": errors["ece"],
         "ace": errors["ace"],
         "mce": errors["mce"],
@@ -105,16 +110,16 @@ def trials(name: str, loss: mh.Loss, head: mh.LinearHead, held_out: Rows, test: 
     """All ways to read the scores of a head."""
     with torch.no_grad():
         scores, test_scores = head(held_out.features), head(test.features)
-    if not isinstance(loss.link, mh.NoLink):
+    if not isinstance(loss.link, mh.links.NoLink):
         yield Trial(name, 0, "own link", "", judge(loss.link.probs(test_scores), test.targets))
     for rows in HELD_OUT:
         for method, make in CALIBRATORS.items():
-            for per in WAYS:
-                calibrator = make(per=per, link=loss.link).fit(scores[:rows], held_out.targets[:rows])
-                yield Trial(name, rows, method, per, judge(calibrator(test_scores), test.targets))
+            for sharing in SHARINGS:
+                calibrator = make(sharing=sharing, link=loss.link).fit(scores[:rows], held_out.targets[:rows])
+                yield Trial(name, rows, method, sharing, judge(calibrator(test_scores), test.targets))
 
 
-def shrunk_against_others(found: list[Trial]) -> list[str]:
+def shrunk_against_others(results: list[Trial]) -> list[str]:
     """For every loss and method: the log loss of shrunk maps, and how far the others lie above it."""
     lines = [
         "| loss | rows | method | shrunk | one for all | one a label | best |",
@@ -123,31 +128,33 @@ def shrunk_against_others(found: list[Trial]) -> list[str]:
     for name in LOSSES:
         for rows in HELD_OUT:
             for method in CALIBRATORS:
-                values = {t.per: t.values["log_loss"] for t in found if t[:3] == (name, rows, method)}
+                values = {t.per: t.values["log_loss"] for t in results if t[:3] == (name, rows, method)}
                 best = (
-                    "shrunk" if values["shrunk"] < min(values.values()) + EQUAL else min(values, key=values.__getitem__)
+                    "partial"
+                    if values["partial"] < min(values.values()) + EQUAL
+                    else min(values, key=values.__getitem__)
                 )
-                others = [f"{values[per] - values['shrunk']:+.4f}" for per in ("all", "label")]
+                others = [f"{values[sharing] - values['partial']:+.4f}" for sharing in ("all", "none")]
                 lines.append(
-                    f"| {name} | {rows:,} | {method} | {values['shrunk']:.4f} | {' | '.join(others)} | {best} |"
+                    f"| {name} | {rows:,} | {method} | {values['partial']:.4f} | {' | '.join(others)} | {best} |"
                 )
     return lines
 
 
-def table(found: list[Trial], rows: int) -> list[str]:
+def table(results: list[Trial], rows: int) -> list[str]:
     """Every trial with so many rows to learn from, as Markdown."""
     lines = [
         "| loss | read by | map for | mAP by class % | mAP by sample % | ECE % | ACE % | MCE % | log loss |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for trial in found:
+    for trial in results:
         if trial.rows in (0, rows):
             shares = " | ".join(f"{100 * trial.values[key]:.2f}" for key in ("map", "map_sample", "ece", "ace", "mce"))
             lines.append(f"| {trial.loss} | {trial.method} | {trial.per} | {shares} | {trial.values['log_loss']:.4f} |")
     return lines
 
 
-def write(found: list[Trial], rows: tuple[int, int], out: Path) -> None:
+def write(results: list[Trial], rows: tuple[int, int], out: Path) -> None:
     """The tables for people, and the same as JSON."""
     out.mkdir(parents=True, exist_ok=True)
     text = [
@@ -159,11 +166,11 @@ def write(found: list[Trial], rows: tuple[int, int], out: Path) -> None:
         "",
         "Nothing was chosen on the rows that judge. The constants of the calibrators were chosen on scene, yeast,",
         "Corel5k and on rows of the part that the heads here are fitted on: how alike labels are before any is seen,",
-        "and up to where a link is believed. So was `Beta` as the default of the command line. The first of them was",
+        "and up to where a link is believed. So was `BetaCalibration` as the default of the command line. The first of them was",
         "revised once, on the same data, after a look at this page: from 0.2 to 0.1.",
     ]
     for size in reversed(HELD_OUT):
-        text += ["", f"## Calibrated on {size:,} rows", "", *table(found, size)]
+        text += ["", f"## Calibrated on {size:,} rows", "", *table(results, size)]
     text += [
         "",
         "## Shrunk against the others",
@@ -171,9 +178,9 @@ def write(found: list[Trial], rows: tuple[int, int], out: Path) -> None:
         "Log loss, and by how much the others lie above it; less than 0.00005 is equal.",
         "",
     ]
-    text += shrunk_against_others(found)
+    text += shrunk_against_others(results)
     (out / "calibration.md").write_text("\n".join(text) + "\n")
-    (out / "calibration.json").write_text(json.dumps([trial._asdict() for trial in found], indent=1) + "\n")
+    (out / "calibration.json").write_text(json.dumps([trial._asdict() for trial in results], indent=1) + "\n")
 
 
 def main() -> None:
@@ -187,12 +194,12 @@ def main() -> None:
     order = torch.randperm(len(val.targets), generator=torch.Generator().manual_seed(SEED))
     held_out, test = (Rows(*(part[rows] for part in val)) for rows in order.tensor_split([max(HELD_OUT)]))
     console.print(f"{len(train.targets):,} rows to fit on, {len(test.targets):,} to judge by, {len(names)} labels")
-    found: list[Trial] = []
+    results: list[Trial] = []
     for name, make in track(LOSSES.items(), description="Losses", console=console, disable=not console.is_terminal):
         loss = make()
-        found += trials(name, loss, fit_head(loss, train), held_out, test)
+        results += trials(name, loss, fit_head(loss, train), held_out, test)
         console.print(f"{name}: {time.perf_counter() - start:.0f} s")
-    write(found, (len(train.targets), len(test.targets)), options.out)
+    write(results, (len(train.targets), len(test.targets)), options.out)
     console.print(f"Wrote {options.out / 'calibration.md'}")
 
 

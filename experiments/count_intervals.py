@@ -32,20 +32,20 @@ def judge(run: Path, each: int) -> list[tuple[str, int, float, float]]:
     order = torch.randperm(len(test), generator=torch.Generator().manual_seed(SEED))
     other, judged = (test.take(rows) for rows in order.tensor_split(2))
     queries = stratified_queries(len(test.labels), each, seed=SEED)
-    found = []
+    results = []
     for name, table in (("`val`", val), ("other test rows", other), ("the rows that are judged", judged)):
-        calibrator = mh.Beta(link=table.link).fit(table.scores, table.targets)
-        found.append((name, len(table), *coverage(calibrator, judged, queries)))
-    return found
+        calibrator = mh.BetaCalibration(link=table.link).fit(table.scores, table.targets)
+        results.append((name, len(table), *coverage(calibrator, judged, queries)))
+    return results
 
 
-def page(found: list[tuple[str, int, float, float]], each: int) -> str:
+def page(results: list[tuple[str, int, float, float]], each: int) -> str:
     """The table as Markdown."""
     lines = [
         "# Intervals of match counts, and what the calibrator has seen",
         "",
-        f"`Beta()`, fitted on different rows; up to {each:,} queries of each kind.",
-        f"Judged on {found[-1][1]:,} rows. Made by",
+        f"`BetaCalibration()`, fitted on different rows; up to {each:,} queries of each kind.",
+        f"Judged on {results[-1][1]:,} rows. Made by",
         "",
         f"    python experiments/count_intervals.py RUN --each {each}",
         "",
@@ -53,7 +53,7 @@ def page(found: list[tuple[str, int, float, float]], each: int) -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {name} | {rows:,} | {100 * all_:.1f} % | {100 * single:.1f} % |" for name, rows, all_, single in found
+        f"| {name} | {rows:,} | {100 * all_:.1f} % | {100 * single:.1f} % |" for name, rows, all_, single in results
     ]
     return "\n".join(lines) + "\n"
 

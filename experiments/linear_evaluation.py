@@ -21,20 +21,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.harness.catalogue import learnt_from, plan_for
-from experiments.harness.statistics import NORMAL_QUANTILE
-from experiments.harness.tables import MISSING, Cell, Column, Table
-from experiments.harness.training import Material
-from manyhot.files import whole_file
+from experiments.data import ExperimentDataset, fit_settings_for, input_settings
+from experiments.tables import MISSING, NORMAL_QUANTILE, Cell, Column, Table
+from experiments.training import old_spelling
+from manyhot.errors import InputError
+from manyhot.files import atomic_write
 from manyhot.linear import LinearPath, fit_path
-from manyhot.refusal import refusal
-from manyhot.training.choices import build_loss
-from manyhot.training.comparing import slug
+from manyhot.training.build import build_loss
+from manyhot.training.comparison import slug
 
 SETS = ("flowers features", "tiny-imagenet features")
 REFERENCE = "softmax"
 LOSSES = {
-    REFERENCE: "CrossEntropyLoss()",
+    REFERENCE: "SoftmaxCrossEntropyLoss()",
     "BCE": "BinaryCrossEntropyLoss()",
     "two-way": "TwoWayLoss()",
     "SPA": "StrictlyProperAsymmetricLoss()",
@@ -52,38 +51,38 @@ Run = dict[str, Any]
 
 
 def run(
-    open_material: Callable[[str], Material],
+    open_dataset: Callable[[str], ExperimentDataset],
     folder: Path,
     *,
     sets: Sequence[str] = (),
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> None:
     """Fits and judges what is missing, one file for each set and loss.
 
     Args:
-        open_material: From the name of a material to the material, whose samples are features with one label each.
+        open_dataset: From the name of a material to the material, whose samples are features with one label each.
         folder: Of the runs that are kept.
         sets: Instead of `SETS`.
-        tell: Called with a line for each run.
+        log: Called with a line for each run.
     """
     for name in sets or SETS:
         missing = [loss for loss in LOSSES if find(folder, name, loss) is None]
         if not missing:
-            tell(f"{name}: done before.")
+            log(f"{name}: done before.")
             continue
-        splits = splits_of(name, open_material(name))
+        splits = splits_of(name, open_dataset(name))
         for loss in missing:
-            found = evaluate(splits, LOSSES[loss])
-            keep(folder, name, loss, found)
-            tell(f"{name}, {loss}: {found['seconds']:.1f} s, top-1 {found['top-1']:.4f}")
+            result = evaluate(splits, LOSSES[loss])
+            save_run(folder, name, loss, result)
+            log(f"{name}, {loss}: {result['seconds']:.1f} s, top-1 {result['top-1']:.4f}")
 
 
 def settings_of(name: str, loss: str) -> Run:
     """All that decides the figures of a set and a loss, as JSON holds it."""
     return {
         "material": name,
-        "learnt from": learnt_from(name),
-        "loss": LOSSES[loss],
+        "learnt from": input_settings(name),
+        "loss": old_spelling(LOSSES[loss]),
         "strengths": list(STRENGTHS),
         "most rows": MOST_ROWS,
         "fit": FIT,
@@ -98,27 +97,29 @@ def file_of(folder: Path, name: str, loss: str) -> Path:
 def find(folder: Path, name: str, loss: str) -> Run | None:
     """What is known of a set and a loss; None if it was never computed with these settings."""
     path = file_of(folder, name, loss)
-    found = json.loads(path.read_text()) if path.is_file() else None
-    return found if found is not None and found["settings"] == settings_of(name, loss) else None
+    result = json.loads(path.read_text()) if path.is_file() else None
+    return result if result is not None and result["settings"] == settings_of(name, loss) else None
 
 
-def keep(folder: Path, name: str, loss: str, found: Run) -> None:
+def save_run(folder: Path, name: str, loss: str, result: Run) -> None:
     """Writes a run, whole or not at all."""
-    with whole_file(file_of(folder, name, loss)) as part:
-        part.write_text(json.dumps({"settings": settings_of(name, loss), **found}) + "\n")
+    with atomic_write(file_of(folder, name, loss)) as part:
+        part.write_text(json.dumps({"settings": settings_of(name, loss), **result}) + "\n")
 
 
-def splits_of(name: str, material: Material) -> dict[str, tuple[Tensor, Tensor]]:
+def splits_of(name: str, dataset: ExperimentDataset) -> dict[str, tuple[Tensor, Tensor]]:
     """Features (N, D) and targets (N, K) of each split."""
-    if material.backbone is not None:
-        remedy = f"Use {name + ' features'!r}."
-        raise refusal("sets", FOLDER, "name sets of frozen features", repr(name), remedy)
-    found = {split: (part.features, part.targets.dense()) for split, part in material.parts(plan_for(name)).items()}
-    for split, (_, targets) in found.items():
+    if dataset.backbone is not None:
+        hint = f"Use {name + ' features'!r}."
+        raise InputError("sets", FOLDER, "name sets of frozen features", repr(name), hint)
+    result = {
+        split: (part.features, part.targets.dense()) for split, part in dataset.parts(fit_settings_for(name)).items()
+    }
+    for split, (_, targets) in result.items():
         if bool((targets.sum(1) != 1).any()):
             rule, got = "have exactly one label a row", f"other rows in {split!r} of {name!r}"
-            raise refusal("sets", FOLDER, rule, got, f"Use for example {SETS[0]!r}.")
-    return found
+            raise InputError("sets", FOLDER, rule, got, f"Use for example {SETS[0]!r}.")
+    return result
 
 
 def drawn(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,12 +241,12 @@ def page(folder: Path, *, sets: Sequence[str] = ()) -> str:
     """
     sections = []
     for name in sets or SETS:
-        runs = {loss: found for loss in LOSSES if (found := find(folder, name, loss)) is not None}
+        runs = {loss: result for loss in LOSSES if (result := find(folder, name, loss)) is not None}
         if runs:
             sections.append(f"**{name}**, {_rows_of(runs)}\n\n{Table(COLUMNS, _lines(runs)).markdown()}")
     if not sections:
         return "No runs yet.\n"
-    width = learnt_from(SETS[0])["features"]
+    width = input_settings(SETS[0])["features"]
     return "\n".join([NOTE.format(width=width, strengths=len(STRENGTHS)), *sections])
 
 
@@ -257,24 +258,24 @@ def _rows_of(runs: Mapping[str, Run]) -> str:
 
 def _lines(runs: Mapping[str, Run]) -> list[list[Cell]]:
     """A line for each loss."""
-    tops = {top: {loss: _right(found, top) for loss, found in runs.items()} for top in ("top-1", "top-5")}
+    tops = {top: {loss: _right(result, top) for loss, result in runs.items()} for top in ("top-1", "top-5")}
     lines: list[list[Cell]] = []
-    for loss, found in runs.items():
+    for loss, result in runs.items():
         first, five = (_accuracy(tops[top], loss) for top in tops)
         reference = tops["top-1"].get(REFERENCE)
         gap = MISSING if loss == REFERENCE or reference is None else _gap(tops["top-1"][loss], reference)
-        chosen, converged = found["chosen"], found["path"]["converged"]
+        chosen, converged = result["chosen"], result["path"]["converged"]
         solved = f"{chosen['converged']} of {chosen['problems']}"
         strengths = f"{sum(share == 1 for share in converged)} of {len(converged)}"
-        at_best = found["top-1 at best on test"]
+        at_best = result["top-1 at best on test"]
         # Two digits, and 100 rather than 1e+02.
         strength = f"{float(format(chosen['strength'], '.2g')):g}"
-        lines.append([loss, first, gap, five, at_best, strength, solved, strengths, found["seconds"]])
+        lines.append([loss, first, gap, five, at_best, strength, solved, strengths, result["seconds"]])
     return lines
 
 
-def _right(found: Run, top: str) -> np.ndarray:
-    return unpacked(found["right"][top], found["rows"]["test"])
+def _right(result: Run, top: str) -> np.ndarray:
+    return unpacked(result["right"][top], result["rows"]["test"])
 
 
 def _accuracy(right: Mapping[str, np.ndarray], loss: str) -> str:

@@ -14,11 +14,12 @@ import json
 from pathlib import Path
 
 from manyhot.data import read_data
-from manyhot.engine import Lines
-from manyhot.training import Recipe, compare
-from manyhot.training.choices import ALL_LOSSES
-from manyhot.training.comparing import slug, values_of
-from manyhot.training.recipe import parse_overrides
+from manyhot.engine import ProgressLines
+from manyhot.presets import ALL_LOSSES
+from manyhot.settings import parse_overrides
+from manyhot.training import TrainSettings, compare
+from manyhot.training.comparison import slug
+from manyhot.training.run import compared_values
 
 LOSSES = ("BCE", "ASL", "two-way", "SPA", "SPA + LPR", "quasibinary")
 RESULTS = Path(__file__).parent / "results"
@@ -35,24 +36,24 @@ RANKING = ("map", "map_sample")
 
 def collect(runs: Path) -> dict[str, dict]:
     """Figures of the runs that are finished, by the name of the loss."""
-    found = {}
+    results = {}
     for name in LOSSES:
         path = runs / slug(name) / "figures.json"
         if path.is_file():
             figures = json.loads(path.read_text())
-            before = figures["before"] and values_of(figures["before"])
-            found[name] = {
+            before = figures["before"] and compared_values(figures["before"])
+            results[name] = {
                 "rows": figures["rows"],
                 "seconds": round(figures["seconds"], 1),
                 "before": before,
-                "after": values_of(figures["after"]),
+                "after": compared_values(figures["after"]),
             }
-    return found
+    return results
 
 
-def page(found: dict[str, dict], command: str, note: str) -> str:
+def page(results: dict[str, dict], command: str, note: str) -> str:
     """The table as Markdown: ranking, then probabilities through the loss's own link and after calibration."""
-    rows = next(iter(found.values()))["rows"]
+    rows = next(iter(results.values()))["rows"]
     sizes = ", ".join(f"{name} {count:,}" for name, count in rows.items())
     others = [name for name in COLUMNS if name not in RANKING]
     titles = [COLUMNS[name][0] for name in RANKING]
@@ -62,7 +63,7 @@ def page(found: dict[str, dict], command: str, note: str) -> str:
         "",
         f"Rows: {sizes}. {note}",
         "",
-        "Figures are of `test`; the calibrator, `Beta()`, was fitted and the epoch chosen on `val`.",
+        "Figures are of `test`; the calibrator, `BetaCalibration()`, was fitted and the epoch chosen on `val`.",
         "Made by",
         "",
         f"    {command}",
@@ -70,12 +71,12 @@ def page(found: dict[str, dict], command: str, note: str) -> str:
         "| loss | " + " | ".join(titles) + " | seconds |",
         "|---|" + "---|" * (len(titles) + 1),
     ]
-    for name, row in found.items():
+    for name, row in results.items():
         cells = [shown(row["after"], figure) for figure in RANKING]
         for figure in others:
             cells += [shown(row["before"], figure), shown(row["after"], figure)]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {row['seconds']:.0f} |")
-    missing = [name for name in LOSSES if name not in found]
+    missing = [name for name in LOSSES if name not in results]
     if missing:
         lines += ["", f"Not run: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
@@ -98,14 +99,14 @@ def main() -> None:
     runs = options.runs or Path("runs") / options.name
     if not options.render:
         losses = {name: ALL_LOSSES[name] for name in LOSSES}
-        recipe = Recipe.build(parse_overrides(options.set))
-        compare(read_data(options.data), losses, recipe, folder=runs, progress=lambda name: Lines())
-    found = collect(runs)
+        settings = TrainSettings.build(parse_overrides(options.set))
+        compare(read_data(options.data), losses, settings, folder=runs, progress=lambda name: ProgressLines())
+    results = collect(runs)
     table = Path(options.data).name if options.data else "DATA"
     command = f"python experiments/photos.py {table} --name {options.name} --set {' '.join(options.set)}"
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{options.name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = page(found, command, options.note)
+    (RESULTS / f"{options.name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    text = page(results, command, options.note)
     (RESULTS / f"{options.name}.md").write_text(text)
     print(text)
 

@@ -24,9 +24,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 import manyhot as mh
-from manyhot.metrics import Interval, MatchCounts, Outcome, RetrievalCurve, stratified_mean
+from manyhot.metrics import Interval, MatchCounts, MetricResult, RetrievalCurve, stratified_mean
 from manyhot.report import draw_counts, draw_retrieval, save_png
-from manyhot.training.comparing import slug
+from manyhot.training.comparison import slug
 
 LOSSES = ("BCE", "ASL", "two-way", "SPA", "SPA + LPR", "quasibinary")
 SIGMOID, LINK, CALIBRATED = "plain sigmoid", "own link", "calibrated"
@@ -48,8 +48,8 @@ class Reading(NamedTuple):
 
     loss: str
     way: str
-    curve: Outcome
-    counts: Outcome
+    curve: MetricResult
+    counts: MetricResult
     single_coverage: float
 
     @property
@@ -62,7 +62,7 @@ def readings_of(table: mh.Predictions) -> Iterator[tuple[str, Tensor]]:
     plain = isinstance(table.link, mh.SigmoidLink)
     if not plain:
         yield SIGMOID, table.scores
-    if table.link is not None and not isinstance(table.link, mh.NoLink):
+    if table.link is not None and not isinstance(table.link, mh.links.NoLink):
         yield LINK, table.link.log_odds(table.scores)
     if table.calibrator is not None:
         yield CALIBRATED, table.calibrator.log_odds(table.scores)
@@ -70,7 +70,7 @@ def readings_of(table: mh.Predictions) -> Iterator[tuple[str, Tensor]]:
 
 def judge(runs: Path, each: int, device: str = "cpu") -> list[Reading]:
     """All readings of all runs that are there, by the same queries."""
-    found: list[Reading] = []
+    readings: list[Reading] = []
     targets = None
     for loss in LOSSES:
         path = runs / slug(loss) / "predictions.parquet"
@@ -87,19 +87,19 @@ def judge(runs: Path, each: int, device: str = "cpu") -> list[Reading]:
             queries = metric.queries(targets.shape[1])
             counts = on_cpu(MatchCounts(queries).update(*cells).compute())
             singles = float(counts.details["within"][queries.lengths() == 1].double().mean())
-            found.append(Reading(loss, way, on_cpu(metric.compute()), counts, singles))
+            readings.append(Reading(loss, way, on_cpu(metric.compute()), counts, singles))
             print(
-                f"{found[-1].name}: {100 * found[-1].curve.value:.2f} %, {time.perf_counter() - start:.0f} s",
+                f"{readings[-1].name}: {100 * readings[-1].curve.value:.2f} %, {time.perf_counter() - start:.0f} s",
                 flush=True,
             )
-    if not found:
+    if not readings:
         raise SystemExit(f"{runs} holds no runs such as {slug(LOSSES[0])}/predictions.parquet; see --help.")
-    return found
+    return readings
 
 
-def on_cpu(outcome: Outcome) -> Outcome:
+def on_cpu(result: MetricResult) -> MetricResult:
     """The same, without keeping tensors on a device."""
-    return Outcome(outcome.values, outcome.counts, {name: value.cpu() for name, value in outcome.details.items()})
+    return MetricResult(result.values, result.counts, {name: value.cpu() for name, value in result.details.items()})
 
 
 def difference(one: Reading, other: Reading, each: int, num_labels: int) -> Interval:
@@ -113,13 +113,13 @@ def with_margin(value: float, low: float, high: float) -> str:
     return f"{100 * value:.2f} ± {50 * (high - low):.2f}" if high > low else f"{100 * value:.2f}"
 
 
-def precision_table(found: list[Reading]) -> list[str]:
+def precision_table(readings: list[Reading]) -> list[str]:
     """Mean average precision over all queries and by length, one row a reading."""
     lines = [
         "| loss | read by | all queries | " + " | ".join(f"{n} label{'s' * (n > 1)}" for n in range(1, MOST + 1)) + " |"
     ]
     lines.append("|---|---|" + "---|" * (MOST + 1))
-    for reading in found:
+    for reading in readings:
         details = reading.curve.details
         cells = [with_margin(reading.curve.value, *details["interval"].tolist())]
         ends = (details[key].tolist() for key in ("by_length", "low", "high"))
@@ -128,11 +128,11 @@ def precision_table(found: list[Reading]) -> list[str]:
     return lines
 
 
-def difference_table(found: list[Reading], each: int, num_labels: int) -> list[str]:
+def difference_table(readings: list[Reading], each: int, num_labels: int) -> list[str]:
     """What another reading of the same scores adds to that by a plain sigmoid."""
     lines = ["| loss | read by | more than by a plain sigmoid |", "|---|---|---|"]
     for loss in LOSSES:
-        ways = {reading.way: reading for reading in found if reading.loss == loss}
+        ways = {reading.way: reading for reading in readings if reading.loss == loss}
         # The link of BCE is the sigmoid.
         plain = ways.get(SIGMOID, ways.get(LINK))
         for reading in ways.values():
@@ -142,14 +142,14 @@ def difference_table(found: list[Reading], each: int, num_labels: int) -> list[s
     return lines
 
 
-def count_table(found: list[Reading]) -> list[str]:
+def count_table(readings: list[Reading]) -> list[str]:
     """Expected against true numbers of matches, one row a reading."""
     lines = [
         "| loss | read by | expected / true | error, a factor | bias, a factor "
         "| in the 95 % interval | single labels in it |",
         "|---|---|---|---|---|---|---|",
     ]
-    for reading in found:
+    for reading in readings:
         values = reading.counts.values
         factors = " | ".join(f"{math.exp(values[name]):.2f}" for name in ("count_error", "count_bias"))
         lines.append(
@@ -159,7 +159,7 @@ def count_table(found: list[Reading]) -> list[str]:
     return lines
 
 
-def about(curve: Outcome, each: int, rows: int, num_labels: int) -> list[str]:
+def about(curve: MetricResult, each: int, rows: int, num_labels: int) -> list[str]:
     """What was asked."""
     total = sum(mh.metrics.count_queries(num_labels, MOST).values())
     judged, without = curve.counts.values()
@@ -173,18 +173,18 @@ def about(curve: Outcome, each: int, rows: int, num_labels: int) -> list[str]:
     ]
 
 
-def page(found: list[Reading], each: int, rows: int, num_labels: int) -> str:
+def page(readings: list[Reading], each: int, rows: int, num_labels: int) -> str:
     """The tables as Markdown."""
     text = [
         "# Search by tags",
         "",
-        *about(found[0].curve, each, rows, num_labels),
+        *about(readings[0].curve, each, rows, num_labels),
         "",
         f"    python experiments/retrieval.py RUNS_FOLDER --each {each}",
         "",
         "## Mean average precision %",
         "",
-        *precision_table(found),
+        *precision_table(readings),
         "",
         "![Mean average precision by the number of labels in a query](retrieval.png)",
         "",
@@ -192,7 +192,7 @@ def page(found: list[Reading], each: int, rows: int, num_labels: int) -> str:
         "",
         "Differences of mean average precision in percentage points, query by query.",
         "",
-        *difference_table(found, each, num_labels),
+        *difference_table(readings, each, num_labels),
         "",
         "## Expected and true numbers of matches",
         "",
@@ -202,11 +202,11 @@ def page(found: list[Reading], each: int, rows: int, num_labels: int) -> str:
         "as exact and labels as independent given the photo. Where it misses single labels, the former is wrong: a",
         "calibrator fitted on fewer rows than are judged here is itself off by more than such counts scatter.",
         "",
-        *count_table(found),
+        *count_table(readings),
         "",
         "![Expected against true numbers of matches](retrieval-counts.png)",
     ]
-    missing = [loss for loss in LOSSES if loss not in {reading.loss for reading in found}]
+    missing = [loss for loss in LOSSES if loss not in {reading.loss for reading in readings}]
     if missing:
         text += ["", f"Not run: {', '.join(missing)}."]
     return "\n".join(text) + "\n"
@@ -225,25 +225,25 @@ def as_json(reading: Reading) -> dict:
     }
 
 
-def write(found: list[Reading], text: str, out: Path) -> None:
+def write(readings: list[Reading], text: str, out: Path) -> None:
     """Page, numbers and pictures."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "retrieval.md").write_text(text)
-    (out / "retrieval.json").write_text(json.dumps([as_json(reading) for reading in found], indent=1) + "\n")
-    by_name = {(reading.loss, reading.way): reading for reading in found}
-    shown = [by_name[name] for name in SHOWN if name in by_name] or found
+    (out / "retrieval.json").write_text(json.dumps([as_json(reading) for reading in readings], indent=1) + "\n")
+    by_name = {(reading.loss, reading.way): reading for reading in readings}
+    shown = [by_name[name] for name in SHOWN if name in by_name] or readings
     for name, figure in (
         ("retrieval.png", draw_retrieval({reading.name: reading.curve for reading in shown})),
         ("retrieval-counts.png", draw_counts({reading.name: reading.counts for reading in shown})),
     ):
-        save_png(figure, out / name, dots_per_inch=130)
+        save_png(figure, out / name, dpi=130)
 
 
 def run(runs: Path, out: Path, each: int, device: str = "cpu") -> None:
     """The whole experiment."""
-    found = judge(runs, each, device)
-    table = mh.Predictions.open(runs / slug(found[0].loss) / "predictions.parquet").of_split("test")
-    write(found, page(found, each, len(table), len(table.labels.names)), out)
+    readings = judge(runs, each, device)
+    table = mh.Predictions.open(runs / slug(readings[0].loss) / "predictions.parquet").of_split("test")
+    write(readings, page(readings, each, len(table), len(table.labels.names)), out)
     print(f"Wrote {out / 'retrieval.md'}")
 
 

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from experiments.harness.arms import Arm
-from experiments.harness.jobs import Job, Ledger
-from experiments.harness.studies import jobs_of
-from manyhot.files import whole_file
-from manyhot.refusal import refusal
+from experiments.runs import Job, RunStore, jobs_of
+from experiments.training import Method, new_spelling, old_spelling
+from manyhot.errors import InputError
+from manyhot.files import atomic_write
 
 TUNED = Path(__file__).parent / "results" / "tuned.json"
 RATES = (0.3, 1.0, 3.0)
@@ -36,11 +35,11 @@ class Trial:
     start: str = "rates"
     scale: float | None = None
 
-    def arm(self, name: str) -> Arm:
+    def method(self, name: str) -> Method:
         """What is trained."""
         if self.scale is None:
-            return Arm(name, self.loss, start=self.start, lr=self.lr)
-        return Arm(name, self.loss, head="cosine", bias="shared", scale=self.scale, start=self.start, lr=self.lr)
+            return Method(name, self.loss, start=self.start, lr=self.lr)
+        return Method(name, self.loss, head="cosine", bias="shared", scale=self.scale, start=self.start, lr=self.lr)
 
 
 def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
@@ -51,8 +50,8 @@ def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
 
 def values(pattern: str, numbers: Sequence[object], start: str = "rates") -> list[Trial]:
     """A loss with each of several numbers, or pairs of numbers, in it."""
-    texts = [pattern.format(*number) if isinstance(number, tuple) else pattern.format(number) for number in numbers]
-    return [Trial(text, start=start) for text in texts]
+    calls = [pattern.format(*number) if isinstance(number, tuple) else pattern.format(number) for number in numbers]
+    return [Trial(text, start=start) for text in calls]
 
 
 SPA = "StrictlyProperAsymmetricLoss(zeta_neg={}, k_neg={}, b_neg={})"
@@ -60,7 +59,7 @@ SHAPES = [(5, 3, 1), (2, 2, 0.5), (3, 2, 1), (5, 2, 0.5), (10, 3, 1), (2, 1.5, 0
 WEIGHTS = (0.1, 0.3, 1, 3, 10, 30)
 MANY = {
     "BCE": rates("BinaryCrossEntropyLoss()"),
-    "focal": values("AsymmetricFocalLoss({}, {})", [(4, 1), (2, 0), (1, 0), (2, 1), (2, 2), (1, 1)]),
+    "focal": values("FocalLoss({}, {})", [(4, 1), (2, 0), (1, 0), (2, 1), (2, 2), (1, 1)]),
     "ASL": values(
         "AsymmetricLoss({}, {}, {})",
         [(4, 0, 0.05), (4, 1, 0.05), (2, 0, 0.05), (1, 0, 0.05), (2, 0, 0), (3, 1, 0)],
@@ -68,7 +67,7 @@ MANY = {
     "two-way": values(
         "TwoWayLoss(temperature_pos={}, temperature_neg={})", [(4, 1), (1, 1), (2, 1), (8, 1), (4, 2), (2, 0.5)]
     ),
-    "softmax": rates("SoftmaxLoss()", ("zero",)),
+    "softmax": rates("MultiLabelSoftmaxLoss()", ("zero",)),
     "quasibinary": [Trial(f"QuasibinaryLoss(penalty_weight={w})", lr) for w in (0.3, 1, 3) for lr in (1.0, 3.0)],
     "SPA": values(SPA, SHAPES),
     "WARP": rates("WARPLoss()", ("zero",)),
@@ -82,14 +81,16 @@ MANY = {
 }
 ZERO = {
     "BCE": rates("BinaryCrossEntropyLoss()"),
-    "softmax + uniform": values("CrossEntropyLoss(no_label='uniform', no_label_weight={})", WEIGHTS),
-    "softmax + maxconf": values("CrossEntropyLoss(no_label='maxconf', no_label_weight={})", (0.01, 0.03, *WEIGHTS[:4])),
+    "softmax + uniform": values("SoftmaxCrossEntropyLoss(no_label='uniform', no_label_weight={})", WEIGHTS),
+    "softmax + maxconf": values(
+        "SoftmaxCrossEntropyLoss(no_label='maxconf', no_label_weight={})", (0.01, 0.03, *WEIGHTS[:4])
+    ),
     "quasibinary": MANY["quasibinary"],
     "SPA": values(SPA, SHAPES),
     "uniform BCE": [Trial("BinaryCrossEntropyLoss()", scale=scale) for scale in (4, 8, 16, 32, 64, 96)],
 }
 SETS = {
-    "CE": rates("CrossEntropyLoss()", ("zero",)),
+    "CE": rates("SoftmaxCrossEntropyLoss()", ("zero",)),
     "AVG-K": values("AverageKLoss({{K}}, alpha={})", (0.1, 0.3, 1, 3, 10, 30), SIGMOIDS),
     "ROLE": [Trial("ROLELoss({K})", lr, SIGMOIDS) for lr in (0.3, 1.0, 3.0, 6.0, 12.0, 24.0)],
     "AN": values("AssumeNegativeLoss(negative_weight={})", (None, 0.02, 0.1, 0.3, 1, 3), SIGMOIDS),
@@ -106,20 +107,20 @@ FAMILIES = {
 }
 
 
-def job_of(name: str, trial: Trial, material: str) -> Job:
+def job_of(name: str, trial: Trial, dataset: str) -> Job:
     """The run of a trial."""
-    arm = replace(trial, loss=trial.loss.replace("{K}", "5")).arm(name)
-    return jobs_of([arm], material, ("trial",), (0,))[0]
+    method = replace(trial, loss=trial.loss.replace("{K}", "5")).method(name)
+    return jobs_of([method], dataset, ("trial",), (0,))[0]
 
 
 def jobs(families: Sequence[str] = tuple(FAMILIES)) -> list[Job]:
     """All trials but those of the label pair regulariser, whose losses must have been chosen before."""
-    found = []
+    result = []
     for family in families:
-        material, methods = FAMILIES[family]
+        dataset, methods = FAMILIES[family]
         for name, trials in methods.items():
-            found += [job_of(name, trial, material) for trial in trials]
-    return found
+            result += [job_of(name, trial, dataset) for trial in trials]
+    return result
 
 
 def with_pairs(base: Trial) -> list[Trial]:
@@ -130,59 +131,64 @@ def with_pairs(base: Trial) -> list[Trial]:
     return [replace(base, loss=loss) for loss in losses]
 
 
-def choose(ledger: Ledger, name: str, trials: Sequence[Trial], material: str) -> tuple[Trial, list[float | None]]:
+def choose(store: RunStore, name: str, trials: Sequence[Trial], dataset: str) -> tuple[Trial, list[float | None]]:
     """The best trial and what each one came to."""
-    runs = [ledger.find(job_of(name, trial, material)) for trial in trials]
+    runs = [store.find(job_of(name, trial, dataset)) for trial in trials]
     scores = [None if run is None or "diverged" in run else run["figures"]["trial"]["choice"] for run in runs]
-    best = max(range(len(trials)), key=lambda place: -math.inf if scores[place] is None else scores[place])
+    best = max(range(len(trials)), key=lambda index: -math.inf if scores[index] is None else scores[index])
     return trials[best], scores
 
 
-def pair_jobs(ledger: Ledger) -> list[Job]:
+def pair_jobs(store: RunStore) -> list[Job]:
     """The trials of the label pair regulariser."""
-    material = FAMILIES["many"][0]
-    found = []
+    dataset = FAMILIES["many"][0]
+    result = []
     for name in LPR_ON:
-        chosen, _ = choose(ledger, name, MANY[name], material)
-        found += [job_of(f"{name} + LPR", trial, material) for trial in with_pairs(chosen)]
-    return found
+        chosen, _ = choose(store, name, MANY[name], dataset)
+        result += [job_of(f"{name} + LPR", trial, dataset) for trial in with_pairs(chosen)]
+    return result
 
 
-def write(ledger: Ledger) -> None:
+def write(store: RunStore) -> None:
     """Keeps the choices, once all trials are there to choose from."""
-    missing = [job for job in [*jobs(), *pair_jobs(ledger)] if ledger.find(job) is None]
+    missing = [job for job in [*jobs(), *pair_jobs(store)] if store.find(job) is None]
     if missing:
         rule, got = "be complete before anything is chosen", f"{len(missing)} that are not done"
-        raise refusal("trials", "experiments", rule, got, "Run `tune` again; it goes on where it was.")
+        raise InputError("trials", "experiments", rule, got, "Run `tune` again; it goes on where it was.")
     content: dict[str, dict[str, object]] = {}
-    for family, (material, methods) in FAMILIES.items():
+    for family, (dataset, methods) in FAMILIES.items():
         content[family] = {}
         for name, trials in methods.items():
-            best, scores = choose(ledger, name, trials, material)
+            best, scores = choose(store, name, trials, dataset)
             content[family][name] = shown(best, trials, scores)
             if family == "many" and name in LPR_ON:
                 pairs = with_pairs(best)
-                chosen, found = choose(ledger, f"{name} + LPR", pairs, material)
-                content[family][f"{name} + LPR"] = shown(chosen, pairs, found)
-    with whole_file(TUNED) as part:
+                chosen, result = choose(store, f"{name} + LPR", pairs, dataset)
+                content[family][f"{name} + LPR"] = shown(chosen, pairs, result)
+    with atomic_write(TUNED) as part:
         part.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def shown(best: Trial, trials: Sequence[Trial], scores: Sequence[float | None]) -> dict[str, object]:
-    """A choice with all that it was chosen from."""
+    """A choice with all that it was chosen from, as kept results spell it."""
     tried = [
-        {**asdict(trial), "choice": score if score is None else round(score, 5)}
+        {**spelled(trial), "choice": score if score is None else round(score, 5)}
         for trial, score in zip(trials, scores, strict=True)
     ]
-    return {**asdict(best), "tried": tried}
+    return {**spelled(best), "tried": tried}
+
+
+def spelled(trial: Trial) -> dict[str, object]:
+    """The values of a trial, as kept results spell them."""
+    return asdict(trial) | {"loss": old_spelling(trial.loss)}
 
 
 def tuned(family: str, name: str) -> Trial:
     """What was chosen for a method; its first trial where nothing has been."""
     if TUNED.is_file():
-        found = json.loads(TUNED.read_text())[family].get(name)
-        if found is not None:
-            return Trial(found["loss"], found["lr"], found["start"], found["scale"])
+        result = json.loads(TUNED.read_text())[family].get(name)
+        if result is not None:
+            return Trial(new_spelling(result["loss"]), result["lr"], result["start"], result["scale"])
     if name.endswith(" + LPR"):
         return with_pairs(tuned(family, name.removesuffix(" + LPR")))[3]
     return FAMILIES[family][1][name][0]

@@ -37,7 +37,7 @@ def trained() -> mh.Predictions:
 
 def decided(table: mh.Predictions) -> None:
     val, test = table.of_split("val"), table.of_split("test")
-    calibrator = mh.Beta(link=table.link).fit(val.scores, val.targets)
+    calibrator = mh.BetaCalibration(link=table.link).fit(val.scores, val.targets)
     decision = mh.AverageK(1).fit(calibrator(val.scores))(calibrator(test.scores))
     assert decision.labels.shape == (ROWS // 2, len(LABELS))
     assert "mAP" in str(mh.evaluate(test))

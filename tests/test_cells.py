@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from manyhot.cells import as_probs, as_scores, as_targets, as_weights, check_columns
+from manyhot.checks import as_probs, as_scores, as_targets, as_weights, check_num_labels
 
 
 def test_arrays_and_tensors_are_the_same():
@@ -85,4 +85,4 @@ def test_weights():
 
 def test_columns():
     with pytest.raises(ValueError, match=r"must have the 4 labels that were fitted; got 3\."):
-        check_columns("f", torch.zeros(2, 3), 4)
+        check_num_labels("f", torch.zeros(2, 3), 4)

@@ -6,13 +6,11 @@ import sys
 import pytest
 
 import manyhot as mh
-from manyhot.constructors import construct, public_classes
-
-KINDS = {"AverageK": mh.AverageK, "LabelThresholds": mh.LabelThresholds, "AskPerson": mh.AskPerson, "TopK": mh.TopK}
+from manyhot.registry import classes, construct
 
 
 def build(text):
-    return construct(text, KINDS, argument="--rule", owner="manyhot decide")
+    return construct(text, mh.Rule, argument="--rule", owner="manyhot decide")
 
 
 @pytest.mark.parametrize("text", ["AverageK(3)", "average-k(3)", "averagek( 3 )", "average_k(k=3)", "AverageK(3.0)"])
@@ -29,7 +27,7 @@ def test_a_name_alone_and_negative_numbers():
 
 
 def test_rules_inside_of_rules():
-    rule = build("AskPerson(LabelThresholds(recall=0.9), at_most=0.25)")
+    rule = build("Abstain(LabelThresholds(recall=0.9), at_most=0.25)")
     assert isinstance(rule.rule, mh.LabelThresholds)
     assert rule.at_most == 0.25
 
@@ -41,7 +39,7 @@ def test_rules_inside_of_rules():
             "AvergeK(3)",
             r"`--rule` of `manyhot decide` must name something known; got 'AvergeK'\. Did you mean AverageK\?",
         ),
-        ("xyz", r"must name something known; got 'xyz'\. Pick one of AverageK, LabelThresholds"),
+        ("xyz", r"must name something known; got 'xyz'\. Pick one of Abstain, AverageK, ClassThresholds"),
         ("AverageK(", r"must be a name with arguments in brackets; got 'AverageK\('"),
         ("3", r"must be a name with arguments in brackets; got '3'"),
         ("__import__('os')", r"must name something known; got '__import__'"),
@@ -63,11 +61,11 @@ def test_refused(text, words):
 def test_the_classes_of_the_core_need_torch_and_numpy_only():
     """In a fresh interpreter: to choose a rule, nobody needs what trains or what scikit-learn brings."""
     code = (
-        "import sys, torch, numpy; before = set(sys.modules); from manyhot.constructors import public_classes; "
-        "from manyhot.decide import Rule; assert 'AverageK' in public_classes(Rule); "
+        "import sys, torch, numpy; before = set(sys.modules); from manyhot.registry import classes; "
+        "from manyhot.decide import Rule; assert 'AverageK' in classes(Rule); "
         "new = {name.split('.')[0] for name in set(sys.modules) - before}; "
         "print(sorted(new - set(sys.stdlib_module_names) - {'torch', 'numpy'}))"
     )
     new = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert new == "['manyhot']", new
-    assert set(public_classes(mh.Link)) >= {"SigmoidLink", "SoftmaxLink"}
+    assert set(classes(mh.Link)) >= {"SigmoidLink", "SoftmaxLink"}

@@ -1,5 +1,7 @@
-"""What the documents promise: the example of the README runs, and every public name has a page."""
+"""The examples of the README run, and every public name is documented and offered by the package."""
 
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import manyhot as mh
 
@@ -27,23 +30,66 @@ def test_the_readme_examples_run_and_keep_their_promise(capsys):
     assert "mAP" in capsys.readouterr().out
 
 
-def test_every_public_name_is_documented():
-    pages = "\n".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
-    modules = re.findall(r"^::: ([\w.]+)", pages, re.MULTILINE)
-    public = [getattr(mh, name) for name in mh.__all__ if name != "UNIFORM_LOSSES"]
-    public = [value for value in public if not isinstance(value, types.ModuleType)]
-    for value in public + [getattr(mh.metrics, name) for name in mh.metrics.__all__]:
-        home = value.__module__
-        assert home in modules or f"{home}.{value.__name__}" in modules, (
-            f"no page of the API documents {value.__name__}"
-        )
+def test_every_public_name_is_documented_once():
+    pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    documented = documented_objects(pages)
+    names = [name for name, _ in documented]
+    assert sorted(names) == sorted(set(names)), "a name is documented twice"
+    unseen = {id(value) for _, value in documented}
+    public = {f"manyhot.{name}": getattr(mh, name) for name in mh.__all__}
+    for module in public_modules():
+        public |= {f"{module.__name__}.{name}": getattr(module, name) for name in getattr(module, "__all__", ())}
+    for name, value in public.items():
+        if not isinstance(value, types.ModuleType):
+            assert id(value) in unseen, f"no page of the API documents {name}"
+
+
+def test_every_module_of_the_api_has_a_page_in_the_navigation():
+    pages = {path.stem for path in (ROOT / "docs" / "api").glob("*.md")}
+    assert pages == set(mh.SUBPACKAGES)
+    assert pages == set(re.findall(r"api/(\w+)\.md", (ROOT / "mkdocs.yml").read_text()))
+
+
+def documented_objects(pages):
+    """The objects that the pages of the API show, as mkdocstrings selects them: by name and as Python sees them."""
+    entry = r"^::: ([\w.]+)\n((?: +.*\n)*)"
+    for target, text in re.findall(entry, pages, re.MULTILINE):
+        options = (yaml.safe_load(text) or {}).get("options", {})
+        value = pkgutil.resolve_name(target)
+        if options.get("show_root_heading"):
+            yield target, value
+            continue
+        module = importlib.import_module(target)  # `manyhot.search.contact_sheet` is a module and a function
+        names = options.get("members")
+        if names is None:
+            hidden = [pattern.removeprefix("!") for pattern in options.get("filters", [])]
+            names = [name for name in module.__all__ if not any(re.search(pattern, name) for pattern in hidden)]
+        for name in names:
+            yield f"{target}.{name}", getattr(module, name)
+
+
+def public_modules():
+    return [importlib.import_module(f"manyhot.{name}") for name in mh.SUBPACKAGES]
 
 
 def test_every_public_name_is_offered_by_the_package():
-    assert set(mh.__all__) <= set(dir(mh))
-    assert all(getattr(mh, name) is getattr(mh.api, name) for name in mh.__all__)
+    assert set(mh.__all__) == {*mh.NAMES, *mh.LISTED_SUBPACKAGES} <= set(dir(mh))
+    for name, module in mh.NAMES.items():
+        home = importlib.import_module(f"manyhot.{module}")
+        assert getattr(mh, name) is getattr(home, name)
+        assert name in getattr(home, "__all__", [name]), f"{module} does not list {name}"
+    for module in public_modules():
+        assert getattr(mh, module.__name__.removeprefix("manyhot.")) is module
+        assert all(hasattr(module, name) for name in getattr(module, "__all__", ()))
     with pytest.raises(AttributeError, match="module 'manyhot' has no attribute 'Nothing'"):
         mh.Nothing  # noqa: B018
+
+
+def test_type_checkers_see_the_same_public_names():
+    stub = (ROOT / "src" / "manyhot" / "__init__.pyi").read_text()
+    names = re.findall(r"^from manyhot\.(\w+) import (\w+) as \2$", stub, re.MULTILINE)
+    assert {name: module for module, name in names} == mh.NAMES
+    assert set(re.findall(r"^from manyhot import (\w+) as \1$", stub, re.MULTILINE)) == set(mh.SUBPACKAGES)
 
 
 def test_the_citation_names_this_version():

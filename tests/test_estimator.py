@@ -20,8 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import manyhot as mh
-from manyhot.estimator import ManyHotClassifier
-from manyhot.estimator.folds import deal
+from manyhot.estimator import ManyHotClassifier, assign_folds
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +42,7 @@ def lists(targets):
 # The check of other array libraries skips itself unless the environment asks for it.
 CHECKS = [
     (estimator, check)
-    for estimator in (ManyHotClassifier(**QUICK), ManyHotClassifier(strength=1.0, folds=2))
+    for estimator in (ManyHotClassifier(**QUICK), ManyHotClassifier(strength=1.0, cv=2))
     for _, check in estimator_checks_generator(estimator)
     if "array_api" not in str(check)
 ]
@@ -170,7 +169,7 @@ def test_calibration_makes_overfitted_probabilities_honest():
 
 
 @pytest.mark.parametrize(
-    "loss", ["AsymmetricLoss(4, 1, 0.05)", "two-way-loss", mh.StrictlyProperAsymmetricLoss(), "AsymmetricFocalLoss"]
+    "loss", ["AsymmetricLoss(4, 1, 0.05)", "two-way-loss", mh.StrictlyProperAsymmetricLoss(), "FocalLoss"]
 )
 @pytest.mark.parametrize("rule", ["AverageK(1)", mh.TopK(1), "LabelThresholds()"])
 def test_losses_and_rules_by_object_and_by_text(loss, rule):
@@ -184,7 +183,7 @@ def test_losses_and_rules_by_object_and_by_text(loss, rule):
 @pytest.mark.parametrize("options", [{}, {"calibrator": None}, {"strength": 1.0, "calibrator": None}], ids=str)
 def test_the_constant_of_the_quasibinary_loss_is_found(options):
     features, targets = make_data(150)
-    model = ManyHotClassifier("QuasibinaryLoss()", folds=3, **options).fit(features, targets)
+    model = ManyHotClassifier("QuasibinaryLoss()", cv=3, **options).fit(features, targets)
     probs = model.predict_proba(features)
     assert probs.shape == targets.shape
     assert 0.7 < probs.sum() / np.sum(targets) < 1.3
@@ -192,7 +191,7 @@ def test_the_constant_of_the_quasibinary_loss_is_found(options):
 
 def test_the_objects_that_were_given_stay_as_they_were():
     features, targets = make_data()
-    rule, calibrator = mh.AverageK(1), mh.Beta()
+    rule, calibrator = mh.AverageK(1), mh.BetaCalibration()
     ManyHotClassifier(strength=1.0, rule=rule, calibrator=calibrator).fit(features, targets)
     assert not bool(rule.fitted)
     assert not bool(calibrator.fitted)
@@ -218,18 +217,22 @@ def test_it_works_with_the_tools_of_scikit_learn():
 def test_folds_are_of_one_size_and_share_rare_labels():
     targets = torch.zeros(103, 3, dtype=torch.int8)
     targets[:10, 0], targets[5:60, 1] = 1, 1
-    dealt = deal(targets, 5, seed=0)
+    dealt = assign_folds(targets, 5, random_state=0)
     assert dealt.bincount().tolist() == [21, 21, 21, 20, 20]
     assert dealt[:10].bincount().tolist() == [2, 2, 2, 2, 2]
-    assert torch.equal(dealt, deal(targets, 5, seed=0))
-    assert not torch.equal(dealt, deal(targets, 5, seed=1))
+    assert torch.equal(dealt, assign_folds(targets, 5, random_state=0))
+    assert not torch.equal(dealt, assign_folds(targets, 5, random_state=1))
 
 
 @pytest.mark.parametrize(
     ("words", "y", "sentence"),
     [
         ({"loss": "NoLoss()"}, [[0], [1]], "`loss` of `ManyHotClassifier` must name something known; got 'NoLoss'."),
-        ({"loss": "Beta()"}, [[0], [1]], "`loss` of `ManyHotClassifier` must be a loss; got Beta."),
+        (
+            {"loss": "BetaCalibration()"},
+            [[0], [1]],
+            "`loss` of `ManyHotClassifier` must be a loss; got BetaCalibration.",
+        ),
         ({"calibrator": mh.TopK(1)}, [[0], [1]], "`calibrator` of `ManyHotClassifier` must be a calibrator; got TopK."),
         ({"rule": 3}, [[0], [1]], "`rule` of `ManyHotClassifier` must be a rule; got int."),
         (
@@ -238,7 +241,7 @@ def test_folds_are_of_one_size_and_share_rare_labels():
             "`rule` of `ManyHotClassifier` must be None for one class a sample; got 'TopK(1)'.",
         ),
         ({"strength": -1}, [[0], [1]], "`strength` of `ManyHotClassifier` must be a number above 0; got -1."),
-        ({"folds": 1}, [[0], [1]], "`folds` of `ManyHotClassifier` must be a whole number, at least 2; got 1."),
+        ({"cv": 1}, [[0], [1]], "`cv` of `ManyHotClassifier` must be a whole number, at least 2; got 1."),
         ({}, [[0, 3], [1, 1]], "`targets` of `ManyHotClassifier` must be 1, 0 or -1; got 3."),
         ({}, [[], []], "`y` of `ManyHotClassifier` must name at least one label; got lists without any."),
         ({}, [["cat"], [], ["dog"]], "`y` of `ManyHotClassifier` must have as many samples as `X`, 2; got 3."),

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.classifier.answers import Answer
-from manyhot.cli.search import show
+from manyhot.classifier.classifier import Answer
+from manyhot.cli.search import print_result
 from manyhot.report import Report, draw_examples
-from manyhot.report.page.cards import note_of
-from manyhot.report.page.examples import Pick
-from manyhot.search.found import Found, Hit
+from manyhot.report.examples import Pick, card_note
+from manyhot.search.collection import Hit, SearchResult
 from manyhot.studio.items import shown_labels
 from tests.report_page.material import population
 
@@ -22,7 +21,7 @@ WORDS = {0.9995: "99.950 %", 0.98: "98.0 %", 0.5: "50 %", 0.0004: "0.040 %", 1 -
 def test_every_command_the_report_and_the_studio_write_it_alike(capsys, prob, words):
     answer = Answer(path="a.jpg", labels=["cat"], probs={"cat": prob}, abstain=False, none=False)
     assert repr(answer) == f"Answer('a.jpg': cat {words})"
-    show(Found("cat", [Hit("a", "a.jpg", prob, math.log(prob))], None, prob, None))
+    print_result(SearchResult("cat", [Hit("a", "a.jpg", prob, math.log(prob))], None, prob, None))
     assert f" {words} " in capsys.readouterr().out
     (label,) = shown_labels(["cat"], torch.tensor([prob], dtype=torch.float64), torch.tensor([True]))
     assert label.prob_words == words
@@ -31,5 +30,5 @@ def test_every_command_the_report_and_the_studio_write_it_alike(capsys, prob, wo
     probs, targets = population(60, 2)
     probs, targets[0, 0] = probs.double(), 0
     probs[0, 0] = prob
-    (subject,) = Report(mh.Predictions(probs=probs, targets=targets)).subjects
-    assert note_of(subject, Pick(row=0, label=0)) == f"0: {words}, but not labelled"
+    (subject,) = Report(mh.Predictions(probs=probs, targets=targets)).models
+    assert card_note(subject, Pick(row=0, label=0)) == f"0: {words}, but not labelled"

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.files import whole_file
-from manyhot.saving import describe, restore
+from manyhot.files import atomic_write
+from manyhot.serialization import from_dict, to_dict
 
 LINKS = {
     "sigmoid": mh.SigmoidLink(),
     "sigmoid-weights": mh.SigmoidLink(pos_weight=[1.0, 3.0, 0.1]),
-    "asymmetric": mh.AsymmetricLink(4, 0, 0.05),
-    "spa": mh.StrictlyProperAsymmetricLink(),
+    "asymmetric": mh.links.AsymmetricLink(4, 0, 0.05),
+    "spa": mh.links.StrictlyProperAsymmetricLink(),
     "spa-own": mh.StrictlyProperAsymmetricLoss(k_pos=2, b_pos=-0.5, pos_weight=2.0).link,
-    "quasibinary": mh.QuasibinaryLink().fit([(torch.randn(5, 3), torch.eye(5, 3))]),
-    "softmax": mh.SoftmaxLink(),
+    "quasibinary": mh.links.QuasibinaryLink().fit([(torch.randn(5, 3), torch.eye(5, 3))]),
+    "softmax": mh.links.SoftmaxLink(),
 }
 
 
@@ -56,17 +56,22 @@ def test_infinite_and_missing_numbers_are_valid_json(tmp_path):
 def test_a_file_can_name_nothing_but_links_calibrators_and_rules():
     for kind in ("os.system", "LinearHead", "evaluate", "", None):
         with pytest.raises(ValueError, match="must be a link, a calibrator or a rule of manyhot"):
-            restore({"kind": kind, "arguments": {}, "buffers": {}})
+            from_dict({"kind": kind, "arguments": {}, "buffers": {}})
 
 
-def test_own_classes_are_named_by_the_caller(tmp_path):
+def test_own_classes_are_registered(tmp_path, monkeypatch):
     class Half(mh.Threshold):
         pass
 
     mh.save(Half(0.25), tmp_path / "rule.json")
-    with pytest.raises(ValueError, match=r"got 'Half'\. Update manyhot, or pass your own classes as `kinds`\."):
+    with pytest.raises(
+        ValueError,
+        match=r"got 'Half'\. Update manyhot, or register your own class with `manyhot\.registry\.register`\.",
+    ):
         mh.load(tmp_path / "rule.json")
-    assert isinstance(mh.load(tmp_path / "rule.json", kinds=[Half]), Half)
+    monkeypatch.setattr("manyhot.registry._registered", {})
+    assert mh.registry.register(Half) is Half
+    assert isinstance(mh.load(tmp_path / "rule.json"), Half)
 
 
 def test_what_is_no_file_of_ours_is_refused(tmp_path):
@@ -77,18 +82,18 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path):
         mh.load(tmp_path / "text.json")
     with pytest.raises(ValueError, match="must be a JSON file"):
         mh.load(tmp_path / "bytes.json")
-    with pytest.raises(ValueError, match="must hold format 1 to 2 of manyhot"):
+    with pytest.raises(ValueError, match="must hold format 1 to 3 of manyhot"):
         mh.load(tmp_path / "other.json")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "file.txt"
     path.write_text("old")
-    with pytest.raises(UnicodeEncodeError), whole_file(path) as part:
+    with pytest.raises(UnicodeEncodeError), atomic_write(path) as part:
         part.write_text("half of the new \ud800", encoding="utf-8")
     assert path.read_text() == "old"
     assert [item.name for item in tmp_path.iterdir()] == ["file.txt"]
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         part.write_text("new")
     assert path.read_text() == "new"
 
@@ -101,7 +106,7 @@ def test_state_dict_gives_a_fresh_module_its_shape():
 
 
 def test_describe_holds_plain_values():
-    assert describe(mh.AsymmetricLink(4, 0, 0.05))["arguments"] == {
+    assert to_dict(mh.links.AsymmetricLink(4, 0, 0.05))["arguments"] == {
         "gamma_neg": 4.0,
         "gamma_pos": 0.0,
         "margin": 0.05,
@@ -123,7 +128,7 @@ def test_describe_holds_plain_values():
     ids=str,
 )
 def test_a_broken_file_is_refused(broken, tmp_path):
-    content = {"format": 1, **describe(mh.Threshold(0.3)), **broken}
+    content = {"format": 1, **to_dict(mh.Threshold(0.3)), **broken}
     (tmp_path / "rule.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"`path` of `load` must hold all that `save` wrote; got '.*rule\.json' \("):
         mh.load(tmp_path / "rule.json")
@@ -147,22 +152,22 @@ def test_a_loss_is_saved_by_its_link(tmp_path):
     ids=lambda module: type(module).__name__,
 )
 def test_buffers_are_exactly_those_of_the_class(module):
-    content = describe(module)
+    content = to_dict(module)
     for name in content["buffers"]:
         fewer = {key: value for key, value in content["buffers"].items() if key != name}
         with pytest.raises(ValueError, match=f"{type(module).__name__} without its buffer '{name}'"):
-            restore({**content, "buffers": fewer})
+            from_dict({**content, "buffers": fewer})
     more = {**content["buffers"], "more": {"tensor": "bool", "shape": [], "values": [True]}}
     with pytest.raises(ValueError, match=f"{type(module).__name__} with an unknown buffer 'more'"):
-        restore({**content, "buffers": more})
+        from_dict({**content, "buffers": more})
 
 
 def test_a_table_whose_calibrator_lost_a_buffer_is_refused(tmp_path, monkeypatch):
     scores = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
-    calibrator = mh.Affine().fit(scores, (scores > 0).int())
-    described = describe(calibrator)
+    calibrator = mh.PlattScaling().fit(scores, (scores > 0).int())
+    described = to_dict(calibrator)
     described["buffers"].pop("slopes")
-    monkeypatch.setattr("manyhot.predictions.writer.describe", lambda module: described)
+    monkeypatch.setattr("manyhot.predictions.parquet.to_dict", lambda module: described)
     mh.Predictions(scores=scores, calibrator=calibrator).save(tmp_path / "table.parquet")
     with pytest.raises(
         ValueError, match=r"must hold a calibrator as `save` wrote it; got .* without its buffer 'slopes'"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from manyhot.data import Scenes, digit_scenes, template_features
-from manyhot.data.scenes import DIGIT, LABEL_NAMES, LABEL_RATES, _Pool
+from manyhot.data.digits import DIGIT, LABEL_NAMES, LABEL_RATES, _Pool
 
 
 @pytest.fixture(scope="module")

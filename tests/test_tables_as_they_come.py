@@ -3,7 +3,7 @@
 import pytest
 
 from manyhot.data import read_data
-from manyhot.predictions import from_csv, import_predictions
+from manyhot.predictions import from_csv, read_predictions
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_one_column_a_label_is_read_alike(folder, text):
     assert data.targets.dense().tolist() == CELLS
     assert [data.images.path(row) for row in range(3)] == [folder / name for name in ("a.jpg", "b.jpg", "sub/c.jpg")]
     scores = write(folder, "path,cat,dog\na.jpg,0.9,0.8\nb.jpg,0.1,0.7\nsub/c.jpg,0.2,0.3\n", "scores.csv")
-    table, _ = import_predictions(scores, kind="probs", targets=write(folder, text))
+    table, _ = read_predictions(scores, kind="probs", targets=write(folder, text))
     assert table.targets.tolist() == CELLS
 
 

@@ -95,18 +95,22 @@ def test_columns_mean_the_same_to_every_reader(folder, read, names):
 
 @pytest.mark.parametrize("read", READERS)
 def test_every_name_of_the_vocabulary_is_understood_by_every_reader(folder, read):
-    from manyhot.vocabulary import IDS, KEYS, LABELS, PATHS, SPLITS
+    from manyhot.tables.vocabulary import ID_COLUMNS, KEY_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 
-    for role, names in (("path", (*PATHS, *IDS, *KEYS)), ("split", SPLITS), ("labels", LABELS)):
+    for role, names in (
+        ("path", (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS)),
+        ("split", SPLIT_COLUMNS),
+        ("labels", LABEL_COLUMNS),
+    ):
         for name in names:
             assert read(folder, columns_of(**{role: name})) == EXPECTED, name
 
 
 @pytest.mark.parametrize("read", READERS)
 def test_every_name_of_a_split_is_understood_by_every_reader(folder, read):
-    from manyhot.vocabulary import CANONICAL
+    from manyhot.tables.vocabulary import CANONICAL_SPLITS
 
-    for name, usual in CANONICAL.items():
+    for name, usual in CANONICAL_SPLITS.items():
         columns = (("path", ROWS), ("split", (name, name.upper(), f" {name.title()} ")), ("labels", ("dog", "cat", "")))
         assert read(folder, columns)[1] == [usual] * 3, name
 
@@ -163,19 +167,19 @@ def test_an_index_that_pandas_wrote_is_no_label(folder):
 
 
 def test_a_labels_file_of_the_studio_takes_the_same_names(tmp_path):
-    from manyhot.studio.reviewing.labels_file import read_table
-    from manyhot.vocabulary import IDS, KEYS, PATHS, SPLITS
+    from manyhot.studio.review_file import parse_labels_file
+    from manyhot.tables.vocabulary import ID_COLUMNS, KEY_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 
-    for name in (*PATHS, *IDS, *KEYS):
-        assert read_table(tmp_path / "x.csv", f"{name},cat\na.jpg,yes\n".encode()).paths == ["a.jpg"]
-    for name in SPLITS:
-        table = read_table(tmp_path / "x.csv", f"path,{name},cat\na.jpg,val,no\n".encode())
+    for name in (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS):
+        assert parse_labels_file(tmp_path / "x.csv", f"{name},cat\na.jpg,yes\n".encode()).paths == ["a.jpg"]
+    for name in SPLIT_COLUMNS:
+        table = parse_labels_file(tmp_path / "x.csv", f"path,{name},cat\na.jpg,val,no\n".encode())
         assert (table.splits, table.cells) == (["val"], [[0]])
 
 
 @pytest.mark.process
 def test_the_vocabulary_loads_without_torch():
-    code = "import sys, manyhot.vocabulary; sys.exit('torch' in sys.modules)"
+    code = "import sys, manyhot.tables.vocabulary; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -1,4 +1,8 @@
-"""What a tensor must be before the mathematics may have it, and the one sentence said when it is not."""
+"""Argument checks: settings, batches of a loss, and scores, probabilities, targets and weights of many samples.
+
+Checks of a batch never make a device wait. `as_scores`, `as_probs`, `as_targets` and `as_weights`, used by everything
+after the model, read every value.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.numerics import hide
-from manyhot.refusal import refusal
-from manyhot.slopes import transformed
-from manyhot.vocabulary import canonical_split
+from manyhot.autograd import inside_func_transform
+from manyhot.errors import InputError
+from manyhot.numerics import mask_scores
 
 
 def check_number(
@@ -37,16 +41,16 @@ def check_number(
     bounds = [f"{'above' if low_open else 'at least'} {low:g}"] if low > -math.inf else []
     bounds += [f"{'below' if high_open else 'at most'} {high:g}"] if high < math.inf else []
     rule = " ".join(["be a number", " and ".join(bounds)]).strip()
-    raise refusal(argument, owner, rule, repr(value), "Change it, or leave it out for the default.")
+    raise InputError(argument, owner, rule, repr(value), "Change it, or leave it out for the default.")
 
 
-def check_count(argument: str, owner: str, value: object, *, low: int) -> int:
+def check_int(argument: str, owner: str, value: object, *, low: int) -> int:
     """Returns `value` as an int, or refuses one that is below `low` or not whole."""
     number = low - 1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
     if number >= low:
         return number
     rule = f"be a whole number, at least {low}"
-    raise refusal(argument, owner, rule, repr(value), "Pass an int.")
+    raise InputError(argument, owner, rule, repr(value), "Pass an int.")
 
 
 def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) -> str:
@@ -55,29 +59,29 @@ def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) 
         return value
     allowed = ", ".join(repr(choice) for choice in choices)
     near = difflib.get_close_matches(str(value), choices, n=1)
-    remedy = f"Did you mean {near[0]!r}?" if near else "Pick one of these."
-    raise refusal(argument, owner, f"be one of {allowed}", repr(value), remedy)
+    hint = f"Did you mean {near[0]!r}?" if near else "Pick one of these."
+    raise InputError(argument, owner, f"be one of {allowed}", repr(value), hint)
 
 
-def check_flag(argument: str, owner: str, value: object) -> bool:
+def check_bool(argument: str, owner: str, value: object) -> bool:
     """Returns `value`, or refuses what is neither True nor False."""
     if isinstance(value, bool):
         return value
-    raise refusal(argument, owner, "be True or False", repr(value), "Pass a bool.")
+    raise InputError(argument, owner, "be True or False", repr(value), "Pass a bool.")
 
 
-def check_text(argument: str, owner: str, value: object) -> str:
+def check_str(argument: str, owner: str, value: object) -> str:
     """Returns `value`, or refuses what is not a text or is an empty one."""
     if isinstance(value, str) and value.strip():
         return value
-    remedy = "Change it, or leave it out for the default."
-    raise refusal(argument, owner, "be a text that is not empty", repr(value), remedy)
+    hint = "Change it, or leave it out for the default."
+    raise InputError(argument, owner, "be a text that is not empty", repr(value), hint)
 
 
 Check = Callable[[str, str, Any], Any]
 
 
-def or_none(check: Check) -> Check:
+def optional(check: Check) -> Check:
     """The check of a setting that may be None."""
     return lambda argument, owner, value: None if value is None else check(argument, owner, value)
 
@@ -89,31 +93,19 @@ def check_fields(settings: object, checks: Mapping[str, Check]) -> None:
         object.__setattr__(settings, name, check(name, owner, getattr(settings, name)))
 
 
-def check_split(owner: str, name: str, splits: Sequence[str], *, remedy: str) -> None:
-    """Refuses a split that is not among `splits`; `remedy` is for the case that there are none."""
-    if name in splits:
-        return
-    usual = canonical_split(str(name))  # tables that were read have their splits under these names
-    near = [usual] if usual in splits else difflib.get_close_matches(str(name), splits, n=1)
-    rule = f"be one of the splits, {', '.join(map(repr, splits))}"
-    if splits:
-        remedy = f"Did you mean {near[0]!r}?" if near else "Pass one of these."
-    else:
-        rule = "be a split of the table, which has none"
-    raise refusal("split", owner, rule, repr(name), remedy)
-
-
 def check_features(owner: str, features: Tensor, in_features: int) -> None:
     """Refuses `features` that are not (N, D) of real floating-point numbers."""
     if not isinstance(features, Tensor) or not features.is_floating_point():
-        raise refusal("features", owner, "be a tensor of floating-point numbers", kind_of(features), "Call `.float()`.")
+        raise InputError(
+            "features", owner, "be a tensor of floating-point numbers", describe_type(features), "Call `.float()`."
+        )
     if features.ndim != 2 or features.shape[1] != in_features:
-        raise refusal(
+        raise InputError(
             "features", owner, f"be (N, D) with D = {in_features}", str(tuple(features.shape)), "Flatten or pool first."
         )
 
 
-class Batch(NamedTuple):
+class LossBatch(NamedTuple):
     """Scores and targets as a loss computes with them.
 
     Attributes:
@@ -129,9 +121,9 @@ class Batch(NamedTuple):
     integral: bool
 
     @property
-    def visible_scores(self) -> Tensor:
+    def masked_scores(self) -> Tensor:
         """The scores, those of unknown cells out of sight of every sum of exponentials; for one head."""
-        return self.scores if self.known is None else hide(self.scores, self.known)
+        return self.scores if self.known is None else mask_scores(self.scores, self.known)
 
     @property
     def absent(self) -> Tensor:
@@ -145,7 +137,7 @@ class Batch(NamedTuple):
 
     def no_soft_targets(self) -> bool:
         """Whether every target is certain to be 0 or 1; False where that would need reading values on a device."""
-        return self.integral or (values_can_be_read(self.targets) and _all_hard(self.targets, 0.0))
+        return self.integral or (can_read_values(self.targets) and _all_hard(self.targets, 0.0))
 
     def mask(self, cells: Tensor) -> Tensor:
         """`cells` with zeros where the target is unknown."""
@@ -166,7 +158,7 @@ class Batch(NamedTuple):
         return (self.targets.sum(1) > 0).to(self.targets.dtype)
 
 
-def kind_of(value: object) -> str:
+def describe_type(value: object) -> str:
     """`value` in the words of an error: the type, and for a tensor its kind of number."""
     return f"a tensor of {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
 
@@ -174,12 +166,12 @@ def kind_of(value: object) -> str:
 def check_dense(argument: str, owner: str, values: Tensor) -> None:
     """Refuses a sparse tensor."""
     if values.layout != torch.strided:
-        raise refusal(argument, owner, "be dense", "a sparse tensor", "Call `.to_dense()` on them.")
+        raise InputError(argument, owner, "be dense", "a sparse tensor", "Call `.to_dense()` on them.")
 
 
-def check_batch(
+def prepare_batch(
     owner: str, scores: Tensor, targets: Tensor, *, soft: bool = False, single: bool = False, heads: int = 1
-) -> Batch:
+) -> LossBatch:
     """Checks scores and targets and brings them to the form in which losses compute.
 
     Shapes and kinds are always checked. Values of targets are read only where that costs no synchronisation: on the
@@ -194,28 +186,28 @@ def check_batch(
         heads: How many heads the scores come from.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise refusal(
-            "scores", owner, "be a tensor of floating-point numbers", kind_of(scores), "Call `.float()` on them."
+        raise InputError(
+            "scores", owner, "be a tensor of floating-point numbers", describe_type(scores), "Call `.float()` on them."
         )
     axes, rank = ("(N, K)", 2) if heads == 1 else (f"(N, {heads}, K)", 3)
     if scores.ndim != rank or (heads > 1 and scores.shape[1] != heads):
-        remedy = "Pass one row a sample, one column a label." if heads == 1 else "Pass what `TwoHeads` returns."
-        raise refusal("scores", owner, f"be {axes}", str(tuple(scores.shape)), remedy)
+        hint = "Pass one row a sample, one column a label." if heads == 1 else "Pass what `TwoHeads` returns."
+        raise InputError("scores", owner, f"be {axes}", str(tuple(scores.shape)), hint)
     if not isinstance(targets, Tensor) or targets.is_complex():
-        remedy = "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
-        raise refusal("targets", owner, "be a tensor of real numbers", kind_of(targets), remedy)
+        hint = "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
+        raise InputError("targets", owner, "be a tensor of real numbers", describe_type(targets), hint)
     check_dense("targets", owner, targets)
     cells = (scores.shape[0], scores.shape[-1])
     if tuple(targets.shape) != cells:
-        remedy = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
-        raise refusal("targets", owner, f"be (N, K) like `scores` {cells}", str(tuple(targets.shape)), remedy)
+        hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+        raise InputError("targets", owner, f"be (N, K) like `scores` {cells}", str(tuple(targets.shape)), hint)
 
     scores = scores if scores.dtype == torch.float64 else scores.float()
     all_known = False
     if targets.dtype == torch.bool:
         all_known = True
-    elif values_can_be_read(targets):
-        all_known = check_values(owner, targets, soft=soft)
+    elif can_read_values(targets):
+        all_known = check_target_values(owner, targets, soft=soft)
     integral = not targets.is_floating_point()
     targets = targets.to(scores.dtype)
     known = None
@@ -223,10 +215,10 @@ def check_batch(
         # Not `targets >= 0`: where values are not read, a NaN must reach the loss and not pass as unknown.
         known = 1 - (targets < 0).to(scores.dtype)
         targets = targets.clamp(min=0)
-    if single and values_can_be_read(targets) and targets.numel() and targets.sum(1).amax() > 1:
-        remedy = "Use a loss for several labels, such as `SoftmaxLoss` or `BinaryCrossEntropyLoss`."
-        raise refusal("targets", owner, "have one label a row at the most", "a row with several", remedy)
-    return Batch(scores, targets, known, integral)
+    if single and can_read_values(targets) and targets.numel() and targets.sum(1).amax() > 1:
+        hint = "Use a loss for several labels, such as `MultiLabelSoftmaxLoss` or `BinaryCrossEntropyLoss`."
+        raise InputError("targets", owner, "have one label a row at the most", "a row with several", hint)
+    return LossBatch(scores, targets, known, integral)
 
 
 def check_targets(targets: Tensor, *, soft: bool = False) -> None:
@@ -243,20 +235,20 @@ def check_targets(targets: Tensor, *, soft: bool = False) -> None:
         >>> check_targets(torch.tensor([[1, 0, -1]]))
         >>> check_targets(torch.tensor([[0.5]]))
         Traceback (most recent call last):
-        manyhot.refusal.Refusal: `targets` of `check_targets` must be 1, 0 or -1; got 0.5. Round them, or use a
+        manyhot.errors.InputError: `targets` of `check_targets` must be 1, 0 or -1; got 0.5. Round them, or use a
             loss that adds over labels.
     """
-    check_values("check_targets", targets, soft=soft)
+    check_target_values("check_targets", targets, soft=soft)
 
 
-def values_can_be_read(tensor: Tensor) -> bool:
+def can_read_values(tensor: Tensor) -> bool:
     """Whether looking at values costs nothing: a real tensor on the CPU, not one that a compiler traces."""
-    if torch.compiler.is_compiling() or transformed():
+    if torch.compiler.is_compiling() or inside_func_transform():
         return False
     return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
 
 
-def check_values(owner: str, targets: Tensor, *, soft: bool = False) -> bool:
+def check_target_values(owner: str, targets: Tensor, *, soft: bool = False) -> bool:
     """Refuses targets of any other value than those allowed; returns whether all targets are known."""
     if targets.numel() == 0 or targets.dtype == torch.bool:
         return True
@@ -264,19 +256,19 @@ def check_values(owner: str, targets: Tensor, *, soft: bool = False) -> bool:
     low, high = bounds.min.item(), bounds.max.item()
     rule = "be 1, 0, -1 or between 0 and 1" if soft else "be 1, 0 or -1"
     if math.isnan(low) or math.isnan(high):
-        raise refusal("targets", owner, rule, "NaN", "Mark unknown cells with -1.")
+        raise InputError("targets", owner, rule, "NaN", "Mark unknown cells with -1.")
     if low < -1 or high > 1:
-        bad = low if low < -1 else high
-        raise refusal("targets", owner, rule, f"{bad:g}", "Mark present cells with 1 and unknown ones with -1.")
+        invalid = low if low < -1 else high
+        raise InputError("targets", owner, rule, f"{invalid:g}", "Mark present cells with 1 and unknown ones with -1.")
     if not targets.is_floating_point():
         return low >= 0
     if low < 0:
         between = targets[(targets < 0) & (targets > -1)]
         if between.numel():
-            raise refusal("targets", owner, rule, f"{float(between[0]):g}", "Mark unknown cells with -1.")
+            raise InputError("targets", owner, rule, f"{float(between[0]):g}", "Mark unknown cells with -1.")
     if not soft and not _all_hard(targets, low):
-        bad = float(targets[targets.square() != targets.abs()][0])
-        raise refusal("targets", owner, rule, f"{bad:g}", "Round them, or use a loss that adds over labels.")
+        invalid = float(targets[targets.square() != targets.abs()][0])
+        raise InputError("targets", owner, rule, f"{invalid:g}", "Round them, or use a loss that adds over labels.")
     return low >= 0
 
 
@@ -286,3 +278,165 @@ def _all_hard(targets: Tensor, low: float) -> bool:
     # if each of them is.
     sizes = (targets if low >= 0 else targets.abs()).detach()
     return not bool(torch.addcmul(sizes, sizes, sizes, value=-1).sum())
+
+
+def check_weights(owner: str, parts: int, weights: Sequence[float]) -> tuple[float, ...]:
+    """The weights as numbers, or the error that says what is wrong with them."""
+    if not isinstance(weights, list | tuple) or len(weights) != parts or not parts:
+        got = f"{len(weights)} for {parts}" if isinstance(weights, list | tuple) else describe_type(weights)
+        raise InputError("weights", owner, "be one number for each part", got, "Pass, for example, (1, 0.01).")
+    return tuple(check_number("weights", owner, weight, low=0, low_open=True) for weight in weights)
+
+
+Array = np.ndarray[Any, Any]
+
+
+def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:
+    """(N, K) as float32, or float64 if it came so; refuses NaN. Arrays are taken as they are, without a copy."""
+    scores = as_tensor(owner, values, name)
+    if not scores.is_floating_point():
+        hint = "Call `.float()` on them."
+        raise InputError(name, owner, "be floating-point numbers", describe_type(scores), hint)
+    if scores.ndim != 2:
+        hint = "Pass one row a sample, one column a label."
+        raise InputError(name, owner, "be (N, K)", str(tuple(scores.shape)), hint)
+    scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
+    if scores.numel() and math.isnan(float(scores.sum())) and bool(scores.isnan().any()):
+        row, column = (int(index) for index in scores.isnan().nonzero()[0])
+        raise InputError(name, owner, "be numbers", f"NaN at row {row}, column {column}", "Drop or repair these rows.")
+    return scores
+
+
+def as_probs(owner: str, values: Any, *, name: str = "probs") -> Tensor:
+    """(N, K) in [0, 1]; refuses anything else, because what lies outside is a score.
+
+    Also the K arrays (N, 2) of `predict_proba` of scikit-learn: absent and present, which add up to 1.
+    """
+    if isinstance(values, list | tuple) and values and all(len(getattr(one, "shape", ())) == 2 for one in values):
+        values = _present_column(owner, values, name)
+    probs = as_scores(owner, values, name=name)
+    if probs.numel():
+        low, high = (float(bound) for bound in torch.aminmax(probs))
+        if low < 0 or high > 1:
+            hint = "Turn scores into probabilities with a link or a calibrator."
+            raise InputError(name, owner, "lie between 0 and 1", f"{low if low < 0 else high:g}", hint)
+    return probs
+
+
+def _present_column(owner: str, values: Sequence[Any], name: str) -> Tensor:
+    """(N, K) of one array (N, 2) a label, of which the second column is the probability that it is present."""
+    tables = [as_tensor(owner, one, name) for one in values]
+    invalid = [table for table in tables if table.shape != (len(tables[0]), 2) or not _adds_to_one(table)]
+    if invalid:
+        rule = "be (N, K), or one array (N, 2) a label of two columns that add up to 1"
+        got = f"a list with {tuple(invalid[0].shape)} in it"
+        hint = "Pass one column a label; where a label never occurs, scikit-learn gives no column for its presence."
+        raise InputError(name, owner, rule, got, hint)
+    return torch.stack([table[:, 1] for table in tables], dim=1)
+
+
+def _adds_to_one(table: Tensor) -> bool:
+    return bool(((table.double().sum(dim=1) - 1).abs() < 1e-3).all())
+
+
+def as_targets(owner: str, values: Any, like: Tensor, *, name: str = "targets", of: str = "scores") -> Tensor:
+    """(N, K) as int8 on the device of `like`: 1 present, 0 absent, -1 unknown; refuses another shape or value."""
+    targets = as_tensor(owner, values, name)
+    if targets.shape != like.shape:
+        hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+        rule = f"be (N, K) like `{of}` {tuple(like.shape)}"
+        raise InputError(name, owner, rule, str(tuple(targets.shape)), hint)
+    # Torch finds no extremes of unsigned integers but those of one byte.
+    targets = targets.double() if targets.dtype in _WIDE_UNSIGNED else targets
+    check_target_values(owner, targets)
+    return targets.detach().to(like.device, torch.int8)
+
+
+def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
+    """(N, K) of finite numbers that are not negative, as float64; one weight a row (N,) holds for all its cells."""
+    if values is None:
+        return None
+    weights = as_tensor(owner, values, "weights").detach().to(like.device, torch.float64)
+    if weights.ndim == 1 and weights.shape[0] == like.shape[0]:
+        weights = weights.unsqueeze(1).expand(like.shape)
+    if weights.shape != like.shape:
+        rule = f"be (N,) or (N, K) like `scores` {tuple(like.shape)}"
+        raise InputError("weights", owner, rule, str(tuple(weights.shape)), "Pass one weight a row or a cell.")
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        invalid = float(weights[~(weights.isfinite() & (weights >= 0))][0])
+        raise InputError(
+            "weights", owner, "be finite and not negative", f"{invalid:g}", "Pass 0 for cells to leave out."
+        )
+    return weights
+
+
+def check_num_labels(owner: str, values: Tensor, expected: int) -> None:
+    """Refuses values with another number of labels than was fitted."""
+    if values.shape[1] != expected:
+        rule = f"have the {expected} labels that were fitted"
+        raise InputError("values", owner, rule, str(values.shape[1]), "Fit it on these labels, in this order.")
+
+
+def rows_as_lists(values: Any) -> Any:
+    """A column of lists or texts, such as a series of pandas or polars, as a list; anything else as it came."""
+    as_list = getattr(values, "tolist", None) or getattr(values, "to_list", None)  # pandas and NumPy, or polars
+    if isinstance(values, Tensor) or as_list is None or len(getattr(values, "shape", ())) != 1:
+        return values
+    rows = [row.tolist() if isinstance(row, np.ndarray) else row for row in as_list()]
+    return rows if any(isinstance(row, list | tuple | set | frozenset | str) for row in rows) else values
+
+
+def sparse_entries(owner: str, matrix: Any) -> tuple[Array, Array, Array]:
+    """Rows, columns and values of the cells that a sparse matrix of SciPy stores; refuses one that is stored twice."""
+    stored = matrix.tocoo()
+    rows, columns, values = (np.asarray(part) for part in (stored.row, stored.col, stored.data))
+    keys = rows.astype(np.int64) * matrix.shape[1] + columns
+    distinct, counts = np.unique(keys, return_counts=True)
+    if len(distinct) < len(keys):
+        raise _duplicate_cell_error(owner, int(distinct[counts > 1][0]), matrix.shape[1], "matrix.sum_duplicates()")
+    if values.dtype.kind == "c" or not np.isin(values, (1, 0, -1)).all():
+        invalid = "complex numbers" if values.dtype.kind == "c" else f"{values[~np.isin(values, (1, 0, -1))][0]:g}"
+        raise InputError("targets", owner, "be 1, 0 or -1 where they are stored", invalid, "Store a 1 for each label.")
+    return rows, columns, values
+
+
+def to_dense_tensor(owner: str, targets: Tensor) -> Tensor:
+    """A sparse tensor with all its cells; refuses one that stores a cell twice, of which torch would take the sum."""
+    if targets.layout == torch.sparse_coo and not targets.is_coalesced():
+        rows, columns = targets._indices()[:2]
+        distinct, counts = (rows * targets.shape[1] + columns).unique(return_counts=True)
+        if len(distinct) < len(rows):
+            raise _duplicate_cell_error(owner, int(distinct[counts > 1][0]), targets.shape[1], "targets.coalesce()")
+    return targets if targets.layout == torch.strided else targets.to_dense()
+
+
+def _duplicate_cell_error(owner: str, key: int, width: int, call: str) -> InputError:
+    row, column = divmod(key, width)
+    got = f"row {row}, column {column} more than once"
+    hint = f"Join them with `{call}`, and store 1, 0 or -1 there."
+    return InputError("targets", owner, "store each cell once", got, hint)
+
+
+_WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+
+
+def as_tensor(owner: str, values: Any, name: str) -> Tensor:
+    """A tensor as it is; arrays, data frames and lists as a tensor; refuses anything but real numbers and booleans."""
+    try:
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(_writable(values))
+    except (TypeError, ValueError, RuntimeError):
+        got = f"an array of {values.dtype}" if isinstance(values, np.ndarray) else describe_type(values)
+        hint = "Pass a tensor or an array."
+        raise InputError(name, owner, "be a table of real numbers", got, hint) from None
+    if tensor.is_complex():
+        raise InputError(name, owner, "be a table of real numbers", describe_type(tensor), "Take the real part.")
+    check_dense(name, owner, tensor)
+    return tensor
+
+
+def _writable(values: Any) -> Any:
+    """Arrays and data frames as arrays that torch takes: in order in memory, and not shared with what is read-only."""
+    if not hasattr(values, "__array__"):
+        return values
+    array = np.require(values, requirements=["C", "W"])
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

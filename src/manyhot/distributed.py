@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyhot.links.link import Link
+from manyhot.errors import InputError
+from manyhot.links import Link
 from manyhot.losses.loss import Loss, divide
-from manyhot.refusal import refusal
 
 
 def world_size() -> int:
@@ -27,7 +27,7 @@ def rank() -> int:
     return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
 
 
-class _SumOverProcesses(torch.autograd.Function):
+class _AllReduceSum(torch.autograd.Function):
     """Sum of a tensor over processes.
 
     Data-parallel training averages gradients over processes, while this sum's true gradient is their sum: hence the
@@ -45,7 +45,7 @@ class _SumOverProcesses(torch.autograd.Function):
         return grad * world_size()
 
 
-class _GatherRows(torch.autograd.Function):
+class _AllGatherRows(torch.autograd.Function):
     """Rows of all processes in the order of ranks; the gradient of the own rows comes back with the factor as above."""
 
     @staticmethod
@@ -77,7 +77,7 @@ def gather_rows(*tensors: Tensor) -> list[Tensor]:
     dist.all_gather(sizes, own)
     counts = [int(size) for size in sizes]
     gathered: list[Tensor] = [
-        _GatherRows.apply(tensor.contiguous(), counts)  # type: ignore[no-untyped-call]
+        _AllGatherRows.apply(tensor.contiguous(), counts)  # type: ignore[no-untyped-call]
         for tensor in tensors
     ]
     return gathered
@@ -135,7 +135,7 @@ class GlobalBatch(nn.Module):
         super().__init__()
         if not isinstance(loss, Loss) or loss.reduction == "none":
             got = f"{type(loss).__name__}{' with reduction none' if isinstance(loss, Loss) else ''}"
-            raise refusal("loss", "GlobalBatch", "be a manyhot loss that returns one number", got, "Take its mean.")
+            raise InputError("loss", "GlobalBatch", "be a manyhot loss that returns one number", got, "Take its mean.")
         self.loss = loss
 
     @property
@@ -160,7 +160,7 @@ class GlobalBatch(nn.Module):
         return sum(others, start=first)
 
     def _reduce(self, local: Tensor, count: Tensor | float) -> Tensor:
-        total: Tensor = _SumOverProcesses.apply(local)  # type: ignore[no-untyped-call]
+        total: Tensor = _AllReduceSum.apply(local)  # type: ignore[no-untyped-call]
         if self.loss.reduction == "sum":
             return total
         counts = torch.as_tensor(count, dtype=local.dtype, device=local.device).detach().clone()

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and locks between processes."""
+"""Atomic writes, and locks between processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path beside `path`, which takes its place when the block ends well and is removed otherwise.
 
     A reader sees the old file or the new one, never half of it, also if the process is killed while writing.
@@ -31,18 +31,18 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[None]:
+def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[None]:
     """Holds a lock on a file, which the system takes back from a process that ends, however it ends.
 
     Raises:
         BlockingIOError: Another process has the lock, and `wait` is false.
     """
     with path.open("w") as file:
-        take_lock(file, shared=shared, wait=wait)
+        lock_file(file, shared=shared, wait=wait)
         yield
 
 
-def take_lock(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
+def lock_file(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
     """Locks an open file until it is closed, or its process ends; see `locked`."""
     try:
         import fcntl
@@ -51,7 +51,7 @@ def take_lock(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None
     fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
 
 
-def keep_names(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Brings the names of a folder's files to the disk: a new file may otherwise lose its name in a power cut."""
     if os.name == "nt":  # Windows opens no folders, and keeps names by itself
         return

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.amp.autocast_mode import is_autocast_available
 
-from manyhot.checks import check_choice, check_count, check_features, check_number
+from manyhot.checks import check_choice, check_features, check_int, check_number
+from manyhot.errors import InputError
 from manyhot.links import Link, SigmoidLink
-from manyhot.refusal import refusal
 
 BIASES = ("none", "shared", "label", "outside")
 
@@ -52,8 +52,8 @@ class Head(nn.Module, ABC):
     def __init__(self, in_features: int, num_labels: int, *, bias: str = "label") -> None:
         super().__init__()
         owner = type(self).__name__
-        self.in_features = check_count("in_features", owner, in_features, low=1)
-        self.num_labels = check_count("num_labels", owner, num_labels, low=1)
+        self.in_features = check_int("in_features", owner, in_features, low=1)
+        self.num_labels = check_int("num_labels", owner, num_labels, low=1)
         self.bias_kind = check_choice("bias", owner, bias, BIASES)
         self.weight = nn.Parameter(torch.empty(self.num_labels, self.in_features))
         shape = {"shared": (), "label": (self.num_labels,), "outside": (self.num_labels,)}.get(bias)
@@ -81,14 +81,14 @@ class Head(nn.Module, ABC):
         """
         if self.bias is None:
             return self.weight.new_zeros(())
-        sign = 1 if self.bias_kind == "outside" else -self.bias_sign
-        return sign * self.bias.detach().clone()
+        factor = 1 if self.bias_kind == "outside" else -self.bias_sign
+        return factor * self.bias.detach().clone()
 
-    def keep_thresholds(self, thresholds: Tensor) -> Head:
+    def set_thresholds(self, thresholds: Tensor) -> Head:
         """Keeps what a loss has learnt as thresholds of the scores; for a head without bias; returns itself."""
         if self.bias_kind != "none":
-            remedy = "Build the head with bias='none'."
-            raise refusal("bias", f"{type(self).__name__}.keep_thresholds", "be 'none'", self.bias_kind, remedy)
+            hint = "Build the head with bias='none'."
+            raise InputError("bias", f"{type(self).__name__}.set_thresholds", "be 'none'", self.bias_kind, hint)
         self.bias_kind, self.bias = "outside", nn.Parameter(thresholds.detach().clone().to(self.weight))
         return self
 
@@ -105,20 +105,20 @@ class Head(nn.Module, ABC):
         """
         owner = f"{type(self).__name__}.init_bias"
         if self.bias is None or self.bias_kind == "outside":
-            raise refusal(
+            raise InputError(
                 "bias", owner, "exist", "a head without bias", "Build the head with bias='label' or 'shared'."
             )
         rates = torch.as_tensor(rates, dtype=torch.float64, device=self.weight.device)
         if rates.shape != (self.num_labels,) or not bool(((rates > 0) & (rates < 1)).all()):
             got = str(tuple(rates.shape)) if rates.shape != (self.num_labels,) else "a rate of 0, 1 or beyond"
-            remedy = "Pass (targets.sum(0) + 0.5) / (n + 1)."
-            raise refusal("rates", owner, f"be ({self.num_labels},) between 0 and 1", got, remedy)
+            hint = "Pass (targets.sum(0) + 0.5) / (n + 1)."
+            raise InputError("rates", owner, f"be ({self.num_labels},) between 0 and 1", got, hint)
         scores = (link or SigmoidLink()).initial_scores(
             rates if self.bias.ndim else rates.mean().expand(self.num_labels)
         )
         if not bool(scores.isfinite().all()):
-            remedy = "Use rates inside of `link.range`."
-            raise refusal("rates", owner, "be within the range of the link", f"{float(rates.max()):g}", remedy)
+            hint = "Use rates inside of `link.range`."
+            raise InputError("rates", owner, "be within the range of the link", f"{float(rates.max()):g}", hint)
         self.bias.copy_(self.bias_sign * (scores if self.bias.ndim else scores.mean()))
         return self
 
@@ -127,7 +127,9 @@ class Head(nn.Module, ABC):
         """Sets the bias to one of the eight starts of `diverse_bias`; returns itself."""
         owner = f"{type(self).__name__}.init_diverse_bias"
         if self.bias_kind != "label" or self.bias is None:
-            raise refusal("bias", owner, "have one number a label", self.bias_kind, "Build the head with bias='label'.")
+            raise InputError(
+                "bias", owner, "have one number a label", self.bias_kind, "Build the head with bias='label'."
+            )
         self.bias.copy_(diverse_bias(mode, self.num_labels, generator=generator))
         return self
 
@@ -216,7 +218,7 @@ def unit(vectors: Tensor) -> Tensor:
     return units.to(vectors.dtype)
 
 
-class HiddenHead(nn.Module):
+class MLPHead(nn.Module):
     """A hidden layer, then a linear head: for features that do not lie on one side of a plane for each label.
 
     Args:
@@ -227,7 +229,7 @@ class HiddenHead(nn.Module):
         bias: Of the linear head.
 
     Example:
-        >>> head = HiddenHead(4, 3, hidden=8, dropout=0.5).init_bias(torch.tensor([0.5, 0.1, 0.01]))
+        >>> head = MLPHead(4, 3, hidden=8, dropout=0.5).init_bias(torch.tensor([0.5, 0.1, 0.01]))
         >>> head(torch.zeros(2, 4)).shape
         torch.Size([2, 3])
     """
@@ -236,10 +238,10 @@ class HiddenHead(nn.Module):
         self, in_features: int, num_labels: int, *, hidden: int = 128, dropout: float = 0.0, bias: str = "label"
     ) -> None:
         super().__init__()
-        self.in_features = check_count("in_features", "HiddenHead", in_features, low=1)
-        self.num_labels = check_count("num_labels", "HiddenHead", num_labels, low=1)
-        self.hidden = check_count("hidden", "HiddenHead", hidden, low=1)
-        self.dropout = check_number("dropout", "HiddenHead", dropout, low=0, high=1, high_open=True)
+        self.in_features = check_int("in_features", "MLPHead", in_features, low=1)
+        self.num_labels = check_int("num_labels", "MLPHead", num_labels, low=1)
+        self.hidden = check_int("hidden", "MLPHead", hidden, low=1)
+        self.dropout = check_number("dropout", "MLPHead", dropout, low=0, high=1, high_open=True)
         self.layer = nn.Linear(self.in_features, self.hidden)
         self.last = LinearHead(self.hidden, self.num_labels, bias=bias)
 
@@ -254,11 +256,11 @@ class HiddenHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores (N, K) of features (N, D)."""
-        check_features("HiddenHead", features, self.in_features)
+        check_features("MLPHead", features, self.in_features)
         scores: Tensor = self.last(hidden_units(self.layer, features, self.dropout, self.training))
         return scores
 
-    def init_bias(self, rates: Tensor, *, link: Link | None = None) -> HiddenHead:
+    def init_bias(self, rates: Tensor, *, link: Link | None = None) -> MLPHead:
         """Sets the bias of the scores to the label rates, as `LinearHead.init_bias`; returns itself."""
         self.last.init_bias(rates, link=link)
         return self
@@ -295,9 +297,9 @@ class TwoHeads(nn.Module):
         centred: bool = False,
     ) -> None:
         super().__init__()
-        self.in_features = check_count("in_features", "TwoHeads", in_features, low=1)
-        self.num_labels = check_count("num_labels", "TwoHeads", num_labels, low=1)
-        self.hidden = check_count("hidden", "TwoHeads", hidden, low=0)
+        self.in_features = check_int("in_features", "TwoHeads", in_features, low=1)
+        self.num_labels = check_int("num_labels", "TwoHeads", num_labels, low=1)
+        self.hidden = check_int("hidden", "TwoHeads", hidden, low=0)
         self.dropout = check_number("dropout", "TwoHeads", dropout, low=0, high=1, high_open=True)
         self.scale = scale
         self.layer = nn.Linear(self.in_features, self.hidden) if self.hidden else None
@@ -345,7 +347,7 @@ def diverse_bias(mode: int, num_labels: int, *, generator: torch.Generator | Non
         tensor([16., 32., 48., 64.])
     """
     if mode not in range(8):
-        raise refusal("mode", "diverse_bias", "be 0 to 7", repr(mode), "See the eight modes in its documentation.")
+        raise InputError("mode", "diverse_bias", "be 0 to 7", repr(mode), "See the eight modes in its documentation.")
     i, n = torch.arange(1, num_labels + 1, dtype=torch.float32), num_labels
     if mode == 0:
         return (2 * torch.rand(n, generator=generator) - 1) / math.sqrt(n)

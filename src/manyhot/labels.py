@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from manyhot.refusal import refusal
+from manyhot.errors import InputError
+
+# The target of a cell of which nobody knows whether the label is present.
+UNKNOWN = -1
 
 
 def one_hot(labels: Tensor, num_labels: int) -> Tensor:
@@ -22,11 +25,11 @@ def one_hot(labels: Tensor, num_labels: int) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.ndim != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
         got = f"{tuple(labels.shape)} of {labels.dtype}"
-        raise refusal("labels", "one_hot", "be (N,) of whole numbers", got, "Pass one class index a row.")
+        raise InputError("labels", "one_hot", "be (N,) of whole numbers", got, "Pass one class index a row.")
     if labels.numel() and not (int(labels.min()) >= -1 and int(labels.max()) < num_labels):
-        bad = int(labels.min()) if int(labels.min()) < -1 else int(labels.max())
+        invalid = int(labels.min()) if int(labels.min()) < -1 else int(labels.max())
         rule = f"lie between -1 (no label) and {num_labels - 1}"
-        raise refusal("labels", "one_hot", rule, str(bad), "Count the labels anew, or raise `num_labels`.")
+        raise InputError("labels", "one_hot", rule, str(invalid), "Count the labels anew, or raise `num_labels`.")
     return (labels.unsqueeze(1) == torch.arange(num_labels, device=labels.device)).to(torch.int8)
 
 
@@ -50,11 +53,11 @@ class Labels:
         is_list = isinstance(names, Iterable) and not isinstance(names, str)
         self.names = list(names) if is_list else []
         if not is_list or not all(isinstance(name, str) for name in self.names):
-            raise refusal("names", "Labels", "be a list of strings", type(names).__name__, "Pass ['cat', 'dog'].")
+            raise InputError("names", "Labels", "be a list of strings", type(names).__name__, "Pass ['cat', 'dog'].")
         self._columns = {name: column for column, name in enumerate(self.names)}
         if len(self._columns) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise refusal("names", "Labels", "be distinct", f"{twice!r} twice", "Remove the repetition.")
+            raise InputError("names", "Labels", "be distinct", f"{twice!r} twice", "Remove the repetition.")
 
     def __len__(self) -> int:
         """The number K of labels."""
@@ -69,8 +72,8 @@ class Labels:
         if name in self._columns:
             return self._columns[name]
         near = difflib.get_close_matches(str(name), self.names, n=1)
-        remedy = f"Did you mean {near[0]!r}?" if near else f"The labels begin with {', '.join(self.names[:5])}."
-        raise refusal("label", "Labels", f"be one of the {len(self)} names", repr(name), remedy)
+        hint = f"Did you mean {near[0]!r}?" if near else f"The labels begin with {', '.join(self.names[:5])}."
+        raise InputError("label", "Labels", f"be one of the {len(self)} names", repr(name), hint)
 
     def encode(self, rows: Iterable[Iterable[str]], *, unknown: Iterable[Iterable[str]] | None = None) -> Tensor:
         """Targets (N, K) of lists of names; those in `unknown` become -1."""
@@ -78,7 +81,7 @@ class Labels:
         hidden = [self._columns_of(row) for row in unknown or ()]
         if len(hidden) not in (0, len(present)):
             rule = f"have as many rows as `rows`, {len(present)}"
-            raise refusal(
+            raise InputError(
                 "unknown", "Labels.encode", rule, str(len(hidden)), "Pass an empty list for a row without any."
             )
         targets = torch.zeros(len(present), len(self), dtype=torch.int8)
@@ -93,7 +96,7 @@ class Labels:
     def decode(self, decisions: Tensor) -> list[list[str]]:
         """Names of the cells that are 1 or true, row by row."""
         if decisions.ndim != 2 or decisions.shape[1] != len(self):
-            raise refusal(
+            raise InputError(
                 "decisions", "Labels", f"be (N, {len(self)})", str(tuple(decisions.shape)), "Keep the label axis."
             )
         return [[self.names[k] for k in row.nonzero().flatten().tolist()] for row in decisions == 1]

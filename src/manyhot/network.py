@@ -1,4 +1,4 @@
-"""A network: a backbone that gives features, a head that gives scores."""
+"""A network: a backbone that computes features, a head that computes scores."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.slopes import spare
+from manyhot.autograd import reusable
 
 # Larger than any score, small enough that sums of a few of them stay finite: exp(score - OUT_OF_SIGHT) is exactly 0,
 # and unlike minus infinity it never makes a NaN in a gradient.
-OUT_OF_SIGHT = 1e30
+MASK_OFFSET = 1e30
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -20,10 +20,10 @@ def softplus(x: Tensor) -> Tensor:
 
     PyTorch's default turns linear at 20, where it is off by 2e-9.
     """
-    return _softplus_in_graph(x) if torch.compiler.is_exporting() else F.softplus(x, threshold=40.0)
+    return _softplus_for_export(x) if torch.compiler.is_exporting() else F.softplus(x, threshold=40.0)
 
 
-def _softplus_in_graph(x: Tensor) -> Tensor:
+def _softplus_for_export(x: Tensor) -> Tensor:
     """The same of operations that every ONNX runtime has in float64, where neither softplus nor log1p is among them."""
     small = torch.exp(-x.abs())
     series = small * (1 - small * (0.5 - small / 3))
@@ -33,10 +33,10 @@ def _softplus_in_graph(x: Tensor) -> Tensor:
 def softplus_branch(x: Tensor, k: float, b: float, zeta: float = 1.0) -> tuple[Tensor, Tensor]:
     """softplus(k (x - b)) / zeta, and its slope."""
     bend = x - b
-    bend = torch.mul(bend, k, out=spare(bend))
+    bend = torch.mul(bend, k, out=reusable(bend))
     value = softplus(bend)
-    slope = torch.sigmoid(bend, out=spare(bend))
-    return torch.div(value, zeta, out=spare(value)), torch.mul(slope, k / zeta, out=spare(slope))
+    slope = torch.sigmoid(bend, out=reusable(bend))
+    return torch.div(value, zeta, out=reusable(value)), torch.mul(slope, k / zeta, out=reusable(slope))
 
 
 def log_softplus(x: Tensor) -> Tensor:
@@ -46,13 +46,13 @@ def log_softplus(x: Tensor) -> Tensor:
     return torch.where(tail, x - torch.exp(x.clamp(max=-30)) / 2, near)
 
 
-def surprise_by_share(rest: Tensor) -> Tensor:
+def surprisal_ratio(rest: Tensor) -> Tensor:
     """-log(1 - r) / r of `rest` = 1 - r, and 1 where nothing is missing: exact for r near 0, and for r near 1."""
     limits = torch.finfo(rest.dtype)
     rest = rest.clamp(limits.tiny, 1 - limits.eps)
     ratio = torch.log(rest)
-    rest = torch.sub(rest, 1, out=spare(rest))
-    return torch.div(ratio, rest, out=spare(ratio))
+    rest = torch.sub(rest, 1, out=reusable(rest))
+    return torch.div(ratio, rest, out=reusable(ratio))
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
@@ -72,10 +72,10 @@ def power(x: Tensor, exponent: float) -> Tensor:
     return torch.where(x > 0, torch.pow(torch.where(x > 0, x, 1.0), exponent), 0.0)
 
 
-def hide(scores: Tensor, visible: Tensor) -> Tensor:
+def mask_scores(scores: Tensor, visible: Tensor) -> Tensor:
     """Scores with those outside of `visible` (1 or 0) pushed so far down that no sum of exponentials sees them."""
     invisible = visible - 1
-    return torch.add(scores, invisible, alpha=OUT_OF_SIGHT, out=spare(invisible))
+    return torch.add(scores, invisible, alpha=MASK_OFFSET, out=reusable(invisible))
 
 
 def logit(probability: float) -> float:
@@ -88,13 +88,13 @@ def floor_count(x: Tensor) -> Tensor:
     return torch.floor(x + 1e-6)
 
 
-def untied(probs: Tensor, scores: Tensor) -> Tensor:
+def break_ties(probs: Tensor, scores: Tensor) -> Tensor:
     """Probabilities (N, K), with numbers above 1 in the order of the scores where they are 1 to the last digit.
 
     So large ones have been rounded, or were cut off at 1 as those of the quasibinary link are, and would tie.
 
     Example:
-        >>> untied(torch.tensor([0.4, 1.0, 1.0]), torch.tensor([-0.4, 20.0, 30.0]))
+        >>> break_ties(torch.tensor([0.4, 1.0, 1.0]), torch.tensor([-0.4, 20.0, 30.0]))
         tensor([ 0.4000, 22.0000, 32.0000])
     """
     scores = scores.to(probs.dtype)

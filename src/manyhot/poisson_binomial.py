@@ -1,6 +1,6 @@
-"""How many of many samples match, if each matches with a probability of its own and none depends on another.
+"""Distribution of the number of matches among independent samples, each with its own probability.
 
-That number has a Poisson-binomial distribution. It is told from a few sums over the samples, so that the samples
+The number has a Poisson-binomial distribution. A few sums over the samples determine it closely enough, so the samples
 themselves never leave the database.
 """
 
@@ -18,9 +18,9 @@ BINS = 512
 # Above this variance the distribution is normal but for its skewness, which the interval takes into account.
 LARGE_VARIANCE = 10_000.0
 # So many standard deviations around the mean are looked at; what lies beyond has a probability below 1e-30.
-REACH = 12.0
+WINDOW_STDS = 12.0
 # What is smaller than the exponential of minus this is lost beside 1.
-VANISHED = 60.0
+NEGLIGIBLE_EXPONENT = 60.0
 
 Array = np.ndarray[Any, Any]
 
@@ -29,12 +29,12 @@ class Bin(NamedTuple):
     """The samples whose probabilities lie in one bin.
 
     Attributes:
-        place: Which bin, from 0 for the least probable.
+        position: Which bin, from 0 for the least probable.
         rows: How many samples.
         first: The sum of their probabilities; `second` and `third` those of the squares and of the cubes.
     """
 
-    place: int
+    position: int
     rows: int
     first: float
     second: float
@@ -74,19 +74,19 @@ def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[in
 
     By the discrete Fourier transform of the characteristic function, the product over samples of 1 - p + p exp(i t).
     """
-    reach = math.ceil(REACH * math.sqrt(variance)) + 16
+    reach = math.ceil(WINDOW_STDS * math.sqrt(variance)) + 16
     start = math.floor(mean) - reach
     size = 2 * reach + 2
     angles = 2 * np.pi * np.arange(size // 2 + 1) / size
     # The function is at most exp(-variance (1 - cos t)); where that is nothing, it is left at 0.
-    angles = angles[variance * (1 - np.cos(angles)) < VANISHED]
+    angles = angles[variance * (1 - np.cos(angles)) < NEGLIGIBLE_EXPONENT]
     step = np.expm1(1j * angles)
     logs = np.zeros_like(step)
     for group in bins:
-        if group.place == 0:
+        if group.position == 0:
             # The logarithm of 1 + p step for tiny p, summed over the samples.
             logs += group.first * step - group.second * step**2 / 2 + group.third * step**3 / 3
-    others = [(group.rows, group.first / group.rows) for group in bins if group.place]
+    others = [(group.rows, group.first / group.rows) for group in bins if group.position]
     if others:
         counts, means = np.array(others).T
         # Real and imaginary part of log(1 + p step), apart because minus infinity times a complex number is none.

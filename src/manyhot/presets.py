@@ -1,4 +1,4 @@
-"""What is trained where nothing else is said, as texts; without torch, so that the command line can tell it."""
+"""Default losses, calibrator and rule of a training, as text; without torch, for the command line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ LOSSES = {
     "head": "SumLoss(BinaryCrossEntropyLoss(), TwoWayLoss(), weights=(1, 0.03), link=SigmoidLink())",
     "all": "BinaryCrossEntropyLoss()",
 }
-CALIBRATOR = "Beta()"
-RULE = "ExpectedF()"
+CALIBRATOR = "BetaCalibration()"
+RULE = "ExpectedFBeta()"
 
 # One of each family, as `manyhot compare --losses all` trains them; the first is what the others are held against.
 ALL_LOSSES = {
     "BCE": "BinaryCrossEntropyLoss()",
-    "focal": "AsymmetricFocalLoss()",
+    "focal": "FocalLoss()",
     "ASL": "AsymmetricLoss()",
     "SPA": "StrictlyProperAsymmetricLoss()",
     "SPA + LPR": "LabelPairRegulariser(StrictlyProperAsymmetricLoss(), weight=0.1)",
@@ -23,10 +23,10 @@ ALL_LOSSES = {
     "WARP": "WARPLoss()",
     "RML": "RMLLoss()",
     "class-wise": "ClassWiseLoss({num_labels})",
-    "softmax": "SoftmaxLoss()",
+    "softmax": "MultiLabelSoftmaxLoss()",
     "AN": "AssumeNegativeLoss()",
     "EPR": "EPRLoss({mean_labels})",
-    "cross-entropy": "CrossEntropyLoss()",
+    "cross-entropy": "SoftmaxCrossEntropyLoss()",
     "noised top-2": "NoisedTopKLoss(2)",
     "average-2": "AverageKLoss(2)",
 }

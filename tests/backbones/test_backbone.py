@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from manyhot.backbones import Backbone, Preprocessing, create_backbone, freeze, rebuild, wrap
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 
 
 class Plain(nn.Module):
@@ -87,7 +87,7 @@ def test_wrap_leaves_the_network_as_it_was():
     ],
 )
 def test_networks_that_do_not_fit_are_refused(module, width, words):
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         wrap(module, width, Preprocessing(size=8))
     assert words in str(error.value)
 
@@ -102,7 +102,7 @@ def test_networks_that_do_not_fit_are_refused(module, width, words):
     ],
 )
 def test_pixels_of_another_form_are_refused(wrong, words):
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InputError, match=words):
         wrap(Plain(), 3)(wrong)
 
 
@@ -111,7 +111,9 @@ def test_a_wrapped_network_is_rebuilt_from_the_users_module_alone():
     backbone = wrap(Plain(), 3, Preprocessing(size=(8, 12)), name="mine")
     backbone.train()(pixels(size=(8, 12)))
     spec = json.loads(json.dumps(backbone.spec))
-    with pytest.raises(Refusal, match=r"got a network of your own, 'mine'. Build that network and pass it as `module`"):
+    with pytest.raises(
+        InputError, match=r"got a network of your own, 'mine'. Build that network and pass it as `module`"
+    ):
         rebuild(spec)
     again = rebuild(spec, module=Plain())
     again.load_state_dict(backbone.state_dict())
@@ -132,13 +134,13 @@ def test_a_timm_model_is_rebuilt_without_its_weights():
 
 @pytest.mark.parametrize("spec", [{}, {"kind": "pickle"}, None, {"kind": "timm", "name": "resnet18"}])
 def test_what_is_no_spec_is_refused(spec):
-    with pytest.raises(Refusal, match=r"`spec` of `rebuild` must be what `Backbone\.spec` holds"):
+    with pytest.raises(InputError, match=r"`spec` of `rebuild` must be what `Backbone\.spec` holds"):
         rebuild(spec)
 
 
 def test_a_spec_of_another_width_is_refused():
     spec = {**create_backbone("resnet18", pretrained=False, size=32).spec, "width": 7}
-    with pytest.raises(Refusal, match="`spec` of `rebuild` must give 7 features; got 512"):
+    with pytest.raises(InputError, match="`spec` of `rebuild` must give 7 features; got 512"):
         rebuild(spec)
 
 

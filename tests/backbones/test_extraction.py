@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 from torch import nn
 
-from manyhot.backbones import FeatureCache, Preprocessing, create_backbone, extract_features, extraction, wrap
+from manyhot.backbones import FeatureCache, Preprocessing, create_backbone, extract_features, wrap
+from manyhot.backbones import features as extraction
 from manyhot.data.dataset import Dataset
-from manyhot.data.images import BadImage
+from manyhot.errors import InputError
+from manyhot.images import UnreadableImage
 from manyhot.labels import Labels
-from manyhot.refusal import Refusal
 from tests.backbones.pictures import dataset_of, save_photos
 
 
@@ -145,14 +146,14 @@ def test_bad_images_are_left_out_and_named(photos, tmp_path):
         assert sorted(bad) == ["3.png", "7.png"]
     assert backbone.module.seen == 9
     assert sum(done) == 22
-    with pytest.raises(BadImage, match=r"3\.png"):
+    with pytest.raises(UnreadableImage, match=r"3\.png"):
         extract_features(backbone, photos, cache=tmp_path / "cache", on_bad_image="fail")
 
 
 def test_a_cache_that_cannot_be_written_to_is_refused_before_the_work(photos, tmp_path):
     (tmp_path / "file").write_text("in the way")
     backbone = counting()
-    with pytest.raises(Refusal, match="`cache` of `extract_features` must be a folder that can be written to; got"):
+    with pytest.raises(InputError, match="`cache` of `extract_features` must be a folder that can be written to; got"):
         extract_features(backbone, photos, cache=tmp_path / "file" / "cache")
     assert backbone.module.seen == 0
 
@@ -177,7 +178,8 @@ import sys
 import numpy as np, torch
 from torch import nn
 from pathlib import Path
-from manyhot.backbones import Preprocessing, extract_features, extraction, wrap
+from manyhot.backbones import Preprocessing, extract_features, wrap
+from manyhot.backbones import features as extraction
 from tests.backbones.pictures import dataset_of
 extraction.FLUSH_ROWS = 2
 torch.manual_seed(0)
@@ -204,11 +206,13 @@ def test_processes_share_a_cache_without_harm(photos, tmp_path, monkeypatch, cap
 
 def test_bad_arguments_are_refused(photos):
     table = Dataset(Labels([]), None, ["a"], features=np.zeros((1, 3), dtype=np.float32))
-    with pytest.raises(Refusal, match="`dataset` of `extract_features` must hold images; got features"):
+    with pytest.raises(InputError, match="`dataset` of `extract_features` must hold images; got features"):
         extract_features(counting(), table)
-    with pytest.raises(Refusal, match="`backbone` of `extract_features` must be a Backbone; got Flatten"):
+    with pytest.raises(InputError, match="`backbone` of `extract_features` must be a Backbone; got Flatten"):
         extract_features(nn.Flatten(), photos)
-    with pytest.raises(Refusal, match="`batch_size` of `extract_features` must be a whole number, at least 1; got 0"):
+    with pytest.raises(
+        InputError, match="`batch_size` of `extract_features` must be a whole number, at least 1; got 0"
+    ):
         extract_features(counting(), photos, batch_size=0)
-    with pytest.raises(Refusal, match="`precision` of `extract_features` must be one of '32', 'bf16'; got '16'"):
+    with pytest.raises(InputError, match="`precision` of `extract_features` must be one of '32', 'bf16'; got '16'"):
         extract_features(counting(), photos, precision="16")

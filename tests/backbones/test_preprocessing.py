@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 from manyhot.backbones import Preprocessing
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from tests.backbones.pictures import photo
 
 SIZES = [(150, 201), (480, 333), (40, 30), (64, 96), (97, 64)]
@@ -125,18 +125,18 @@ def test_json_round_trip():
     ],
 )
 def test_bad_values_are_refused(options, words):
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         Preprocessing(**options)
     assert words in str(error.value)
 
 
 def test_a_description_with_other_entries_is_refused():
-    with pytest.raises(Refusal, match="must have the entries interpolation, mean, resize, size, std; got size"):
+    with pytest.raises(InputError, match="must have the entries interpolation, mean, resize, size, std; got size"):
         Preprocessing.restore({"size": [2, 2]})
 
 
 def test_tensors_of_another_shape_or_kind_are_refused():
-    with pytest.raises(Refusal, match=r"must be \(N, 3, H, W\); got \(3, 8, 8\)"):
+    with pytest.raises(InputError, match=r"must be \(N, 3, H, W\); got \(3, 8, 8\)"):
         Preprocessing().prepare_tensor(torch.zeros(3, 8, 8, dtype=torch.uint8))
-    with pytest.raises(Refusal, match="must be a tensor of uint8"):
+    with pytest.raises(InputError, match="must be a tensor of uint8"):
         Preprocessing().prepare_tensor(torch.zeros(1, 3, 8, 8, dtype=torch.int64))

@@ -3,13 +3,22 @@
 import manyhot as mh
 from manyhot.testing.calibrators import CalibratorCase
 
-LINKS = {"": lambda: None, "-spa": mh.StrictlyProperAsymmetricLink, "-margin": lambda: mh.AsymmetricLink(4, 0, 0.05)}
-KINDS = {"temperature": mh.Temperature, "affine": mh.Affine, "beta": mh.Beta, "isotonic": mh.Isotonic}
+LINKS = {
+    "": lambda: None,
+    "-spa": mh.links.StrictlyProperAsymmetricLink,
+    "-margin": lambda: mh.links.AsymmetricLink(4, 0, 0.05),
+}
+KINDS = {
+    "temperature": mh.TemperatureScaling,
+    "affine": mh.PlattScaling,
+    "beta": mh.BetaCalibration,
+    "isotonic": mh.IsotonicCalibration,
+}
 
 CASES = {
-    f"{name}-{per}": CalibratorCase(lambda kind=kind, per=per: kind(per=per))
+    f"{name}-{sharing}": CalibratorCase(lambda kind=kind, sharing=sharing: kind(sharing=sharing))
     for name, kind in KINDS.items()
-    for per in ("all", "label", "shrunk")
+    for sharing in ("all", "none", "partial")
 }
 CASES |= {
     f"{name}{suffix}": CalibratorCase(lambda kind=kind, link=link: kind(link=link()))
@@ -17,5 +26,5 @@ CASES |= {
     for suffix, link in LINKS.items()
     if suffix
 }
-CASES["quasibinary"] = CalibratorCase(mh.QuasibinaryConstant)
-CASES["softmax"] = CalibratorCase(mh.SoftmaxTemperature, single_label=True, mixes_labels=True)
+CASES["quasibinary"] = CalibratorCase(mh.calibrate.QuasibinaryConstant)
+CASES["softmax"] = CalibratorCase(mh.calibrate.SoftmaxTemperature, single_label=True, mixes_labels=True)

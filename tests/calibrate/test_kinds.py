@@ -6,18 +6,18 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.classifier.graph_maps import CalibratorGraph
-from manyhot.saving import describe, restore
+from manyhot.classifier.onnx_graph import CalibratorGraph
+from manyhot.serialization import from_dict, to_dict
 
 CALIBRATORS = {
-    "temperature": mh.Temperature,
-    "affine": mh.Affine,
-    "beta": mh.Beta,
-    "isotonic": mh.Isotonic,
-    "quasibinary": mh.QuasibinaryConstant,
-    "softmax": mh.SoftmaxTemperature,
-    "beta-asl": lambda: mh.Beta(link=mh.AsymmetricLoss().link),
-    "beta-weighted": lambda: mh.Beta(link=mh.AsymmetricLink(4, 0, 0.2, pos_weight=[1e3, 1.0, 1e-3])),
+    "temperature": mh.TemperatureScaling,
+    "affine": mh.PlattScaling,
+    "beta": mh.BetaCalibration,
+    "isotonic": mh.IsotonicCalibration,
+    "quasibinary": mh.calibrate.QuasibinaryConstant,
+    "softmax": mh.calibrate.SoftmaxTemperature,
+    "beta-asl": lambda: mh.BetaCalibration(link=mh.AsymmetricLoss().link),
+    "beta-weighted": lambda: mh.BetaCalibration(link=mh.links.AsymmetricLink(4, 0, 0.2, pos_weight=[1e3, 1.0, 1e-3])),
 }
 
 
@@ -29,7 +29,7 @@ def data(seed=0):
 
 def as_format_1(calibrator):
     """The description that was written before kinds and bounds were kept."""
-    content = json.loads(json.dumps(describe(calibrator)))
+    content = json.loads(json.dumps(to_dict(calibrator)))
     return {
         "kind": content["kind"],
         "arguments": content["arguments"],
@@ -37,7 +37,7 @@ def as_format_1(calibrator):
     }
 
 
-@pytest.mark.parametrize("kind", [mh.Temperature, mh.Affine, mh.Beta, mh.Isotonic])
+@pytest.mark.parametrize("kind", [mh.TemperatureScaling, mh.PlattScaling, mh.BetaCalibration, mh.IsotonicCalibration])
 def test_probabilities_are_calibrated_as_the_log_odds_that_they_are(kind, tmp_path):
     scores, targets = data()
     scores, probs = scores.double(), torch.sigmoid(scores.double())
@@ -55,24 +55,28 @@ def test_probabilities_are_calibrated_as_the_log_odds_that_they_are(kind, tmp_pa
 
 def test_a_softmax_is_calibrated_from_its_probabilities():
     scores, targets = data()
-    calibrator = mh.SoftmaxTemperature().fit(torch.softmax(scores.double(), 1), targets, kind="probs")
-    want = mh.SoftmaxTemperature().fit(scores.double(), targets)
+    calibrator = mh.calibrate.SoftmaxTemperature().fit(torch.softmax(scores.double(), 1), targets, kind="probs")
+    want = mh.calibrate.SoftmaxTemperature().fit(scores.double(), targets)
     torch.testing.assert_close(calibrator(torch.softmax(scores.double(), 1)), want(scores.double()))
 
 
 def test_what_a_value_or_a_link_proves_wrong_is_refused():
     scores, targets = data()
     with pytest.raises(ValueError, match=r"must lie between 0 and 1 .* or fit it on scores with `kind=\"scores\"`\."):
-        mh.Beta().fit(scores, targets, kind="probs")
-    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be 'scores' where there is a link; got 'probs'\."):
-        mh.Beta(link=mh.SigmoidLink()).fit(torch.sigmoid(scores), targets, kind="probs")
-    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be one of 'scores', 'probs'; got 'logits'\."):
-        mh.Beta().fit(scores, targets, kind="logits")
+        mh.BetaCalibration().fit(scores, targets, kind="probs")
+    with pytest.raises(
+        ValueError, match=r"`kind` of `BetaCalibration` must be 'scores' where there is a link; got 'probs'\."
+    ):
+        mh.BetaCalibration(link=mh.SigmoidLink()).fit(torch.sigmoid(scores), targets, kind="probs")
+    with pytest.raises(
+        ValueError, match=r"`kind` of `BetaCalibration` must be one of 'scores', 'probs'; got 'logits'\."
+    ):
+        mh.BetaCalibration().fit(scores, targets, kind="logits")
 
 
 def test_a_fit_that_fails_leaves_nothing_to_use():
     scores, targets = data()
-    calibrator = mh.Beta().fit(scores, targets)
+    calibrator = mh.BetaCalibration().fit(scores, targets)
     with pytest.raises(ValueError, match="must lie between 0 and 1"):
         calibrator.fit(scores, targets, kind="probs")
     with pytest.raises(ValueError, match="must be fitted before use"):
@@ -81,10 +85,12 @@ def test_a_fit_that_fails_leaves_nothing_to_use():
 
 def test_tables_and_graphs_take_scores_only():
     scores, targets = data()
-    calibrator = mh.Beta().fit(torch.sigmoid(scores), targets, kind="probs")
-    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be 'probs', on which it was fitted; got 'scores'\."):
+    calibrator = mh.BetaCalibration().fit(torch.sigmoid(scores), targets, kind="probs")
+    with pytest.raises(
+        ValueError, match=r"`kind` of `BetaCalibration` must be 'probs', on which it was fitted; got 'scores'\."
+    ):
         mh.Predictions(scores=scores, calibrator=calibrator).probabilities()
-    with pytest.raises(ValueError, match=r"`kind` of `Beta` must be 'probs'"):
+    with pytest.raises(ValueError, match=r"`kind` of `BetaCalibration` must be 'probs'"):
         CalibratorGraph(calibrator)
 
 
@@ -92,7 +98,7 @@ def test_tables_and_graphs_take_scores_only():
 def test_files_that_do_not_say_give_the_same_numbers_as_before(name):
     scores, targets = data()
     calibrator = CALIBRATORS[name]().fit(scores, targets)
-    old = restore(as_format_1(calibrator))
+    old = from_dict(as_format_1(calibrator))
     assert old.kind is None
     assert torch.equal(old(scores), calibrator(scores))
     assert torch.equal(old(scores, kind="scores"), calibrator(scores))
@@ -106,11 +112,11 @@ def test_files_that_do_not_say_give_the_same_numbers_as_before(name):
 
 def test_the_bounds_of_a_link_are_searched_in_fit_alone(monkeypatch):
     scores, targets = data()
-    calibrator = mh.Beta(link=mh.AsymmetricLoss().link).fit(scores, targets)
+    calibrator = mh.BetaCalibration(link=mh.AsymmetricLoss().link).fit(scores, targets)
     want, calls = calibrator(scores), []
-    log_odds = mh.AsymmetricLink.unweighted_log_odds
+    log_odds = mh.links.AsymmetricLink.unweighted_log_odds
     counted = lambda link, values: calls.append(values.shape) or log_odds(link, values)  # noqa: E731
-    monkeypatch.setattr(mh.AsymmetricLink, "unweighted_log_odds", counted)
+    monkeypatch.setattr(mh.links.AsymmetricLink, "unweighted_log_odds", counted)
     assert torch.equal(calibrator(scores), want)
     assert calls == [scores.shape]
 
@@ -118,7 +124,7 @@ def test_the_bounds_of_a_link_are_searched_in_fit_alone(monkeypatch):
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_a_file_with_other_buffers_is_refused(name, tmp_path):
     scores, targets = data()
-    content = describe(CALIBRATORS[name]().fit(scores, targets))
+    content = to_dict(CALIBRATORS[name]().fit(scores, targets))
     broken = [
         {**content, "buffers": {key: value for key, value in content["buffers"].items() if key != left_out}}
         for left_out in content["buffers"]
@@ -134,19 +140,19 @@ def test_a_file_with_other_buffers_is_refused(name, tmp_path):
 
 def test_links_are_taken_without_a_keyword():
     link = mh.AsymmetricLoss().link
-    for kind in (mh.Temperature, mh.Affine, mh.Beta, mh.Isotonic):
+    for kind in (mh.TemperatureScaling, mh.PlattScaling, mh.BetaCalibration, mh.IsotonicCalibration):
         assert kind(link).link is link
     with pytest.raises(
-        ValueError, match=r"`link` of `Beta` must be a link or None; got AsymmetricLoss\. Pass `loss\.l"
+        ValueError, match=r"`link` of `BetaCalibration` must be a link or None; got AsymmetricLoss\. Pass `loss\.l"
     ):
-        mh.Beta(mh.AsymmetricLoss())
+        mh.BetaCalibration(mh.AsymmetricLoss())
 
 
 def test_a_temperature_says_that_it_cannot_make_a_label_rare():
     """Where scores of a label are mostly above 0, no temperature gives it a small probability."""
     scores, targets = data()
     targets[:, 0] = 0
-    probs = mh.Temperature().fit(scores.abs(), targets)(scores.abs())
+    probs = mh.TemperatureScaling().fit(scores.abs(), targets)(scores.abs())
     assert float(probs[:, 0].min()) >= 0.5
-    assert "A label that is never present" in mh.Temperature.__doc__
-    assert float(mh.Affine().fit(scores.abs(), targets)(scores.abs())[:, 0].max()) < 0.1
+    assert "A label that is never present" in mh.TemperatureScaling.__doc__
+    assert float(mh.PlattScaling().fit(scores.abs(), targets)(scores.abs())[:, 0].max()) < 0.1

@@ -4,20 +4,22 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.registry import classes
 from manyhot.testing import calibrators as laws
 from tests.calibrate.cases import CASES
 
 
-@pytest.mark.parametrize("law", laws.CALIBRATOR_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", laws.CALIBRATOR_PROPERTIES, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_law(name, law):
     law(CASES[name])
 
 
 def test_every_public_calibrator_is_tried():
-    public = {value for name in mh.__all__ if isinstance(value := getattr(mh, name), type)}
+    public = {value for name in mh.calibrate.__all__ if isinstance(value := getattr(mh.calibrate, name), type)}
     tried = {type(case.make()) for case in CASES.values()}
     assert {kind for kind in public if issubclass(kind, mh.Calibrator)} - {mh.Calibrator} == tried
+    assert tried == set(classes(mh.Calibrator).values())
 
 
 class Shift(mh.Calibrator):
@@ -27,45 +29,45 @@ class Shift(mh.Calibrator):
         super().__init__()
         self.register_buffer("shift", torch.zeros((), dtype=torch.float64))
 
-    def fit_cells(self, evidence, targets, weights):
+    def fit_cells(self, input_log_odds, targets, weights):
         rate = ((weights * targets).sum() + 1) / (weights.sum() + 2)
         return self.learn(shift=torch.logit(rate))
 
-    def map(self, evidence):
-        return evidence + self.shift
+    def map(self, input_log_odds):
+        return input_log_odds + self.shift
 
 
 class Falls(Shift):
-    def map(self, evidence):
-        return self.shift - evidence
+    def map(self, input_log_odds):
+        return self.shift - input_log_odds
 
 
 class CountsRows(Shift):
-    def fit_cells(self, evidence, targets, weights):
-        return self.learn(shift=evidence.new_tensor(len(targets) / 100))
+    def fit_cells(self, input_log_odds, targets, weights):
+        return self.learn(shift=input_log_odds.new_tensor(len(targets) / 100))
 
 
 class LooksAtTheFirstRow(Shift):
-    def fit_cells(self, evidence, targets, weights):
-        return self.learn(shift=evidence[:1].sum())
+    def fit_cells(self, input_log_odds, targets, weights):
+        return self.learn(shift=input_log_odds[:1].sum())
 
 
 class LooksAtUnknownCells(Shift):
-    def fit_cells(self, evidence, targets, weights):
-        return self.learn(shift=evidence.sum() / 1e3)
+    def fit_cells(self, input_log_odds, targets, weights):
+        return self.learn(shift=input_log_odds.sum() / 1e3)
 
 
 class Forgets(Shift):
-    def fit_cells(self, evidence, targets, weights):
+    def fit_cells(self, input_log_odds, targets, weights):
         self.kept = ((weights * targets).sum() + 1) / (weights.sum() + 2)
         return self.learn()
 
-    def map(self, evidence):
-        return evidence + getattr(self, "kept", 0.0)
+    def map(self, input_log_odds):
+        return input_log_odds + getattr(self, "kept", 0.0)
 
 
 class Certain(Shift):
-    def fit_cells(self, evidence, targets, weights):
+    def fit_cells(self, input_log_odds, targets, weights):
         return self.learn(shift=torch.logit((weights * targets).sum() / weights.sum()))
 
 

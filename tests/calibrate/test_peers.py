@@ -8,8 +8,8 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 import manyhot as mh
-from manyhot.calibrate.maps import Cells
-from manyhot.calibrate.pooling import pooled_blocks
+from manyhot.calibrate.isotonic import pooled_blocks
+from manyhot.calibrate.partial_pooling import Cells
 
 # What the peers' own dependencies warn of is not ours to mend.
 netcal_warns = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
@@ -46,13 +46,13 @@ def isotonic_peer(scores, targets):
     return IsotonicRegression(out_of_bounds="clip").fit(scores[:, 0].numpy(), targets[:, 0].numpy())
 
 
-@pytest.mark.parametrize("per", ["all", "label", "shrunk"])
-def test_isotonic_gives_the_rates_of_four_distinct_scores(per):
+@pytest.mark.parametrize("sharing", ["all", "none", "partial"])
+def test_isotonic_gives_the_rates_of_four_distinct_scores(sharing):
     draw = torch.Generator().manual_seed(0)
     level = torch.randint(4, (40_000, 1), generator=draw)
     scores, rates = torch.tensor([-2.0, -1.0, 1.0, 2.0])[level], torch.tensor([0.05, 0.604, 0.62, 0.95])[level]
     targets = (torch.rand(rates.shape, generator=draw) < rates).double()
-    probs = mh.Isotonic(per=per).fit(scores, targets)(scores)
+    probs = mh.IsotonicCalibration(sharing=sharing).fit(scores, targets)(scores)
     for k in range(4):
         assert float(probs[level == k].mean()) == pytest.approx(float(targets[level == k].mean()), abs=2e-3)
 
@@ -67,7 +67,7 @@ def test_isotonic_finds_steps_as_well_as_scikit_learn(levels):
         scores = scores if levels is None else scores.round().clamp(-(levels // 2), levels // 2)
         rates = torch.tensor([0.05, 0.2, 0.6, 0.9]).double()[(scores > torch.tensor([-1.5, 0.0, 1.5])).sum(1)]
         targets = (torch.rand(len(rates), generator=draw) < rates).double().unsqueeze(1)
-        ours += divergence(mh.Isotonic().fit(scores, targets)(scores)[:, 0], rates)
+        ours += divergence(mh.IsotonicCalibration().fit(scores, targets)(scores)[:, 0], rates)
         peers += divergence(torch.from_numpy(isotonic_peer(scores, targets).predict(scores[:, 0].numpy())), rates)
     assert ours < 1.2 * peers + 1e-5
 
@@ -75,7 +75,7 @@ def test_isotonic_finds_steps_as_well_as_scikit_learn(levels):
 def test_affine_for_all_is_logistic_regression():
     scores, targets = data(rows=4000)
     peer = LogisticRegression(C=1e9, tol=1e-10).fit(scores.reshape(-1, 1).numpy(), targets.flatten().numpy())
-    ours = mh.Affine(per="all").fit(scores, targets)
+    ours = mh.PlattScaling(sharing="all").fit(scores, targets)
     assert ours.slopes.item() == pytest.approx(peer.coef_.item(), rel=1e-3)
     assert ours.intercept.item() == pytest.approx(peer.intercept_.item(), rel=1e-2)
 
@@ -86,7 +86,7 @@ def test_temperature_of_one_label_is_that_of_netcal():
     peer = netcal.scaling.TemperatureScaling()
     peer.fit(torch.sigmoid(scores).numpy(), targets.flatten().numpy().astype(int))
     said = peer.transform(torch.sigmoid(scores).numpy()).reshape(-1, 1)
-    np.testing.assert_allclose(mh.Temperature(per="all").fit(scores, targets)(scores), said, atol=2e-3)
+    np.testing.assert_allclose(mh.TemperatureScaling(sharing="all").fit(scores, targets)(scores), said, atol=2e-3)
 
 
 @netcal_warns
@@ -100,5 +100,5 @@ def test_netcal_takes_rows_of_many_labels_for_a_softmax():
     peer.fit(torch.sigmoid(scores).numpy(), targets.numpy())
     said = np.asarray(peer.transform(torch.sigmoid(scores).numpy()))
     np.testing.assert_allclose(said.sum(1), 1, atol=1e-5)
-    ours = mh.Temperature(per="all").fit(scores, targets)(scores)
+    ours = mh.TemperatureScaling(sharing="all").fit(scores, targets)(scores)
     assert float(ours.sum(1).mean()) == pytest.approx(float(targets.sum(1).float().mean()), rel=0.05)

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.calibrate import pooling
-from manyhot.calibrate.maps import Cells
-from manyhot.calibrate.pooling import Blocks, curves_through, gathered, pooled_blocks, smoothed
+from manyhot.calibrate.isotonic import Blocks, bin_cells, curves_through, pooled_blocks, smoothed
+from manyhot.calibrate.partial_pooling import Cells
 
 
 def one_at_a_time(cells):
@@ -43,23 +42,23 @@ def test_blocks_are_those_of_pooling_one_at_a_time(rows):
 
 def draws(rows, labels=2, seed=0):
     draw = torch.Generator().manual_seed(seed)
-    evidence = 2 * torch.randn(rows, labels, generator=draw, dtype=torch.float64)
-    targets = (torch.rand(rows, labels, generator=draw) < torch.sigmoid(evidence)).double()
-    return Cells(evidence, targets, torch.ones_like(evidence))
+    input_log_odds = 2 * torch.randn(rows, labels, generator=draw, dtype=torch.float64)
+    targets = (torch.rand(rows, labels, generator=draw) < torch.sigmoid(input_log_odds)).double()
+    return Cells(input_log_odds, targets, torch.ones_like(input_log_odds))
 
 
 def test_a_long_fall_is_joined_to_one_block():
-    evidence = torch.arange(2000, dtype=torch.float64).unsqueeze(1)
-    blocks = pooled_blocks(Cells(evidence, 1 - evidence / 2000, torch.ones_like(evidence)))
+    input_log_odds = torch.arange(2000, dtype=torch.float64).unsqueeze(1)
+    blocks = pooled_blocks(Cells(input_log_odds, 1 - input_log_odds / 2000, torch.ones_like(input_log_odds)))
     assert len(blocks.label) == 1
-    assert blocks.rate.item() == pytest.approx(float(1 - (evidence / 2000).mean()))
+    assert blocks.rate.item() == pytest.approx(float(1 - (input_log_odds / 2000).mean()))
 
 
 def test_a_rise_that_ends_in_a_deep_fall():
     """Block after block is drawn down, one in each round."""
     targets = torch.cat([torch.linspace(0, 1, 300, dtype=torch.float64), torch.tensor([-200.0])]).unsqueeze(1)
-    evidence = torch.arange(301, dtype=torch.float64).unsqueeze(1)
-    blocks = pooled_blocks(Cells(evidence, targets, torch.ones_like(evidence)))
+    input_log_odds = torch.arange(301, dtype=torch.float64).unsqueeze(1)
+    blocks = pooled_blocks(Cells(input_log_odds, targets, torch.ones_like(input_log_odds)))
     assert len(blocks.label) == 1
 
 
@@ -77,11 +76,11 @@ def test_curves_pass_the_centres_and_go_on_with_slope_1():
     parts = ([1, 1], [4.0, 4.0], [1.0, 3.0], [-4.0, 8.0], [-1.0, 2.0], [-1.0, 2.0])
     blocks = Blocks(*(torch.tensor(part) for part in parts))
     curves = curves_through(Blocks(blocks.label, *(part.double() for part in blocks[1:])), 2)
-    evidence = torch.tensor([[3.0, -1.0], [3.0, 2.0], [3.0, 0.5], [3.0, -2.5], [3.0, 9.0]], dtype=torch.float64)
+    input_log_odds = torch.tensor([[3.0, -1.0], [3.0, 2.0], [3.0, 0.5], [3.0, -2.5], [3.0, 9.0]], dtype=torch.float64)
     third = torch.log(torch.tensor(3.0, dtype=torch.float64)).item()
     want = torch.tensor([-third, third, 0.0, -third - 1.5, third + 7], dtype=torch.float64)
-    torch.testing.assert_close(curves.apply(evidence)[:, 1], want)
-    assert curves.apply(evidence)[:, 0].tolist() == [3.0] * 5, "a label without blocks keeps its evidence"
+    torch.testing.assert_close(curves.apply(input_log_odds)[:, 1], want)
+    assert curves.apply(input_log_odds)[:, 0].tolist() == [3.0] * 5, "a label without blocks keeps its evidence"
 
 
 def test_curves_rise_strictly_on_noise():
@@ -94,8 +93,8 @@ def test_curves_rise_strictly_on_noise():
 def test_a_column_too_long_to_sort_gives_nearly_the_same_curve(monkeypatch):
     cells = draws(20000, labels=1)
     exact = curves_through(smoothed(pooled_blocks(cells)), 1)
-    monkeypatch.setattr(pooling, "AT_A_TIME", 5000)
-    assert len(gathered(cells).evidence) < 12000
+    monkeypatch.setattr("manyhot.calibrate.isotonic.CELLS_AT_ONCE", 5000)
+    assert len(bin_cells(cells).input_log_odds) < 12000
     coarse = curves_through(smoothed(pooled_blocks(cells)), 1)
     ladder = torch.linspace(-4, 4, 200, dtype=torch.float64).unsqueeze(1)
     assert float((coarse.apply(ladder) - exact.apply(ladder)).abs().mean()) < 0.02
@@ -103,9 +102,9 @@ def test_a_column_too_long_to_sort_gives_nearly_the_same_curve(monkeypatch):
 
 def test_gathering_keeps_every_sum():
     cells = draws(3000, labels=1)
-    cells = cells._replace(evidence=100 * cells.evidence, weights=torch.rand_like(cells.weights))
-    few = gathered(cells)
+    cells = cells._replace(input_log_odds=100 * cells.input_log_odds, weights=torch.rand_like(cells.weights))
+    few = bin_cells(cells)
     for power in (0, 1):
-        got, want = ((part.weights * part.evidence**power).sum() for part in (few, cells))
+        got, want = ((part.weights * part.input_log_odds**power).sum() for part in (few, cells))
         torch.testing.assert_close(got, want)
     torch.testing.assert_close((few.weights * few.targets).sum(), (cells.weights * cells.targets).sum())

@@ -9,24 +9,24 @@ from torch import nn
 import manyhot as mh
 from manyhot.backbones import create_backbone
 from manyhot.classifier import Classifier
-from manyhot.heads import HiddenHead
+from manyhot.errors import InputError
+from manyhot.heads import MLPHead
 from manyhot.network import Network
-from manyhot.refusal import Refusal
 from tests.classifier.networks import LABELS, body, held_out, of_features, pictures, small
 
 HEADS = {
     "linear": (lambda: mh.LinearHead(8, 4, bias="shared"), "plain"),
     "cosine": (lambda: mh.CosineHead(8, 4, bias="label", scale=12.5), "log-softmax"),
-    "hidden": (lambda: HiddenHead(8, 4, hidden=5, dropout=0.3), "plain"),
-    "two": (lambda: mh.TwoHeads(8, 4), "multi"),
+    "hidden": (lambda: MLPHead(8, 4, hidden=5, dropout=0.3), "plain"),
+    "two": (lambda: mh.heads.TwoHeads(8, 4), "multi"),
 }
 
 
 def full(**parts):
     scores, targets = held_out()
-    calibrator = mh.Isotonic(link=mh.SigmoidLink()).fit(scores, targets)
-    rule = mh.AskPerson(mh.LabelThresholds(precision=0.9), at_most=0.2).fit(calibrator(scores), targets)
-    return of_features(link=mh.AsymmetricLink(4, 0, 0.05), calibrator=calibrator, rule=rule, **parts)
+    calibrator = mh.IsotonicCalibration(link=mh.SigmoidLink()).fit(scores, targets)
+    rule = mh.Abstain(mh.LabelThresholds(precision=0.9), at_most=0.2).fit(calibrator(scores), targets)
+    return of_features(link=mh.links.AsymmetricLink(4, 0, 0.05), calibrator=calibrator, rule=rule, **parts)
 
 
 def identical(table, other):
@@ -69,12 +69,13 @@ def test_calibrator_rule_and_names_come_back_exactly(tmp_path):
 
 def test_a_calibrator_that_lost_a_buffer_is_refused(tmp_path):
     scores, targets = held_out(4)
-    of_features(calibrator=mh.Beta().fit(scores, targets)).save(tmp_path)
+    of_features(calibrator=mh.BetaCalibration().fit(scores, targets)).save(tmp_path)
     content = json.loads((tmp_path / "classifier.json").read_text())
     del content["calibrator"]["buffers"]["intercept"]
     (tmp_path / "classifier.json").write_text(json.dumps(content))
     with pytest.raises(
-        Refusal, match=r"must hold a classifier\.json as `save` wrote it; .*Beta without its buffer 'inter"
+        InputError,
+        match=r"must hold a classifier\.json as `save` wrote it; .*BetaCalibration without its buffer 'inter",
     ):
         Classifier.load(tmp_path)
 
@@ -92,7 +93,7 @@ def test_a_network_of_ones_own_is_asked_for(tmp_path):
     classifier = small(rule=mh.TopK(1))
     classifier.save(tmp_path)
     sentence = r"must be given for a network of your own, 'Sequential'; got none\. Build that network and pass it"
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(InputError, match=sentence):
         Classifier.load(tmp_path)
     other = body()
     for parameter in other.parameters():
@@ -100,10 +101,12 @@ def test_a_network_of_ones_own_is_asked_for(tmp_path):
     back = Classifier.load(tmp_path, backbone=other)
     assert torch.equal(back.predict(pictures()).scores, classifier.predict(pictures()).scores)
     wrong = nn.Sequential(nn.Conv2d(3, 8, 5), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(2), nn.Flatten())
-    with pytest.raises(Refusal, match=r"must hold weights of the network's shapes, \(8, 3, 5, 5\); got \(8, 3, 3, 3\)"):
+    with pytest.raises(
+        InputError, match=r"must hold weights of the network's shapes, \(8, 3, 5, 5\); got \(8, 3, 3, 3\)"
+    ):
         Classifier.load(tmp_path, backbone=wrong)
     of_features().save(tmp_path)
-    with pytest.raises(Refusal, match=r"`backbone` of `Classifier\.load` must be left out for a classifier of fea"):
+    with pytest.raises(InputError, match=r"`backbone` of `Classifier\.load` must be left out for a classifier of fea"):
         Classifier.load(tmp_path, backbone=other)
 
 
@@ -111,11 +114,11 @@ def test_weights_that_share_memory_are_saved_and_those_too_many_named(tmp_path):
     classifier = of_features()
     classifier.network.head.register_parameter("again", classifier.network.head.weight)
     classifier.save(tmp_path)
-    with pytest.raises(Refusal, match=r"shapes, nothing; got \(4, 8\) for 'head\.again'"):
+    with pytest.raises(InputError, match=r"shapes, nothing; got \(4, 8\) for 'head\.again'"):
         Classifier.load(tmp_path)
 
 
-def test_rules_of_ones_own_are_named_by_the_reader(tmp_path):
+def test_rules_of_ones_own_are_registered(tmp_path, monkeypatch):
     class Everything(mh.Rule):
         def __init__(self):
             super().__init__(fitted=True)
@@ -124,9 +127,11 @@ def test_rules_of_ones_own_are_named_by_the_reader(tmp_path):
             return values > -1
 
     of_features(rule=Everything()).save(tmp_path)
-    with pytest.raises(Refusal, match="pass your own classes as `kinds`"):
+    with pytest.raises(InputError, match="register your own class"):
         Classifier.load(tmp_path)
-    assert bool(Classifier.load(tmp_path, kinds=[Everything]).predict(torch.randn(2, 8)).decisions.all())
+    monkeypatch.setattr("manyhot.registry._registered", {})
+    mh.registry.register(Everything)
+    assert bool(Classifier.load(tmp_path).predict(torch.randn(2, 8)).decisions.all())
 
 
 def test_a_head_of_ones_own_is_refused(tmp_path):
@@ -134,7 +139,7 @@ def test_a_head_of_ones_own_is_refused(tmp_path):
         pass
 
     classifier = Classifier(Network(None, Own(8, 4)), LABELS, link=mh.SigmoidLink())
-    with pytest.raises(Refusal, match=r"`head` of `Classifier\.save` must be one of LinearHead, CosineHead"):
+    with pytest.raises(InputError, match=r"`head` of `Classifier\.save` must be one of LinearHead, CosineHead"):
         classifier.save(tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -148,18 +153,20 @@ def test_saving_again_replaces_and_a_mixture_is_refused(tmp_path):
     classifier.save(tmp_path)
     assert torch.equal(Classifier.load(tmp_path).network.head.weight, classifier.network.head.weight)
     (tmp_path / "classifier.json").write_text(before)
-    with pytest.raises(Refusal, match=r"must hold the weights that its classifier\.json was written with; got others"):
+    with pytest.raises(
+        InputError, match=r"must hold the weights that its classifier\.json was written with; got others"
+    ):
         Classifier.load(tmp_path)
 
 
 def test_folders_without_a_classifier_are_refused(tmp_path):
-    with pytest.raises(Refusal, match=r"must be a folder with a classifier; got .*none', where there is nothing\."):
+    with pytest.raises(InputError, match=r"must be a folder with a classifier; got .*none', where there is nothing\."):
         Classifier.load(tmp_path / "none")
-    with pytest.raises(Refusal, match=r"without a classifier\.json\. Pass the folder of a run"):
+    with pytest.raises(InputError, match=r"without a classifier\.json\. Pass the folder of a run"):
         mh.load(tmp_path)
     full().save(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(Refusal, match=r"must hold model\.safetensors; got .* without it\. Copy it there"):
+    with pytest.raises(InputError, match=r"must hold model\.safetensors; got .* without it\. Copy it there"):
         Classifier.load(tmp_path)
 
 
@@ -168,7 +175,7 @@ def test_cut_off_weights_are_refused(tmp_path, keep):
     full().save(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(Refusal, match=r"must hold whole weights; got .*model\.safetensors' of [\d,]+ bytes"):
+    with pytest.raises(InputError, match=r"must hold whole weights; got .*model\.safetensors' of [\d,]+ bytes"):
         Classifier.load(tmp_path)
 
 
@@ -178,7 +185,7 @@ def test_changed_weights_are_refused(tmp_path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(Refusal, match="must hold the weights that its"):
+    with pytest.raises(InputError, match="must hold the weights that its"):
         Classifier.load(tmp_path)
 
 
@@ -211,7 +218,7 @@ def test_edited_json_is_one_sentence(tmp_path, change, words):
     full().save(tmp_path)
     path = tmp_path / "classifier.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InputError, match=words):
         Classifier.load(tmp_path)
 
 
@@ -219,7 +226,7 @@ def test_edited_json_is_one_sentence(tmp_path, change, words):
 def test_what_is_no_json_is_refused(tmp_path, text):
     full().save(tmp_path)
     (tmp_path / "classifier.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(Refusal, match=r"must hold a classifier\.json"):
+    with pytest.raises(InputError, match=r"must hold a classifier\.json"):
         Classifier.load(tmp_path)
 
 
@@ -229,5 +236,5 @@ def test_each_missing_entry_is_one_sentence(tmp_path):
     content = json.loads(path.read_text())
     for name in set(content) - {"manyhot"}:
         path.write_text(json.dumps({key: value for key, value in content.items() if key != name}))
-        with pytest.raises(Refusal, match=r"classifier\.json"):
+        with pytest.raises(InputError, match=r"classifier\.json"):
             Classifier.load(tmp_path)

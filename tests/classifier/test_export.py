@@ -12,14 +12,13 @@ from torch import nn
 
 import manyhot as mh
 from manyhot.backbones import Preprocessing, create_backbone
-from manyhot.classifier import Classifier, onnx_check
-from manyhot.classifier.graph_maps import CalibratorGraph, LinkGraph
-from manyhot.classifier.graph_rules import decide_in_graph, expected_f_by_quadrature
-from manyhot.classifier.onnx_file import quiet
-from manyhot.classifier.onnx_images import images_model
-from manyhot.decide.expected_f import expected_f
+from manyhot.classifier import Classifier
+from manyhot.classifier import onnx_export as onnx_check
+from manyhot.classifier.onnx_export import build_images_model, exporter_silenced
+from manyhot.classifier.onnx_graph import CalibratorGraph, LinkGraph, decide_in_graph, expected_f_by_quadrature
+from manyhot.decide.sets import expected_f
+from manyhot.errors import InputError
 from manyhot.network import Network
-from manyhot.refusal import Refusal
 from tests.classifier.networks import LABELS, held_out, of_features, pictures, small
 from tests.decide.rules import CASES as RULES
 
@@ -28,22 +27,22 @@ pytestmark = pytest.mark.slow
 LINKS = {
     "sigmoid": mh.SigmoidLink(),
     "weights": mh.SigmoidLink(pos_weight=[1.0, 3.0, 0.1, 2.0, 1.0]),
-    "asymmetric": mh.AsymmetricLink(4, 1, 0),
-    "margin": mh.AsymmetricLink(4, 0, 0.05),
-    "spa": mh.StrictlyProperAsymmetricLink(),
-    "quasibinary": mh.QuasibinaryLink().fit([(torch.linspace(-2, 2, 25).view(5, 5), torch.eye(5))]),
-    "softmax": mh.SoftmaxLink(),
+    "asymmetric": mh.links.AsymmetricLink(4, 1, 0),
+    "margin": mh.links.AsymmetricLink(4, 0, 0.05),
+    "spa": mh.links.StrictlyProperAsymmetricLink(),
+    "quasibinary": mh.links.QuasibinaryLink().fit([(torch.linspace(-2, 2, 25).view(5, 5), torch.eye(5))]),
+    "softmax": mh.links.SoftmaxLink(),
 }
-# Every calibrator, every `per` and every link, each at least once; all pairs would take minutes.
+# Every calibrator, every `sharing` and every link, each at least once; all pairs would take minutes.
 CALIBRATORS = {
-    "temperature": lambda: mh.Temperature(link=LINKS["margin"]),
-    "temperature-all": lambda: mh.Temperature(per="all"),
-    "affine": lambda: mh.Affine(link=LINKS["softmax"]),
-    "affine-label": lambda: mh.Affine(per="label", link=LINKS["weights"]),
-    "beta": lambda: mh.Beta(link=LINKS["spa"]),
-    "isotonic": lambda: mh.Isotonic(link=LINKS["quasibinary"]),
-    "isotonic-all": lambda: mh.Isotonic(per="all", link=LINKS["asymmetric"]),
-    "isotonic-label": lambda: mh.Isotonic(per="label", link=LINKS["sigmoid"]),
+    "temperature": lambda: mh.TemperatureScaling(link=LINKS["margin"]),
+    "temperature-all": lambda: mh.TemperatureScaling(sharing="all"),
+    "affine": lambda: mh.PlattScaling(link=LINKS["softmax"]),
+    "affine-label": lambda: mh.PlattScaling(sharing="none", link=LINKS["weights"]),
+    "beta": lambda: mh.BetaCalibration(link=LINKS["spa"]),
+    "isotonic": lambda: mh.IsotonicCalibration(link=LINKS["quasibinary"]),
+    "isotonic-all": lambda: mh.IsotonicCalibration(sharing="all", link=LINKS["asymmetric"]),
+    "isotonic-label": lambda: mh.IsotonicCalibration(sharing="none", link=LINKS["sigmoid"]),
 }
 # Rules of every kind; those that are left out differ from one of these in how they are fitted alone.
 KINDS_OF_RULES = [
@@ -67,9 +66,9 @@ KINDS_OF_RULES = [
 def calibrators():
     scores, targets = held_out(5)
     fitted = {name: make().fit(scores, targets) for name, make in CALIBRATORS.items()}
-    fitted["constant"] = mh.QuasibinaryConstant().fit(scores, targets)
+    fitted["constant"] = mh.calibrate.QuasibinaryConstant().fit(scores, targets)
     single = nn.functional.one_hot(scores.argmax(1), 5) * (targets.sum(1, keepdim=True) > 0)
-    return fitted | {"softmax": mh.SoftmaxTemperature().fit(scores, single)}
+    return fitted | {"softmax": mh.calibrate.SoftmaxTemperature().fit(scores, single)}
 
 
 class Each(nn.Module):
@@ -89,7 +88,7 @@ class Each(nn.Module):
 
 def run(module, values):
     """What ONNX Runtime makes of a module that was traced with two rows."""
-    with quiet():
+    with exporter_silenced():
         program = torch.onnx.export(
             module.eval(), (values[:2],), dynamo=True, verbose=False, optimize=False, dynamic_shapes=({0: "N"},)
         )
@@ -142,7 +141,9 @@ def test_expected_f_by_quadrature_is_that_of_the_rule(beta, labels):
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 def test_pictures_are_resized_as_by_pillow(resize, interpolation):
     preprocessing = Preprocessing(size=(40, 56), resize=resize, interpolation=interpolation)
-    session = onnxruntime.InferenceSession(images_model(preprocessing, opset=18, ir_version=10).SerializeToString())
+    session = onnxruntime.InferenceSession(
+        build_images_model(preprocessing, opset=18, ir_version=10).SerializeToString()
+    )
     draw = np.random.default_rng(0)
     for size in [(40, 56), (7, 5), (91, 33), (33, 191), (120, 57), (200, 301), (1, 1), (1, 90), (39, 57)]:
         images = draw.integers(0, 256, (2, *size, 3), dtype=np.uint8)
@@ -156,8 +157,8 @@ def test_pictures_are_resized_as_by_pillow(resize, interpolation):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     scores, targets = held_out()
-    calibrator = mh.Isotonic().fit(scores, targets)
-    rule = mh.AskPerson(mh.ExpectedF(), at_most=0.5).fit(calibrator(scores))
+    calibrator = mh.IsotonicCalibration().fit(scores, targets)
+    rule = mh.Abstain(mh.ExpectedFBeta(), at_most=0.5).fit(calibrator(scores))
     classifier = small(resize="crop", interpolation="bicubic", calibrator=calibrator, rule=rule)
     path = tmp_path_factory.mktemp("export") / "model.onnx"
     classifier.export(path)
@@ -188,8 +189,8 @@ def test_the_file_is_one_and_tells_its_names_but_not_where_it_was_made(exported)
     session = onnxruntime.InferenceSession(path)
     told = session.get_modelmeta().custom_metadata_map
     assert json.loads(told["labels"]) == LABELS
-    assert json.loads(told["rule"])["kind"] == "AskPerson"
-    assert json.loads(told["calibrator"])["kind"] == "Isotonic"
+    assert json.loads(told["rule"])["kind"] == "Abstain"
+    assert json.loads(told["calibrator"])["kind"] == "IsotonicCalibration"
     assert Preprocessing.restore(json.loads(told["preprocessing"])) == classifier.preprocessing
     assert told["manyhot"] == mh.__version__
     shapes = {each.name: (each.type, each.shape) for each in (*session.get_inputs(), *session.get_outputs())}
@@ -205,7 +206,7 @@ def test_the_file_is_one_and_tells_its_names_but_not_where_it_was_made(exported)
 
 
 def test_features_in_scores_alone_out(tmp_path):
-    classifier = Classifier(Network(None, mh.TwoHeads(8, 4), reading="multi"), LABELS, link=mh.TwoWayLoss().link)
+    classifier = Classifier(Network(None, mh.heads.TwoHeads(8, 4), reading="multi"), LABELS, link=mh.TwoWayLoss().link)
     classifier.export(tmp_path / "new" / "model.onnx", label_names=False, opset=20)
     session = onnxruntime.InferenceSession(tmp_path / "new" / "model.onnx")
     assert [each.name for each in session.get_outputs()] == ["scores"]
@@ -235,8 +236,8 @@ def test_efficientnet_lite0(tmp_path):
 
 def test_a_file_that_disagrees_is_not_written(tmp_path, monkeypatch):
     classifier = of_features(rule=mh.TopK(1))
-    monkeypatch.setattr(onnx_check, "PROBS", -1.0)
-    with pytest.raises(Refusal, match=r"`probs` of `Classifier\.export` must agree .* Nothing was written\."):
+    monkeypatch.setattr(onnx_check, "PROB_TOLERANCE", -1.0)
+    with pytest.raises(InputError, match=r"`probs` of `Classifier\.export` must agree .* Nothing was written\."):
         classifier.export(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
@@ -254,9 +255,9 @@ def test_the_check_finds_what_is_wrong():
         "abstain": ~right["abstain"],
     }
     for kind, values in wrong.items():
-        with pytest.raises(Refusal, match=f"`{kind}` of"):
+        with pytest.raises(InputError, match=f"`{kind}` of"):
             onnx_check.compare(classifier, features, right | {kind: values})
-    with pytest.raises(Refusal, match="`scores` of"):
+    with pytest.raises(InputError, match="`scores` of"):
         onnx_check.compare(classifier, features, right | {"scores": right["scores"] * np.nan})
 
 
@@ -268,20 +269,24 @@ def test_a_rule_that_reads_values_is_named(tmp_path):
         def decide(self, values):
             return values > (0.5 if float(values.sum()) > 1 else 0.1)
 
-    with pytest.raises(Refusal, match=r"`rule` of `Classifier\.export` must be one that ONNX can express; got Moody"):
+    with pytest.raises(
+        InputError, match=r"`rule` of `Classifier\.export` must be one that ONNX can express; got Moody"
+    ):
         of_features(rule=Moody()).export(tmp_path / "model.onnx")
 
 
 def test_bad_arguments_are_refused(tmp_path):
-    with pytest.raises(Refusal, match=r"`opset` of `Classifier\.export` must be a whole number, at least 18; got 17"):
+    with pytest.raises(
+        InputError, match=r"`opset` of `Classifier\.export` must be a whole number, at least 18; got 17"
+    ):
         of_features().export(tmp_path / "model.onnx", opset=17)
-    with pytest.raises(Refusal, match=r"must be a file; got .*, a folder"):
+    with pytest.raises(InputError, match=r"must be a file; got .*, a folder"):
         of_features().export(tmp_path)
 
 
 def test_a_file_that_does_not_run_is_not_written(tmp_path, monkeypatch):
     classifier = of_features()
-    monkeypatch.setattr(onnx_check, "_trials", lambda _: [(np.zeros((2, 3), np.float32), torch.zeros(2, 3))])
-    with pytest.raises(Refusal, match=r"must be one that ONNX Runtime takes; got .* Nothing was written\."):
+    monkeypatch.setattr(onnx_check, "_random_samples", lambda _: [(np.zeros((2, 3), np.float32), torch.zeros(2, 3))])
+    with pytest.raises(InputError, match=r"must be one that ONNX Runtime takes; got .* Nothing was written\."):
         classifier.export(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

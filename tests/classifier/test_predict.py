@@ -8,8 +8,9 @@ from PIL import Image
 import manyhot as mh
 from manyhot.classifier import Answer, Classifier
 from manyhot.data import from_arrays, read_images
+from manyhot.errors import InputError
+from manyhot.images import UnreadableImage
 from manyhot.network import Network
-from manyhot.refusal import Refusal
 from tests.classifier.networks import LABELS, files, held_out, of_features, pictures, small
 
 
@@ -22,7 +23,7 @@ def same(table, other):
 @pytest.fixture
 def classifier():
     scores, targets = held_out()
-    return small(calibrator=mh.Affine(per="label").fit(scores, targets), rule=mh.Threshold(0.4))
+    return small(calibrator=mh.PlattScaling(sharing="none").fit(scores, targets), rule=mh.Threshold(0.4))
 
 
 def test_batches_order_and_single_images_do_not_matter(classifier, tmp_path):
@@ -84,7 +85,7 @@ def test_bad_images_are_left_out_by_name(classifier, tmp_path):
     (note,) = [note for note in table.notes if note.startswith("Left out ")]
     assert str(paths[1]) in note
     assert list(table.unreadable) == [str(paths[1])]
-    with pytest.raises(mh.data.images.BadImage, match=r"1\.png"):
+    with pytest.raises(UnreadableImage, match=r"1\.png"):
         classifier.predict(paths[:3], on_bad_image="fail")
     table = classifier.predict(paths[1])
     assert (len(table), table.scores.shape) == (0, (0, 4))
@@ -133,16 +134,18 @@ def test_scores_that_only_rank_stay_scores():
     classifier = of_features(link=mh.TwoWayLoss().link)
     table = classifier.predict(torch.randn(3, 8))
     assert table.kinds == ("scores",)
-    with pytest.raises(Refusal, match=r"`link` of `TwoWayLoss` must be .* Fit a calibrator on held-out scores"):
+    with pytest.raises(InputError, match=r"`link` of `TwoWayLoss` must be .* Fit a calibrator on held-out scores"):
         table.probabilities()
-    with pytest.raises(Refusal, match="Fit a calibrator"):
+    with pytest.raises(InputError, match="Fit a calibrator"):
         classifier.answers(torch.randn(3, 8))
     scores = torch.randn(50, 4)
     ranked = of_features(link=mh.TwoWayLoss().link, rule=mh.AverageK(1).fit(scores))
     table = ranked.predict(torch.randn(3, 8))
     assert torch.equal(table.decisions, table.scores >= ranked.rule.threshold.float())
-    with pytest.raises(Refusal, match=r"`rule` of `Classifier` must only compare .* got ExpectedF\. Pass a fitted"):
-        of_features(link=mh.TwoWayLoss().link, rule=mh.ExpectedF())
+    with pytest.raises(
+        InputError, match=r"`rule` of `Classifier` must only compare .* got ExpectedFBeta\. Pass a fitted"
+    ):
+        of_features(link=mh.TwoWayLoss().link, rule=mh.ExpectedFBeta())
 
 
 def test_answers_are_for_people():
@@ -164,7 +167,7 @@ def test_answers_are_for_people():
     (answer,) = none.answers([[9.0, -9.0]], top=2)
     assert (answer.labels, answer.none) == ([], True)
     assert repr(answer) == "Answer('0': none of these; not cat 99.988 %, bird 50 %)"
-    asking = mh.AskPerson(mh.Threshold(0.5), at_most=1.0).fit(torch.rand(9, 3))
+    asking = mh.Abstain(mh.Threshold(0.5), at_most=1.0).fit(torch.rand(9, 3))
     (answer,) = Classifier(network, ["cat", "dog", "bird"], link=mh.SigmoidLink(), rule=asking).answers([[3.0, 1.0]])
     assert (answer.abstain, answer.none) == (True, False)
     assert repr(answer).startswith("Answer('0': ask a person; cat 95.3 %")
@@ -181,36 +184,38 @@ def test_answers_are_for_people():
     ],
 )
 def test_what_is_no_picture_is_refused(classifier, samples, words):
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InputError, match=words):
         classifier.predict(samples)
 
 
 def test_what_are_no_features_is_refused():
     classifier = of_features()
-    with pytest.raises(Refusal, match=r"must be features \(N, D\) with D = 8; got \(3, 5\)"):
+    with pytest.raises(InputError, match=r"must be features \(N, D\) with D = 8; got \(3, 5\)"):
         classifier.predict(torch.randn(3, 5))
-    with pytest.raises(Refusal, match="this classifier has no backbone to read images with"):
+    with pytest.raises(InputError, match="this classifier has no backbone to read images with"):
         classifier.predict("cat.jpg")
-    with pytest.raises(Refusal, match="must hold features; got a data set of images"):
+    with pytest.raises(InputError, match="must hold features; got a data set of images"):
         classifier.predict(from_arrays(np.zeros((1, 4, 4, 3), np.uint8), [[0]]))
 
 
 def test_parts_that_do_not_fit_are_refused():
     network = Network(None, mh.LinearHead(8, 4))
-    with pytest.raises(Refusal, match=r"`labels` of `Classifier` must have as many names .* 4; got 1\."):
+    with pytest.raises(InputError, match=r"`labels` of `Classifier` must have as many names .* 4; got 1\."):
         Classifier(network, ["cat"], link=mh.SigmoidLink())
-    with pytest.raises(Refusal, match=r"`link` of `Classifier` must be a link; got NoneType\. Pass `loss\.link`"):
+    with pytest.raises(InputError, match=r"`link` of `Classifier` must be a link; got NoneType\. Pass `loss\.link`"):
         Classifier(network, LABELS, link=None)
-    with pytest.raises(Refusal, match="`state` of `Affine` must be fitted before use"):
-        Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=mh.Affine())
-    of_probs = mh.Affine().fit(torch.rand(9, 4), torch.ones(9, 4), kind="probs")
-    with pytest.raises(Refusal, match="`kind` of `Affine` must be 'probs', on which it was fitted; got 'scores'"):
+    with pytest.raises(InputError, match="`state` of `PlattScaling` must be fitted before use"):
+        Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=mh.PlattScaling())
+    of_probs = mh.PlattScaling().fit(torch.rand(9, 4), torch.ones(9, 4), kind="probs")
+    with pytest.raises(
+        InputError, match="`kind` of `PlattScaling` must be 'probs', on which it was fitted; got 'scores'"
+    ):
         Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=of_probs)
-    with pytest.raises(Refusal, match="must be a Network; got Linear"):
+    with pytest.raises(InputError, match="must be a Network; got Linear"):
         Classifier(torch.nn.Linear(2, 2), LABELS, link=mh.SigmoidLink())
-    with pytest.raises(Refusal, match="must have a Backbone or none; got Flatten"):
+    with pytest.raises(InputError, match="must have a Backbone or none; got Flatten"):
         Classifier(Network(torch.nn.Flatten(), mh.LinearHead(8, 4)), LABELS, link=mh.SigmoidLink())
-    with pytest.raises(Refusal, match="must have a head of manyhot; got Linear"):
+    with pytest.raises(InputError, match="must have a head of manyhot; got Linear"):
         Classifier(Network(None, torch.nn.Linear(8, 4)), LABELS, link=mh.SigmoidLink())
 
 

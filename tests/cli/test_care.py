@@ -99,18 +99,18 @@ def test_too_few_rows_are_told_of_instead_of_figures(tmp_path, run):
     table = save(tmp_path / "table.parquet", splits=["val", "val", "val", "test"] * 10)
     calibrated, decided = tmp_path / "calibrated.parquet", tmp_path / "decided.parquet"
     for words in (
-        run("calibrate", table, "-m", "Affine(per='all')", "--fit-on", "val", "-o", calibrated).out,
+        run("calibrate", table, "-m", "PlattScaling(sharing='all')", "--fit-on", "val", "-o", calibrated).out,
         run("decide", calibrated, "-r", "TopK(1)", "-o", decided).out,
     ):
         assert "Too small to judge by: 10 rows with known labels" in " ".join(words.split())
         assert not {"ECE", "F1"} & set(words.split())
-    assert "labels given a row" in words
+    assert "labels predicted per row" in words
 
 
 def test_a_loaded_calibrator_does_not_claim_new_rows(tmp_path, run):
     table = save(tmp_path / "table.parquet", splits=["val", "test"] * 20)
     saved, copied = tmp_path / "first.json", tmp_path / "second.json"
-    shown = run("calibrate", table, "-m", "Affine(per='all')", "--fit-on", "val", "--save", saved).out
+    shown = run("calibrate", table, "-m", "PlattScaling(sharing='all')", "--fit-on", "val", "--save", saved).out
     assert "20 rows that were not learnt from" in shown
     shown = run("calibrate", table, "-m", saved, "-o", tmp_path / "again.parquet", "--save", copied).out
     assert "20 rows judged" in shown

@@ -9,8 +9,8 @@ import torch
 
 import manyhot as mh
 from manyhot.report import Report
-from manyhot.report.page.words import sets
-from manyhot.studio.deciding import Choice, Deciding
+from manyhot.report.findings import describe_sets
+from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
 
 LABELS = ["cat", "dog", "a bird, flying"]
 
@@ -53,7 +53,7 @@ def test_calibrate_mends_probabilities_and_writes_all_rows(table, run_json):
 
 def test_a_saved_calibrator_gives_the_same_again(table, tmp_path, run):
     saved, again = tmp_path / "calibrator.json", tmp_path / "again.parquet"
-    run("calibrate", table, "-m", "affine(per='all')", "--fit-on", "val", "--save", saved)
+    run("calibrate", table, "-m", "platt-scaling(sharing='all')", "--fit-on", "val", "--save", saved)
     run("calibrate", table, "-m", saved, "-o", again)
     first = mh.Predictions.open(table.with_name("predictions.calibrated.parquet")).load()
     assert torch.equal(mh.Predictions.open(again).load().probs, first.probs)
@@ -79,12 +79,12 @@ def test_labels_given_a_row_are_all_that_are_given_in_every_command(tmp_path, ru
     table = mh.Predictions.open(decided).load()
     assert told["labels a row"] == pytest.approx(float(table.decisions.sum(1).double().mean()))
     assert values["mean_size"]["value"] == pytest.approx(told["labels a row"])
-    assert Deciding(table).summary(Choice("rule")).mean_size == pytest.approx(told["labels a row"])
+    assert DecisionExplorer(table).summary(DecisionChoice("rule")).mean_size == pytest.approx(told["labels a row"])
     among_known = float((table.decisions & (targets >= 0))[(targets >= 0).any(1)].sum(1).double().mean())
     assert values["known_size"]["value"] == pytest.approx(among_known)
     assert told["known_size"] == pytest.approx(among_known)
-    (subject,) = Report(table).subjects
-    assert f"is given {told['labels a row']:.2f} labels on average" in next(sets(subject))
+    (subject,) = Report(table).models
+    assert f"is given {told['labels a row']:.2f} labels on average" in next(describe_sets(subject))
 
 
 def test_decide_without_anything_to_learn(table, run_json):
@@ -96,11 +96,11 @@ def test_decide_without_anything_to_learn(table, run_json):
     ("risk", "words"),
     [
         ("false_negatives", "labels of a row that are missed, at most 20 % promised"),
-        ("false_discoveries", "labels given to a row that are wrong, at most 20 % promised"),
+        ("false_discoveries", "labels predicted for a row that are wrong, at most 20 % promised"),
     ],
 )
 def test_the_risk_that_is_controlled_is_told(table, run_json, run, risk, words):
-    rule = f"RiskControl(0.2, '{risk}')"
+    rule = f"ConformalRiskControl(0.2, '{risk}')"
     told = run_json("decide", table, "--rule", rule, "--fit-on", "val")
     decided = mh.Predictions.open(table.with_name("predictions.decided.parquet")).load().of_split("test")
     given, true = decided.decisions, decided.targets == 1
@@ -115,7 +115,7 @@ def test_the_risk_that_is_controlled_is_told(table, run_json, run, risk, words):
 
 
 def test_a_person_is_asked(table, run_json):
-    report = run_json("decide", table, "-r", "AskPerson(Threshold(0.5), at_most=0.2)", "--fit-on", "val")
+    report = run_json("decide", table, "-r", "Abstain(Threshold(0.5), at_most=0.2)", "--fit-on", "val")
     assert report["rows for a person"] == pytest.approx(0.2, abs=0.06)
     assert mh.Predictions.open(table.with_name("predictions.decided.parquet")).load().abstain.any()
 
@@ -164,8 +164,8 @@ def test_a_csv_of_another_model_goes_all_the_way(tmp_path, run):
         writer.writerows((f"photo {i}", "|".join(row)) for i, row in reversed(list(enumerate(names))))
     calibrated, decided = tmp_path / "calibrated.parquet", tmp_path / "decided.parquet"
     truth = ("--kind", "scores", "--targets", tmp_path / "truth.csv")
-    run("calibrate", tmp_path / "scores.csv", *truth, "-m", "Affine", "--fit-on", "val", "-o", calibrated)
-    run("decide", calibrated, "--rule", "ExpectedF", "-o", decided)
+    run("calibrate", tmp_path / "scores.csv", *truth, "-m", "PlattScaling", "--fit-on", "val", "-o", calibrated)
+    run("decide", calibrated, "--rule", "ExpectedFBeta", "-o", decided)
     back = mh.Predictions.open(decided).load()
     assert torch.equal(back.targets, targets)
     assert back.ids[3] == "photo 3"
@@ -177,7 +177,7 @@ def test_probabilities_alone_can_be_calibrated(tmp_path, run_json):
     scores, targets, splits = population()
     path = tmp_path / "probs.parquet"
     mh.Predictions(probs=torch.sigmoid(scores), targets=targets, splits=splits, labels=LABELS).save(path)
-    report = run_json("calibrate", path, "-m", "Temperature(per='all')", "--fit-on", "val")
+    report = run_json("calibrate", path, "-m", "TemperatureScaling(sharing='all')", "--fit-on", "val")
     assert report["after"]["ECE"] < report["before"]["ECE"]
     written = mh.Predictions.open(tmp_path / "probs.calibrated.parquet").load()
     assert float(written.calibrator.temperature) == pytest.approx(3, rel=0.15)
@@ -204,7 +204,7 @@ def test_a_calibrator_of_probabilities_takes_them_wherever_it_is_loaded(table, t
 def test_scores_with_a_calibrator_are_judged_before_as_well(tmp_path, run_json):
     scores, targets, splits = population()
     path = tmp_path / "scores.parquet"
-    calibrator = mh.Affine(per="all").fit(scores, targets)
+    calibrator = mh.PlattScaling(sharing="all").fit(scores, targets)
     columns = {"scores": scores, "targets": targets, "splits": splits, "labels": LABELS}
     mh.Predictions(**columns, calibrator=calibrator).save(path)
     assert run_json("calibrate", path, "--fit-on", "val")["before"]["ECE"] is not None
@@ -242,9 +242,9 @@ def test_another_table_to_learn_from(table, tmp_path, run_json, run):
         ),
         (["calibrate"], "this table has 'test' (450 rows), 'val' (450 rows)."),
         (["calibrate", "--fit-on", "vla"], "Did you mean 'val'?"),
-        (["calibrate", "-m", "Isotnic", "--fit-on", "val"], "Did you mean Isotonic?"),
+        (["calibrate", "-m", "Isotnic", "--fit-on", "val"], "Did you mean IsotonicCalibration?"),
         (["calibrate", "-m", "Threshold(0.5)", "--fit-on", "val"], "must be a calibrator; got Threshold."),
-        (["decide", "-r", "ExpectedF", "--on", "scores"], "must be probs for ExpectedF; got scores."),
+        (["decide", "-r", "ExpectedFBeta", "--on", "scores"], "must be probs for ExpectedFBeta; got scores."),
         (["evaluate", "--split", "tset"], "Did you mean 'test'?"),
         (["decide", "-r", "TopK(1)", "--fit-on", "vla"], "Did you mean 'val'?"),
         (["decide", "-r", "AverageK()"], "must fit AverageK(k); got missing a required argument: 'k'."),

@@ -8,8 +8,8 @@ import yaml
 
 import manyhot as mh
 from manyhot.data import read_data
-from manyhot.demo.pictures_on_disk import write_scenes
-from manyhot.studio.reviewing.review import Review
+from manyhot.demo import write_scenes
+from manyhot.studio.review import Review
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ SHORT = (*QUICK, "--epochs", "1", "--set", "hidden=8")
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch):
     """Leaves out the report, which takes longer than all else and has tests of its own."""
-    monkeypatch.setattr("manyhot.report.page.trying.try_report", lambda run, tell: None)
+    monkeypatch.setattr("manyhot.report.page.try_report", lambda run, tell: None)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def test_a_few_images_are_shown(trained, run):
 def test_nothing_and_doubt_are_said_in_words(trained, run, tmp_path):
     folder, images = trained
     assert "none of these" in run("predict", folder, images / "0.png", "--rule", "Threshold(1.0)").out
-    rule = mh.AskPerson(mh.Threshold(0.9), at_most=1.0).fit(torch.rand(9, 3))
+    rule = mh.Abstain(mh.Threshold(0.9), at_most=1.0).fit(torch.rand(9, 3))
     mh.save(rule, tmp_path / "rule.json")
     assert "ask a person" in run("predict", folder, images / "0.png", "--rule", tmp_path / "rule.json").out
 
@@ -234,8 +234,8 @@ def test_images_that_are_skipped_are_told_and_not_counted_as_broken(trained, run
 def test_a_note_is_no_image_that_could_not_be_read():
     from rich.console import Console
 
-    from manyhot.cli.predict import take
+    from manyhot.cli.predict import write_parts
 
     part = mh.Predictions(probs=torch.rand(2, 3), labels=LABELS)
     part.notes = ["Left out the true labels, because there are none for 'cat'."]
-    assert take(iter([part]), None, None, top=3, keep_all=False, tell=Console(quiet=True))[1:] == (2, 0)
+    assert write_parts(iter([part]), None, None, top=3, show_all=False, console=Console(quiet=True))[1:] == (2, 0)

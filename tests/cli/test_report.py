@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.demo.pictures_on_disk import write_scenes
-from manyhot.report.page import contents, gathering
-from manyhot.report.page.choosing import scores
-from manyhot.report.page.marking import is_report
+from manyhot.demo import write_scenes
+from manyhot.report import results as gathering
+from manyhot.report import sections as contents
+from manyhot.report.page import is_report
+from manyhot.report.sections import score_section
 
 QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 
@@ -20,7 +21,7 @@ QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """One figure besides the pictures, and few draws: what is on the page is tested elsewhere."""
-    monkeypatch.setattr(contents, "AFTER", (scores,))
+    monkeypatch.setattr(contents, "SECTIONS", (score_section,))
     monkeypatch.setattr(gathering, "REPLICATES", {1 << 18: 5})
 
 
@@ -102,7 +103,7 @@ def test_several_go_to_one_page_here(table, home, run):
 
 def test_a_page_that_nothing_shows_is_named(table, home, run, monkeypatch):
     asked = []
-    monkeypatch.setattr("manyhot.cli.sheet_file.show_sheet", lambda path: asked.append(path.name))
+    monkeypatch.setattr("manyhot.cli.console.open_file", lambda path: asked.append(path.name))
     printed = run("report", "photos.parquet", "--open")
     assert asked == ["photos.report.html"]
     assert f"Nothing here shows pages; the report is {home / 'photos.report.html'}." in printed.err
@@ -165,7 +166,7 @@ def test_a_report_that_fails_does_not_fail_the_training(home, run, monkeypatch):
     def broken(*arguments, **options):
         raise RuntimeError("the pen is dry")
 
-    monkeypatch.setattr(contents, "AFTER", (broken,))
+    monkeypatch.setattr(contents, "SECTIONS", (broken,))
     scenes = write_scenes(home / "scenes", samples=100, seed=0)
     printed = run("train", scenes, *QUICK, "--epochs", "1", "-o", "whole")
     assert "No report: RuntimeError: the pen is dry. Later: manyhot report whole" in printed.err

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -12,7 +13,6 @@ import torch
 from PIL import Image
 
 import manyhot as mh
-from manyhot.cli import sheet_file
 
 LABELS = ["dog", "beach", "[red] \x1b[31mcoat"]
 PROBS = torch.tensor(
@@ -250,9 +250,9 @@ def test_images_of_a_run_lie_with_its_data(photos, run, tmp_path, monkeypatch, r
 
 def test_the_viewer_is_called_or_the_file_named(photos, run, monkeypatch, tmp_path):
     opened = []
-    monkeypatch.setattr(sheet_file.subprocess, "Popen", lambda command, **_: opened.append(command))
-    monkeypatch.setattr(sheet_file.sys, "platform", "linux")
-    monkeypatch.setattr(sheet_file.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: opened.append(command))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setenv("DISPLAY", ":0")
     run("search", photos, "dog & !beach", "--open")
     assert opened == [["/bin/xdg-open", str(tmp_path / NAME)]]
@@ -260,7 +260,7 @@ def test_the_viewer_is_called_or_the_file_named(photos, run, monkeypatch, tmp_pa
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     told = run("search", photos, "dog & !beach", "--open").err
     assert told == f"Nothing here shows pictures; the contact sheet is {tmp_path / NAME}.\n"
-    monkeypatch.setattr(sheet_file.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     run("search", photos, "dog", "--open", "--sheet", "a.png")
     assert opened[1:] == [["/bin/open", str(tmp_path / "a.png")]]
 

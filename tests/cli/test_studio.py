@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from manyhot.studio import listen, open_studio
+from manyhot.studio import bind, open_studio
 from manyhot.studio.app import build_app
 from tests.studio.collections import write_collection
 from tests.studio.servers import Started
@@ -83,7 +83,7 @@ def test_what_cannot_be_opened_is_said_in_one_sentence(table, run, arguments, wo
 
 
 def test_a_port_that_is_taken_is_refused_and_the_usual_one_gives_way_to_the_next(table, run):
-    with contextlib.closing(listen().listener) as first, contextlib.closing(listen().listener) as second:
+    with contextlib.closing(bind().listener) as first, contextlib.closing(bind().listener) as second:
         ports = [listener.getsockname()[1] for listener in (first, second)]
         assert ports[0] != ports[1]
         printed = run("studio", table, "--port", ports[0], "--no-open", "--read-only", code=2)

@@ -14,20 +14,20 @@ import yaml
 from safetensors.torch import load_file
 
 import manyhot as mh
-from manyhot.data.scenes import LABEL_NAMES
-from manyhot.demo.pictures_on_disk import write_scenes
-from manyhot.training import Recipe, Run
-from manyhot.training.choices import ALL_LOSSES
+from manyhot.data.digits import LABEL_NAMES
+from manyhot.demo import write_scenes
+from manyhot.presets import ALL_LOSSES
+from manyhot.training import Run, TrainSettings
 
 PLAIN = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 # A calibrator that is fitted in no time.
-QUICK = (*PLAIN, "--calibrator", "Temperature()")
+QUICK = (*PLAIN, "--calibrator", "TemperatureScaling()")
 
 
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch):
     """Leaves out the report, which takes longer than all else and has tests of its own."""
-    monkeypatch.setattr("manyhot.report.page.trying.try_report", lambda run, tell: None)
+    monkeypatch.setattr("manyhot.report.page.try_report", lambda run, tell: None)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,10 @@ def test_a_run_that_was_broken_off_goes_on_to_the_same_weights(scenes, home, run
         ((), "`DATA` of `manyhot train` must be given; got nothing."),
         (("nowhere.csv",), "nowhere.csv"),
         (("SCENES", "--loss", "BCEE"), "`loss` of `train` must name something known; got 'BCEE'."),
-        (("SCENES", "--set", "epoch=3"), "`settings` of `Recipe` must be known; got 'epoch'. Did you mean 'epochs'?"),
+        (
+            ("SCENES", "--set", "epoch=3"),
+            "`settings` of `TrainSettings` must be known; got 'epoch'. Did you mean 'epochs'?",
+        ),
         (("SCENES", "--set", "lr"), "`--set` of `manyhot` must look like name=value; got 'lr'."),
         (("SCENES", "--backbone", "efficientnet_lite"), "Did you mean 'efficientnet_lite0'"),
         (("SCENES", "--rule", "AvrageK(3)"), "Did you mean AverageK?"),
@@ -206,11 +209,11 @@ def test_the_help_names_the_losses_that_are_trained_by_default(run, monkeypatch)
     monkeypatch.setenv("COLUMNS", "200")
     shown = " ".join(run("train", "--help").out.replace("│", " ").split())
     for tune, words in (("head", "default: {}"), ("all", "with --tune all {}")):
-        names = [name for name, text in ALL_LOSSES.items() if text == Recipe(tune=tune).loss]
+        names = [name for name, text in ALL_LOSSES.items() if text == TrainSettings(tune=tune).loss]
         assert words.format(names[0]) in shown
     assert "BCE (default)" not in shown
-    assert f"{Recipe().calibrator} by default" in shown
-    assert f"{Recipe().rule} by default" in shown
+    assert f"{TrainSettings().calibrator} by default" in shown
+    assert f"{TrainSettings().rule} by default" in shown
 
 
 def test_data_whose_names_end_in_numbers_are_compared_in_folders_of_their_own(home, run, monkeypatch):
@@ -252,6 +255,6 @@ def test_the_demonstration(home, run, monkeypatch):
         assert (home / "demo-output" / name).read_bytes().startswith(b"\x89PNG")
     classifier = mh.load(home / "demo-output" / "runs" / "last")
     assert classifier.labels.names == list(LABEL_NAMES)
-    monkeypatch.setattr("manyhot.demo.running.LOSSES", ("BCE", "focal", "ASL", "SPA", "SPA + LPR", "two-way"))
+    monkeypatch.setattr("manyhot.demo.LOSSES", ("BCE", "focal", "ASL", "SPA", "SPA + LPR", "two-way"))
     shown = run("demo", "--samples", "120", "--epochs", "1").out
     assert "Done in" in shown

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from manyhot.cli.train_options import READING, describe_source
+from manyhot.cli.options import DATA_OPTIONS, describe_source
 
 
 def test_a_run_can_be_resumed_from_another_folder(tmp_path, monkeypatch):
     (tmp_path / "photos.csv").write_text("path,labels\n")
     monkeypatch.chdir(tmp_path)
-    given = dict.fromkeys(READING) | {"root": Path("images"), "separator": "|"}
+    given = dict.fromkeys(DATA_OPTIONS) | {"root": Path("images"), "separator": "|"}
     source = describe_source(["photos.csv", "shards/*.csv", "gone.csv"], given)
     assert source == {
         "paths": [str(tmp_path / "photos.csv"), str(tmp_path / "shards" / "*.csv"), "gone.csv"],

@@ -7,15 +7,20 @@ import time
 
 import pytest
 
-from manyhot.bombs import largest_tile, scans
-from manyhot.data.images import BadImage, decode
+from manyhot.images import UnreadableImage, count_scans, decode, largest_tile
 from tests.studio.bombs import many_scans, saved, tiff, zeros
 
 
 def test_scans_are_counted_to_the_end_of_the_picture():
-    assert scans(saved("JPEG")) == 1
-    assert scans(many_scans(7, side=64)) == scans(many_scans(0, side=64)) + 7
-    assert scans(b"") == scans(b"\xff\xd8") == scans(b"\xff\xd8\xff") == scans(b"\xff\xd8\xff\xda") - 1 == 0
+    assert count_scans(saved("JPEG")) == 1
+    assert count_scans(many_scans(7, side=64)) == count_scans(many_scans(0, side=64)) + 7
+    assert (
+        count_scans(b"")
+        == count_scans(b"\xff\xd8")
+        == count_scans(b"\xff\xd8\xff")
+        == count_scans(b"\xff\xd8\xff\xda") - 1
+        == 0
+    )
 
 
 @pytest.mark.parametrize("between", [b"\xff\x01", b"\xff\xd0", b"\xff\xff\xff", b"\xff\x00", b"noise"])
@@ -23,7 +28,7 @@ def test_scans_cannot_be_hidden(between):
     """What has no length must not be taken for a piece of a length, which would be skipped."""
     picture = many_scans(200, side=16)
     hidden = picture.replace(b"\xff\xda", between + b"\xff\xda")
-    assert scans(hidden) == scans(picture) == 101  # where counting ends
+    assert count_scans(hidden) == count_scans(picture) == 101  # where counting ends
 
 
 def test_a_film_behind_a_photo_is_no_part_of_it():
@@ -35,8 +40,8 @@ def test_a_film_behind_a_photo_is_no_part_of_it():
 
 def test_a_picture_of_thousands_of_scans_is_refused_at_once():
     start = time.process_time()
-    with pytest.raises(BadImage, match="more than 100 scans"):
-        decode(many_scans(5_000, side=5_000), name="scans", at_least=64)
+    with pytest.raises(UnreadableImage, match="more than 100 scans"):
+        decode(many_scans(5_000, side=5_000), name="scans", min_side=64)
     assert time.process_time() - start < 3
 
 
@@ -45,7 +50,7 @@ def test_tiles_that_are_larger_than_the_picture_are_refused():
     for again in ((), [(322, 16), (323, 16)]):
         vast = tiff(1, 1, data, tile=(46_320, 46_320), again=again)
         assert largest_tile(io.BytesIO(vast)) == 46_320**2
-        with pytest.raises(BadImage, match=r"tiles of 2,145,542,400 pixels, more than the 134,217,728 allowed"):
+        with pytest.raises(UnreadableImage, match=r"tiles of 2,145,542,400 pixels, more than the 134,217,728 allowed"):
             decode(vast, name="tiles")
 
 

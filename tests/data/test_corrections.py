@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhot.data import SparseTargets, from_arrays, read_corrections, read_data, read_images
-from manyhot.data.corrections import _Cells, overlay
-from manyhot.refusal import Refusal
+from manyhot.data.corrections import _CellValues, overlay
+from manyhot.errors import InputError
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_pictures_that_were_moved_are_paired_by_the_ends_of_their_paths(write):
 
 def test_ends_of_paths_that_corrections_have_twice_tell_nothing(photos, write):
     table = write("path,dog\n/old/x/a.jpg,0\n/old/y/a.jpg,0\n", "reviewed.csv")
-    with pytest.raises(Refusal, match="must be about images of the data; got none"):
+    with pytest.raises(InputError, match="must be about images of the data; got none"):
         photos.corrected(read_corrections(table))
 
 
@@ -152,7 +152,7 @@ def test_pictures_that_are_not_where_they_were_go_by_their_id(photos, write):
 
 def test_another_picture_of_the_same_name_is_another_picture(photos, write):
     table = write("path,dog\nimages/a.jpg,0\n", "elsewhere/reviewed.csv", pictures=["elsewhere/images/a.jpg"])
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         photos.corrected(read_corrections(table))
     words = str(error.value)
     assert words.startswith("`corrections` of `corrected` must be about images of the data; got none: ")
@@ -192,12 +192,12 @@ def test_images_without_labels_get_those_of_the_corrections(write, photos, tmp_p
 
 
 def test_corrections_without_labels_are_refused(photos, tmp_path):
-    with pytest.raises(Refusal, match="`corrections` of `corrected` must have labels; got samples without any"):
+    with pytest.raises(InputError, match="`corrections` of `corrected` must have labels; got samples without any"):
         photos.corrected(read_images(tmp_path / "images"))
 
 
 def test_a_table_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(Refusal, match=r"`path` of `read_corrections` must lead to data; got .*gone.csv"):
+    with pytest.raises(InputError, match=r"`path` of `read_corrections` must lead to data; got .*gone.csv"):
         read_corrections(tmp_path / "gone.csv")
 
 
@@ -238,7 +238,7 @@ def test_an_overlay_is_what_writing_into_a_dense_table_gives(case, unlisted):
     places = {place for place, _ in put}
     arrays = [np.array([one[k] for one, _ in put], dtype=np.int64) for k in range(2)]
     found, changed, filled = overlay(
-        targets, _Cells(*arrays, np.array([value for _, value in put], dtype=np.int8)), shape=shape
+        targets, _CellValues(*arrays, np.array([value for _, value in put], dtype=np.int8)), shape=shape
     )
     assert found.dense().tolist() == wanted.tolist()
     assert found.unlisted == unlisted

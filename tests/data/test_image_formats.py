@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from manyhot.data import read_data, read_images
-from manyhot.data.images import read_image
+from manyhot.data.sources import read_image
 
 ENDINGS = [".avif", ".jfif", ".jp2", ".tga", ".qoi", ".jpe", ".j2k", ".pnm", ".dib", ".pcx", ".ico", ".TIF", ".mpo"]
 COUNTED = "2 .heic, 1 .cr2, 1 .svg"
@@ -99,7 +99,7 @@ def test_a_folder_of_nothing_that_can_be_read_says_what_it_has(photos):
 
 
 def test_a_format_that_this_pillow_lacks_is_skipped_and_counted(tmp_path, monkeypatch):
-    from manyhot import image_formats
+    from manyhot import images as image_formats
 
     picture(tmp_path / "a.avif")
     picture(tmp_path / "b.png")
@@ -112,5 +112,5 @@ def test_a_format_that_this_pillow_lacks_is_skipped_and_counted(tmp_path, monkey
 
 @pytest.mark.process
 def test_formats_are_known_without_torch():
-    code = "import sys, manyhot.image_formats as f; f.is_image('a.jpg'); sys.exit('torch' in sys.modules)"
+    code = "import sys, manyhot.images as f; f.is_image('a.jpg'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from manyhot.data import Files
-from manyhot.data.images import QUIET, BadImage, decode, read_image
-from manyhot.refusal import Refusal
+from manyhot.data.sources import read_image
+from manyhot.errors import InputError
+from manyhot.images import IGNORE_PILLOW_WARNINGS, UnreadableImage, decode
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -31,7 +32,7 @@ def pixels(data, **options):
 
 
 def reason(data, **options):
-    with pytest.raises(BadImage) as caught:
+    with pytest.raises(UnreadableImage) as caught:
         decode(data, name="folder/broken.jpg", **options)
     assert caught.value.name == "folder/broken.jpg"
     return caught.value.reason
@@ -204,7 +205,7 @@ def test_the_error_says_what_is_wrong():
     assert reason(b"version https://git-lfs.github.com/spec/v1\n").startswith("it is a Git LFS pointer")
     assert reason(b"\0\0\0\x18ftypheic\0\0\0\0") == "it is a HEIC photo; convert it to JPEG"
     assert reason(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n").startswith("it is a PostScript drawing")
-    with pytest.raises(Refusal, match=r"^The image 'a\.png' cannot be read: the file is empty\.$"):
+    with pytest.raises(InputError, match=r"^The image 'a\.png' cannot be read: the file is empty\.$"):
         decode(b"", name="a.png")
 
 
@@ -226,7 +227,7 @@ def test_damage_of_any_kind_gives_a_picture_or_a_reason(form):
 def _outcome(data):
     try:
         decode(data, name="x", max_pixels=2**20)
-    except BadImage as error:
+    except UnreadableImage as error:
         return "reason" if error.reason else "nothing said"
     return "picture"
 
@@ -251,13 +252,13 @@ def test_too_large_a_picture_is_refused_by_its_header():
 
 def test_large_photos_are_decoded_smaller_only_where_that_does_no_harm():
     large = encoded(photo(2048, 1536), "JPEG", quality=95)
-    small = decode(large, name="large", at_least=190)
+    small = decode(large, name="large", min_side=190)
     assert small.size == (2048 // 4, 1536 // 4)
-    assert decode(large, name="large", at_least=193).size == (2048 // 2, 1536 // 2)
+    assert decode(large, name="large", min_side=193).size == (2048 // 2, 1536 // 2)
     sharp = decode(large, name="large").resize((200, 150), Image.Resampling.BICUBIC)
     assert np.abs(np.asarray(small.resize((200, 150), Image.Resampling.BICUBIC)).astype(int) - sharp).max() <= 3
-    assert decode(encoded(photo(300, 300), "JPEG"), name="small", at_least=200).size == (300, 300)
-    assert decode(encoded(photo(2048, 1536), "PNG"), name="no JPEG", at_least=200).size == (2048, 1536)
+    assert decode(encoded(photo(300, 300), "JPEG"), name="small", min_side=200).size == (300, 300)
+    assert decode(encoded(photo(2048, 1536), "PNG"), name="no JPEG", min_side=200).size == (2048, 1536)
 
 
 def test_several_threads_decode_without_a_warning():
@@ -285,7 +286,7 @@ def test_a_filter_of_warnings_that_is_set_meanwhile_stays():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         before = list(warnings.filters)
-        with QUIET:
+        with IGNORE_PILLOW_WARNINGS:
             warnings.filterwarnings("error", message="of the user")
         assert warnings.filters[1:] == before
         assert warnings.filters[0][0] == "error"
@@ -296,16 +297,16 @@ def test_sources_that_cannot_be_read(tmp_path):
     (tmp_path / "good.png").write_bytes(encoded(photo(), "PNG"))
     files = Files(["gone.jpg", "folder.jpg", "good.png"], root=tmp_path)
     assert read_image(files, 2).size == (64, 48)
-    with pytest.raises(BadImage, match=r"'gone\.jpg' cannot be read: there is no such file"):
+    with pytest.raises(UnreadableImage, match=r"'gone\.jpg' cannot be read: there is no such file"):
         read_image(files, 0)
-    with pytest.raises(BadImage, match=r"'folder\.jpg' cannot be read: it is a folder"):
+    with pytest.raises(UnreadableImage, match=r"'folder\.jpg' cannot be read: it is a folder"):
         read_image(files, 1)
 
 
 def test_the_error_travels_between_processes():
-    error = pickle.loads(pickle.dumps(BadImage("a.jpg", "the file is empty")))
+    error = pickle.loads(pickle.dumps(UnreadableImage("a.jpg", "the file is empty")))
     assert (error.name, error.reason, str(error)) == (
         "a.jpg",
         "the file is empty",
-        str(BadImage(*error.__reduce__()[1])),
+        "The image 'a.jpg' cannot be read: the file is empty.",
     )

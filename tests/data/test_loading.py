@@ -7,13 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from manyhot.backbones.preprocessing import Preprocessing
 from manyhot.data import Dataset, Files, Pixels, SparseTargets
-from manyhot.data.augmentation import Augmentation, augmentation
-from manyhot.data.images import BadImage, decode
-from manyhot.data.loading_images import ImageBatches, default_workers
+from manyhot.data.loading import Augmentation, ImageBatches, augmentation, default_workers
+from manyhot.errors import InputError
+from manyhot.images import UnreadableImage, decode
 from manyhot.labels import Labels
-from manyhot.refusal import Refusal
+from manyhot.preprocessing import Preprocessing
 
 SMALL = Preprocessing(size=(16, 16))
 N = 24
@@ -116,13 +115,13 @@ def test_bad_images_are_left_out_and_named(folder, workers):
     assert [batch.rows.tolist() for batch in batches] == [[0, 4], [], [5]]
     assert batches[1].inputs.shape == (0, 3, 16, 16)
     assert batches[1].targets.shape == (0, 3)
-    assert data.bad == {
+    assert data.unreadable == {
         "1.png": "the file is empty",
         "2.png": "the file ends too early",
         "3.png": "there is no such file",
     }
     strict = ImageBatches(dataset_of(folder), SMALL, workers=workers, on_bad_image="fail")
-    with pytest.raises(BadImage, match=r"'2\.png' cannot be read: the file ends too early"):
+    with pytest.raises(UnreadableImage, match=r"'2\.png' cannot be read: the file ends too early"):
         list(strict.load([[0, 4], [5, 2]], epoch=0))
 
 
@@ -144,11 +143,11 @@ def test_samples_without_targets(folder):
 def test_kept_pixels_are_the_same_and_need_no_file(folder, workers):
     dataset = dataset_of(folder)
     (folder / "2.png").write_bytes(b"")
-    data = ImageBatches(dataset, SMALL, workers=workers, keep="pixels")
+    data = ImageBatches(dataset, SMALL, workers=workers, cache="pixels")
     groups = [[row] for row in range(N)]
     expected = rows_of(ImageBatches(dataset, SMALL, workers=0), groups, None)
     assert same(rows_of(data, groups, None), expected)
-    crops = ImageBatches(dataset, SMALL, workers=workers, keep="pixels", augmentation="light")
+    crops = ImageBatches(dataset, SMALL, workers=workers, cache="pixels", augmentation="light")
     first = rows_of(crops, groups, 0)
     for row in range(N):
         (folder / f"{row}.png").unlink()
@@ -167,21 +166,23 @@ def test_arrays_are_images_too():
 
 def test_refusals(folder):
     dataset = dataset_of(folder)
-    with pytest.raises(Refusal, match="`dataset` of `ImageBatches` must hold images; got features"):
+    with pytest.raises(InputError, match="`dataset` of `ImageBatches` must hold images; got features"):
         ImageBatches(Dataset(Labels([]), None, ids=["a"], features=np.zeros((1, 2))), SMALL)
-    with pytest.raises(Refusal, match="`on_bad_image` of `ImageBatches` must be one of 'skip', 'fail'; got 'explode'"):
+    with pytest.raises(
+        InputError, match="`on_bad_image` of `ImageBatches` must be one of 'skip', 'fail'; got 'explode'"
+    ):
         ImageBatches(dataset, SMALL, on_bad_image="explode")
-    with pytest.raises(Refusal, match="`workers` of `ImageBatches` must be a whole number, at least 0; got -1"):
+    with pytest.raises(InputError, match="`workers` of `ImageBatches` must be a whole number, at least 0; got -1"):
         ImageBatches(dataset, SMALL, workers=-1)
-    with pytest.raises(Refusal, match=r"`augmentation` .* got 'strog'. Did you mean 'strong'\?"):
+    with pytest.raises(InputError, match=r"`augmentation` .* got 'strog'. Did you mean 'strong'\?"):
         ImageBatches(dataset, SMALL, augmentation="strog")
-    with pytest.raises(Refusal, match="`keep` of `ImageBatches` must be one of 'pixels'; got 'all'"):
-        ImageBatches(dataset, SMALL, keep="all")
+    with pytest.raises(InputError, match="`cache` of `ImageBatches` must be one of 'pixels'; got 'all'"):
+        ImageBatches(dataset, SMALL, cache="all")
 
 
 def test_pixels_that_do_not_fit_on_the_disk_are_refused_before_they_are_read(folder):
-    with pytest.raises(Refusal, match=r"`keep` of `ImageBatches` must leave room for .* GB of pixels"):
-        ImageBatches(dataset_of(folder), Preprocessing(size=(2**22, 2**22)), keep="pixels")
+    with pytest.raises(InputError, match=r"`cache` of `ImageBatches` must leave room for .* GB of pixels"):
+        ImageBatches(dataset_of(folder), Preprocessing(size=(2**22, 2**22)), cache="pixels")
 
 
 def test_default_workers(monkeypatch):
@@ -249,7 +250,7 @@ def test_augmentations_can_be_described():
         assert Augmentation.restore(chosen.describe()) == chosen
         assert augmentation(chosen.describe()) == chosen
         assert augmentation(chosen) is chosen
-    with pytest.raises(Refusal, match=r"must hold known effects; got 'flp'. Did you mean 'flip'\?"):
+    with pytest.raises(InputError, match=r"must hold known effects; got 'flp'. Did you mean 'flip'\?"):
         Augmentation.restore({"flp": True})
-    with pytest.raises(Refusal, match="`crop` of `Augmentation` must be a number above 0 and at most 1; got 0"):
+    with pytest.raises(InputError, match="`crop` of `Augmentation` must be a number above 0 and at most 1; got 0"):
         Augmentation(crop=0)

@@ -114,10 +114,10 @@ def test_structures_of_parquet(tmp_path):
 
 def test_row_groups_are_kept_within_bounds(tmp_path):
     pq.write_table(pa.table({"image": [bytes(1000)] * 20}), tmp_path / "x.parquet", row_group_size=1)
-    source = ParquetImages([tmp_path / "x.parquet"], "image", keep=5000)
+    source = ParquetImages([tmp_path / "x.parquet"], "image", cache_bytes=5000)
     for row in range(20):
         source.read(row)
-    assert 1 < len(source._kept) < 6
+    assert 1 < len(source._cached) < 6
 
 
 def test_pixels():

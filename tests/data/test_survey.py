@@ -9,9 +9,8 @@ from PIL import Image
 from rich.console import Console
 
 from manyhot.data import Dataset, Files, Pixels, SparseTargets, from_arrays
+from manyhot.data.inspection import LabelFacts, LabelPair, dhash, inspect_dataset, near_duplicate_sets
 from manyhot.data.split import stratified_split
-from manyhot.data.survey import LabelFacts, LabelPair, survey
-from manyhot.data.survey.likeness import alike_sets, likeness
 from manyhot.labels import Labels
 
 
@@ -62,7 +61,7 @@ def photos(tmp_path):
 
 def test_labels_and_sets_are_counted():
     rows = [["cat"], ["cat", "dog"], [], ["dog"], [], ["cat", "dog", "eel"]]
-    found = survey(table(rows, ["cat", "dog", "eel"], ["train"] * 4 + ["test"] * 2))
+    found = inspect_dataset(table(rows, ["cat", "dog", "eel"], ["train"] * 4 + ["test"] * 2))
     assert (found.samples, found.splits) == (6, {"train": 4, "test": 2})
     assert found.labels[0] == LabelFacts("cat", 3, 6, 0.5, {"train": 2, "test": 1}, {"train": 0.5, "test": 0.5})
     assert (found.empty, found.empty_by_split) == (2, {"train": 1, "test": 1})
@@ -74,7 +73,7 @@ def test_labels_and_sets_are_counted():
 def test_rates_are_among_known_cells():
     dense = np.array([[1, -1], [0, -1], [-1, -1], [-1, 1]], dtype=np.int8)
     dataset = Dataset(Labels(["a", "b"]), SparseTargets.from_dense(dense), ids=list("abcd"))
-    found = survey(dataset)
+    found = inspect_dataset(dataset)
     assert [(label.count, label.known, label.rate) for label in found.labels] == [(1, 2, 0.5), (1, 1, 1.0)]
 
 
@@ -84,7 +83,9 @@ def test_company_of_labels_against_sums_by_hand():
     dense[:, 2] = dense[:, 1]  # never apart
     dense[:, 4] &= dense[:, 0]  # never without
     labels = list("abcdef")
-    found = survey(Dataset(Labels(labels), SparseTargets.from_dense(dense), ids=[str(row) for row in range(400)]))
+    found = inspect_dataset(
+        Dataset(Labels(labels), SparseTargets.from_dense(dense), ids=[str(row) for row in range(400)])
+    )
     assert found.inseparable == [["b", "c"]]
     assert found.implied == [("e", "a")]
     assert found.close_pairs[0].npmi == pytest.approx(1)
@@ -104,7 +105,7 @@ def test_company_of_labels_against_sums_by_hand():
 
 def test_images_are_looked_at(photos):
     seen = []
-    found = survey(photos, near=True, workers=3, advance=seen.append)
+    found = inspect_dataset(photos, near=True, workers=3, advance=seen.append)
     images = found.images
     assert sum(seen) == 10
     assert images.read == 8
@@ -125,7 +126,7 @@ def test_images_are_looked_at(photos):
 
 
 def test_warnings_come_in_plain_words_and_in_order_of_weight(photos):
-    found = survey(photos, near=True)
+    found = inspect_dataset(photos, near=True)
     starts = [
         "1 image is not there: 'gone.png'.",
         "1 image is not readable: 'torn.png' (the file ends too early).",
@@ -142,18 +143,18 @@ def test_warnings_come_in_plain_words_and_in_order_of_weight(photos):
 
 
 def test_headers_alone_miss_torn_pixels(photos):
-    images = survey(photos, decode=False).images
+    images = inspect_dataset(photos, decode=False).images
     assert not images.decoded
     assert images.unreadable == {}
     assert images.read == 9
     assert images.near_duplicates is None
-    assert survey(photos, images=False).images is None
+    assert inspect_dataset(photos, images=False).images is None
 
 
 def test_duplicates_can_be_kept_together(photos):
-    groups = survey(photos).duplicate_of
+    groups = inspect_dataset(photos).duplicate_of
     splits = stratified_split(photos.targets, {"train": 0.5, "test": 0.5}, groups=groups)
-    again = survey(photos.with_splits(splits))
+    again = inspect_dataset(photos.with_splits(splits))
     assert all(len(some.splits) == 1 for some in again.images.duplicates)
 
 
@@ -161,7 +162,7 @@ def test_arrays_are_images_too():
     array = np.random.default_rng(0).integers(0, 256, (4, 8, 6), dtype=np.uint8)
     array[3] = array[1]
     dataset = Dataset(Labels([]), None, ids=list("abcd"), images=Pixels(array))
-    images = survey(dataset).images
+    images = inspect_dataset(dataset).images
     assert images.formats == {"array": 4}
     assert (images.widths, images.heights) == ((6, 6, 6), (8, 8, 8))
     assert [some.names for some in images.duplicates] == [["image 1", "image 3"]]
@@ -175,7 +176,7 @@ def test_arrays_are_images_too():
         ([["a"], []] * 20, ["a"], None, "The data come in one piece: rows to validate"),
         ([["a"], []] * 20, ["a"], ["val"] * 40, "The data come in one piece"),
         ([["a"]] * 12 + [[]] * 30, ["a"], None, "71% of the rows have no label; check that this is true"),
-        ([["A b"], ["a_B"]] * 10, ["A b", "a_B"], None, "case, spaces or signs, perhaps by mistake: 'A b' and 'a_B'."),
+        ([["A b"], ["a_B"]] * 10, ["A b", "a_B"], None, "case, spaces or punctuation, maybe by mistake: 'A b' and 'a_B'."),
         (
             [["a"], []] * 10 + [[]] * 10,
             ["a"],
@@ -185,21 +186,21 @@ def test_arrays_are_images_too():
     ],
 )
 def test_what_is_wrong_with_labels(rows, labels, splits, words):
-    assert any(words in warning for warning in survey(table(rows, labels, splits)).warnings)
+    assert any(words in warning for warning in inspect_dataset(table(rows, labels, splits)).warnings)
 
 
 def test_good_data_give_no_warning():
     rows = [["a"], ["b"], ["a", "b"], []] * 30
-    found = survey(table(rows, ["a", "b"], ["train", "val", "test"] * 40))
+    found = inspect_dataset(table(rows, ["a", "b"], ["train", "val", "test"] * 40))
     assert found.warnings == []
     assert "Nothing seems to be wrong." in shown(found)
 
 
 def test_nothing_at_all():
-    empty = survey(table([], []))
+    empty = inspect_dataset(table([], []))
     assert (empty.samples, empty.mean_labels, empty.set_sizes, empty.warnings) == (0, 0.0, {}, [])
     assert "0 rows x 0 labels" in shown(empty)
-    unlabelled = survey(Dataset(Labels([]), None, ids=["a", "b"], features=np.zeros((2, 1))))
+    unlabelled = inspect_dataset(Dataset(Labels([]), None, ids=["a", "b"], features=np.zeros((2, 1))))
     assert unlabelled.labels == []
 
 
@@ -210,7 +211,7 @@ def shown(found):
 
 
 def test_json_holds_everything(photos):
-    found = survey(photos, near=True)
+    found = inspect_dataset(photos, near=True)
     content = json.loads(json.dumps(found.to_dict()))
     assert content["samples"] == 10
     assert content["labels"][0]["by_split"] == {"train": 2, "test": 3}
@@ -221,7 +222,7 @@ def test_json_holds_everything(photos):
 
 def test_names_cannot_steer_the_terminal():
     rows = [["[red]x[/red]"], ["\x1b[31my"]] * 10
-    text = shown(survey(table(rows, ["[red]x[/red]", "\x1b[31my"], ["[b]", "b"] * 10)))
+    text = shown(inspect_dataset(table(rows, ["[red]x[/red]", "\x1b[31my"], ["[b]", "b"] * 10)))
     assert "[red]x[/red]" in text
     assert "\\x1b[31my" in text
     assert "\x1b" not in text
@@ -230,16 +231,16 @@ def test_names_cannot_steer_the_terminal():
 
 def test_many_labels_are_shortened():
     labels = [f"label {k}" for k in range(60)]
-    text = shown(survey(table([labels[k:] for k in range(60)], labels)))
+    text = shown(inspect_dataset(table([labels[k:] for k in range(60)], labels)))
     assert "the 10 most frequent and the 10 rarest of 60" in text
     assert "label 30" not in text.split("Labels a row")[0]
 
 
 def test_likeness_survives_scaling_and_compression_and_tells_others_apart():
-    marks = [likeness(picture(seed, size)) for size in ((320, 240), (200, 150)) for seed in range(30)]
-    assert alike_sets(marks) == [[seed, 30 + seed] for seed in range(30)]
-    assert likeness(Image.new("RGB", (50, 50), "grey")) is None
-    assert alike_sets([None, None]) == []
+    marks = [dhash(picture(seed, size)) for size in ((320, 240), (200, 150)) for seed in range(30)]
+    assert near_duplicate_sets(marks) == [[seed, 30 + seed] for seed in range(30)]
+    assert dhash(Image.new("RGB", (50, 50), "grey")) is None
+    assert near_duplicate_sets([None, None]) == []
 
 
 def test_alike_sets_hold_all_who_differ_in_few_bits():
@@ -250,7 +251,7 @@ def test_alike_sets_hold_all_who_differ_in_few_bits():
         flipped = base.copy()
         flipped[draw.choice(256, 5, replace=False)] ^= 1
         marks[row] = np.packbits(flipped).tobytes()
-    assert alike_sets(marks) == [[3, 50, 199]]
+    assert near_duplicate_sets(marks) == [[3, 50, 199]]
 
 
 def test_broken_files_are_no_copies_of_one_another(tmp_path):
@@ -260,12 +261,12 @@ def test_broken_files_are_no_copies_of_one_another(tmp_path):
         (tmp_path / name).write_bytes(b"no picture")
     names = ["a.png", "b.png", "c.jpg", "d.jpg"]
     dataset = from_arrays([tmp_path / name for name in names], [["x"], [], ["x"], []], splits=["train", "test"] * 2)
-    found = survey(dataset)
+    found = inspect_dataset(dataset)
     assert found.images.duplicates == []
     assert found.duplicate_of.tolist() == [0, 1, 2, 3]
     assert not any("same" in warning or "several times" in warning for warning in found.warnings)
 
 
 def test_data_without_labels_are_warned_of():
-    found = survey(from_arrays(np.eye(3), [[], [], []]))
+    found = inspect_dataset(from_arrays(np.eye(3), [[], [], []]))
     assert found.warnings[0] == "No row has a label, so there is nothing to learn; check how the labels were read."

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhot as mh
-from manyhot.decide import selecting
-from manyhot.decide.selecting import order_statistics
+from manyhot.decide.sets import order_statistics
 
 
 def naive_threshold(values, k):
@@ -85,7 +84,7 @@ class TestBatches:
 
     def test_memory_stays_bounded(self, monkeypatch):
         """Batches are cut into blocks, which are counted and forgotten."""
-        monkeypatch.setattr(selecting, "BLOCK_CELLS", 13)
+        monkeypatch.setattr("manyhot.decide.sets.CELLS_AT_ONCE", 13)
         want = naive_threshold(self.values, 2.5)
         assert mh.AverageK(2.5).fit(self.values).threshold.item() == pytest.approx(want, rel=1e-6)
 

@@ -7,8 +7,8 @@ import torch
 import manyhot as mh
 from manyhot.classifier import Classifier
 from manyhot.network import Network
-from manyhot.studio.deciding import Choice, Deciding
-from manyhot.training.fitting import settle
+from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
+from manyhot.training.pipeline import fit_calibrator_and_rule
 
 
 def drawn(rows=200, labels=5):
@@ -16,7 +16,7 @@ def drawn(rows=200, labels=5):
     draw = torch.Generator().manual_seed(0)
     scores = 2 * torch.randn(rows, labels, generator=draw)
     targets = (torch.rand(rows, labels, generator=draw) < torch.sigmoid(scores)).to(torch.int8)
-    link = mh.QuasibinaryLink().fit([(scores - 2, targets)])  # too small a constant
+    link = mh.links.QuasibinaryLink().fit([(scores - 2, targets)])  # too small a constant
     assert float((link.probs(scores) == 1).float().mean()) > 0.2
     return scores, targets, link
 
@@ -38,15 +38,17 @@ def test_the_decisions_of_a_training_are_those_of_the_scores():
     scores, targets, link = drawn()
     splits = ["val", "test"] * 100
     table = mh.Predictions(scores=scores, targets=targets, splits=splits, link=link)
-    assert torch.equal(settle(table, None, mh.TopK(1))[0].decisions, argmax(scores))
-    given = settle(table, None, mh.AverageK(0.5))[0].of_split("val").decisions
+    assert torch.equal(fit_calibrator_and_rule(table, None, mh.TopK(1))[0].decisions, argmax(scores))
+    given = fit_calibrator_and_rule(table, None, mh.AverageK(0.5))[0].of_split("val").decisions
     assert int(given.sum()) == 50  # more are cut off
 
 
 def test_a_person_is_asked_about_decisions_of_the_scores():
     scores, targets, link = drawn()
-    rule = mh.AskPerson(mh.TopK(1), at_most=0.2)
-    table = settle(mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule)[0]
+    rule = mh.Abstain(mh.TopK(1), at_most=0.2)
+    table = fit_calibrator_and_rule(
+        mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule
+    )[0]
     assert torch.equal(table.decisions, argmax(scores))
     probs = link.probs(scores)
     doubts = torch.where(table.decisions, 1 - probs, probs).sum(1)
@@ -55,15 +57,17 @@ def test_a_person_is_asked_about_decisions_of_the_scores():
 
 def test_rows_are_turned_away_by_what_was_cut_off():
     scores, targets, link = drawn()
-    rule = mh.NoneOfThese(mh.ExpectedF(), keep=0.3)
-    table = settle(mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule)[0]
+    rule = mh.NoneOfThese(mh.ExpectedFBeta(), keep=0.3)
+    table = fit_calibrator_and_rule(
+        mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule
+    )[0]
     kept, labelled = table.decisions.any(1), (targets == 1).any(1)
     assert float(kept[labelled].float().mean()) == pytest.approx(0.3, abs=0.01)
     assert float(scores[kept].amax(1).min()) > float(scores[~kept].amax(1).max())
 
 
 def test_the_commands_and_the_studio_decide_by_scores(tmp_path):
-    from manyhot.cli.decide import decide
+    from manyhot.cli.tables import decide
 
     scores, targets, link = drawn()
     probs, path = link.probs(scores), tmp_path / "table.parquet"
@@ -73,9 +77,9 @@ def test_the_commands_and_the_studio_decide_by_scores(tmp_path):
     assert torch.equal(mh.Predictions.open(tmp_path / "top.parquet").load().decisions, argmax(scores))
     decide(str(path), "AverageK(0.5)", fit_on="val", out=tmp_path / "half.parquet")
     assert int(mh.Predictions.open(tmp_path / "half.parquet").load().of_split("val").decisions.sum()) == 50
-    deciding = Deciding(table)
-    assert int(deciding.decision(Choice("size", 0.5)).sizes.sum()) == 100
-    assert "beyond 100 %" in deciding.summary(Choice("size", 0.5)).words
+    deciding = DecisionExplorer(table)
+    assert int(deciding.decision(DecisionChoice("size", 0.5)).sizes.sum()) == 100
+    assert "beyond 100 %" in deciding.summary(DecisionChoice("size", 0.5)).words
 
 
 @pytest.mark.slow
@@ -85,7 +89,7 @@ def test_an_exported_file_decides_by_scores(tmp_path):
     with torch.no_grad():
         head.weight.copy_(torch.eye(5))
         head.bias.zero_()
-    rule = mh.AskPerson(mh.TopK(1), at_most=0.2)
+    rule = mh.Abstain(mh.TopK(1), at_most=0.2)
     rule.fit(link.probs(scores))
     Classifier(Network(None, head), list("abcde"), link=link, rule=rule).export(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
@@ -104,7 +108,7 @@ def test_the_estimator_decides_by_scores():
 
 def test_calibrated_probabilities_that_are_rounded_to_nearly_one_do_not_tie_either():
     scores, targets, link = drawn()
-    calibrator = mh.Temperature(link=link, per="all").fit(scores, targets)
+    calibrator = mh.TemperatureScaling(link=link, sharing="all").fit(scores, targets)
     head = mh.LinearHead(2, 5)
     classifier = Classifier(Network(None, head), list("abcde"), link=link, calibrator=calibrator, rule=mh.TopK(1))
     table = classifier.decide(20 * scores)
@@ -113,5 +117,5 @@ def test_calibrated_probabilities_that_are_rounded_to_nearly_one_do_not_tie_eith
 
 
 def test_whole_probabilities_are_still_wanted_by_rules_that_compute_with_them():
-    with pytest.raises(ValueError, match="ExpectedF"):
-        mh.ExpectedF()(torch.tensor([[1.2, 0.3]]))
+    with pytest.raises(ValueError, match="ExpectedFBeta"):
+        mh.ExpectedFBeta()(torch.tensor([[1.2, 0.3]]))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhot as mh
-from manyhot.decide.expected_f import EQUAL, expected_f
+from manyhot.decide.sets import TIE_TOLERANCE, expected_f
 
 
 def f_beta(chosen, present, beta):
@@ -38,9 +38,9 @@ def expectations(probs, beta):
 )
 def test_no_set_is_better(probs, beta):
     values = expectations(probs, beta)
-    got = tuple(mh.ExpectedF(beta)(torch.tensor([probs], dtype=torch.float64)).labels[0].int().tolist())
+    got = tuple(mh.ExpectedFBeta(beta)(torch.tensor([probs], dtype=torch.float64)).labels[0].int().tolist())
     assert values[got] >= max(values.values()) - 1e-9
-    smaller = [sum(chosen) for chosen, value in values.items() if value > max(values.values()) - EQUAL / 2]
+    smaller = [sum(chosen) for chosen, value in values.items() if value > max(values.values()) - TIE_TOLERANCE / 2]
     assert sum(got) <= min(smaller)
 
 
@@ -76,26 +76,26 @@ def test_many_labels_against_plain_sums(power):
     got = expected_f(torch.from_numpy(probs), 1.0, 120)
     want = np.stack([naive_expected(row, 1.0) for row in probs])
     np.testing.assert_allclose(got.numpy(), want, rtol=0, atol=1e-9)
-    sizes = mh.ExpectedF()(torch.from_numpy(probs)).sizes
+    sizes = mh.ExpectedFBeta()(torch.from_numpy(probs)).sizes
     assert sizes.tolist() == want.argmax(1).tolist()
 
 
 def test_nothing_is_the_answer_where_nothing_is_probable():
     probs = torch.tensor([[0.05, 0.05, 0.05], [0.0, 0.0, 0.0], [0.4, 0.4, 0.4]])
-    assert mh.ExpectedF()(probs).sizes.tolist() == [0, 0, 3]
+    assert mh.ExpectedFBeta()(probs).sizes.tolist() == [0, 0, 3]
 
 
 def test_one_label_is_a_threshold_of_one_half():
     probs = torch.tensor([[0.49], [0.5], [0.51], [1.0]])
-    assert mh.ExpectedF()(probs).labels.flatten().tolist() == [False, False, True, True]
+    assert mh.ExpectedFBeta()(probs).labels.flatten().tolist() == [False, False, True, True]
 
 
 def test_certain_labels():
-    assert mh.ExpectedF()(torch.tensor([[1.0, 0.0, 1.0, 1e-20]])).labels.tolist() == [[True, False, True, False]]
+    assert mh.ExpectedFBeta()(torch.tensor([[1.0, 0.0, 1.0, 1e-20]])).labels.tolist() == [[True, False, True, False]]
 
 
 def test_equal_probabilities_go_to_the_lower_index():
-    labels = mh.ExpectedF(0.3)(torch.tensor([[0.6, 0.6, 0.6, 0.6]])).labels
+    labels = mh.ExpectedFBeta(0.3)(torch.tensor([[0.6, 0.6, 0.6, 0.6]])).labels
     assert labels[0].tolist() == sorted(labels[0].tolist(), reverse=True)
     assert int(labels.sum()) > 0
 
@@ -111,7 +111,7 @@ def test_it_beats_thresholds_on_average():
         return torch.where(size > 0, 2 * right / size.clamp(min=1), 1.0).mean().item()
 
     best = max(mean_f(probs >= t / 50) for t in range(51))
-    assert mean_f(mh.ExpectedF()(probs).labels) > best + 0.005
+    assert mean_f(mh.ExpectedFBeta()(probs).labels) > best + 0.005
 
 
 @pytest.mark.slow
@@ -119,5 +119,5 @@ def test_many_probable_labels_need_little_memory():
     draw = torch.Generator().manual_seed(0)
     probs = 0.6 + 0.1 * torch.rand(10, 6000, generator=draw)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert mh.ExpectedF()(probs).labels.all()
+    assert mh.ExpectedFBeta()(probs).labels.all()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # a table for each number: 2 GB

@@ -29,7 +29,7 @@ class TestCostThresholds:
     def test_no_other_decision_costs_less_on_average(self):
         probs = torch.rand(200, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         given, missed = torch.tensor([1.0, 2.0, 5.0, 1.0]), torch.tensor([3.0, 2.0, 1.0, 0.0])
-        labels = mh.CostThresholds(given, missed)(probs).labels
+        labels = mh.decide.CostThresholds(given, missed)(probs).labels
         costs = torch.where(labels, (1 - probs) * given, probs * missed)
         others = torch.where(~labels, (1 - probs) * given, probs * missed)
         assert bool((costs <= others + 1e-12).all())
@@ -37,13 +37,13 @@ class TestCostThresholds:
 
     def test_equal_costs_are_a_threshold_of_one_half(self):
         probs = torch.sigmoid(rule_example().scores)
-        assert torch.equal(mh.CostThresholds()(probs).labels, mh.Threshold(0.5)(probs).labels)
-        assert torch.equal(mh.CostThresholds(2, [2.0] * 5)(probs).labels, mh.Threshold(0.5)(probs).labels)
+        assert torch.equal(mh.decide.CostThresholds()(probs).labels, mh.Threshold(0.5)(probs).labels)
+        assert torch.equal(mh.decide.CostThresholds(2, [2.0] * 5)(probs).labels, mh.Threshold(0.5)(probs).labels)
 
     def test_a_free_error_is_always_made(self):
         probs = torch.tensor([[0.0, 0.5, 1.0]])
-        assert mh.CostThresholds(0.0, 1.0)(probs).labels.tolist() == [[True, True, True]]
-        assert mh.CostThresholds(1.0, 0.0)(probs).labels.tolist() == [[False, False, True]]
+        assert mh.decide.CostThresholds(0.0, 1.0)(probs).labels.tolist() == [[True, True, True]]
+        assert mh.decide.CostThresholds(1.0, 0.0)(probs).labels.tolist() == [[False, False, True]]
 
 
 class TestTopK:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_recall_curve
 
 import manyhot as mh
-from manyhot.decide import tuning
-from manyhot.decide.goals import FBeta, Precision, Recall
+from manyhot.decide.thresholds import CutoffCurve, FBetaObjective, PrecisionObjective, RecallObjective
 
 
 def naive_cut_off(values, targets, *, beta=None, precision=None, recall=None):
@@ -88,15 +87,18 @@ def test_leaving_out_what_cannot_matter_changes_nothing(goal, monkeypatch):
     values, targets = problem(700, 5, unknown=0.05)
     values = values.float()
     want = mh.LabelThresholds(**goal).fit(values, targets)
-    monkeypatch.setattr(tuning, "SMALL", 0)
-    monkeypatch.setattr(tuning, "COLUMNS", 2)
-    monkeypatch.setattr(tuning, "ROWS", 64)
+    monkeypatch.setattr("manyhot.decide.thresholds.FULL_SORT_CELLS", 0)
+    monkeypatch.setattr("manyhot.decide.thresholds.TILE_COLUMNS", 2)
+    monkeypatch.setattr("manyhot.decide.thresholds.TILE_ROWS", 64)
     got = mh.LabelThresholds(**goal).fit(values, targets)
     assert torch.equal(got.thresholds, want.thresholds)
     assert torch.equal(got.common, want.common) or (got.common.isnan() and want.common.isnan())
 
 
-@pytest.mark.parametrize("goal", [FBeta(1.0), FBeta(3.0), Precision(0.5), Recall(0.5), Recall(0.01)])
+@pytest.mark.parametrize(
+    "goal",
+    [FBetaObjective(1.0), FBetaObjective(3.0), PrecisionObjective(0.5), RecallObjective(0.5), RecallObjective(0.01)],
+)
 def test_the_floor_is_below_the_best_and_saves_work(goal):
     draw = np.random.default_rng(0)
     targets = draw.random(200_000) < 0.03
@@ -105,7 +107,7 @@ def test_the_floor_is_below_the_best_and_saves_work(goal):
     floor = goal.floor(present, lambda points: np.array([(values >= point).sum() for point in points]))
     assert (values >= floor).mean() < 0.5
     upper = np.sort(values)
-    curve = tuning.Curve(
+    curve = CutoffCurve(
         len(present) - np.arange(len(present)), len(upper) - np.searchsorted(upper, present), len(present)
     )
     assert present[goal.best(curve)] >= floor

@@ -4,13 +4,14 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.registry import classes
 from manyhot.testing.rules import (
-    RULE_LAWS,
+    RULE_PROPERTIES,
     RuleCase,
     check_rule,
     check_rule_edges,
+    check_rule_invalid_input,
     check_rule_order,
-    check_rule_refusals,
     check_rule_rows,
     check_rule_state,
     check_rule_types,
@@ -20,7 +21,7 @@ from manyhot.testing.rules import (
 from tests.decide.rules import CASES
 
 
-@pytest.mark.parametrize("law", RULE_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", RULE_PROPERTIES, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_law(name, law):
     make, options = CASES[name]
@@ -28,9 +29,9 @@ def test_law(name, law):
 
 
 def test_every_rule_is_under_trial():
-    public = {getattr(mh, name) for name in mh.__all__ if name != "Rule"}
-    rules = {kind for kind in public if isinstance(kind, type) and issubclass(kind, mh.Rule)}
-    assert rules == {type(make()) for make, _ in CASES.values()}
+    public = {value for name in mh.decide.__all__ if isinstance(value := getattr(mh.decide, name), type)}
+    rules = {kind for kind in public if issubclass(kind, mh.Rule)} - {mh.Rule}
+    assert rules == set(classes(mh.Rule).values()) == {type(make()) for make, _ in CASES.values()}
 
 
 class Learnt(mh.Rule):
@@ -114,7 +115,7 @@ class TakesAnything(Learnt):
         (check_rule_state, Forgets, "a saved rule decides otherwise"),
         (check_rule_unknown, LearnsFromUnknownCells, "values of unknown cells matter"),
         (check_rule_types, LosesHalfPrecision, "float16 and the same numbers in float32 differ"),
-        (check_rule_refusals, TakesAnything, "bad input is not refused"),
+        (check_rule_invalid_input, TakesAnything, "bad input is not refused"),
     ],
 )
 def test_laws_notice_what_is_wrong(law, rule, words):

@@ -59,7 +59,7 @@ class TestAgainstPlainSearch:
     def test_misses(self, alpha, delta, digits):
         values, targets = with_unknown(*population(60, 1))
         values = values.round(decimals=digits)
-        rule = mh.RiskControl(alpha, delta=delta).fit(values, targets)
+        rule = mh.ConformalRiskControl(alpha, delta=delta).fit(values, targets)
         rows = int((targets == 1).any(1).sum())
         budget = allowed_loss(rows, alpha, delta)
         fine = [t for t in values[targets == 1].tolist() if missed(values, targets, t).sum() <= budget + 1e-9]
@@ -72,7 +72,7 @@ class TestAgainstPlainSearch:
     def test_errors(self, alpha, delta, digits):
         values, targets = with_unknown(*population(60, 2))
         values = values.round(decimals=digits)
-        rule = mh.RiskControl(alpha, "false_discoveries", delta=delta).fit(values, targets)
+        rule = mh.ConformalRiskControl(alpha, "false_discoveries", delta=delta).fit(values, targets)
         budget = allowed_loss(int((targets >= 0).any(1).sum()), alpha, delta)
         known = values[targets >= 0].unique()
         if delta is None:
@@ -87,8 +87,8 @@ class TestAgainstPlainSearch:
         values, targets = population(80, 3)
         labelled = (targets == 1).any(1)
         assert not labelled.all()
-        whole = mh.RiskControl(0.2).fit(values, targets)
-        part = mh.RiskControl(0.2).fit(values[labelled], targets[labelled])
+        whole = mh.ConformalRiskControl(0.2).fit(values, targets)
+        part = mh.ConformalRiskControl(0.2).fit(values[labelled], targets[labelled])
         assert whole.threshold == part.threshold
 
 
@@ -100,7 +100,7 @@ class TestPromises:
 
     @staticmethod
     def thresholds(rows, *arguments, **options):
-        rules = [mh.RiskControl(*arguments, **options).fit(*population(rows, seed)) for seed in range(SEEDS)]
+        rules = [mh.ConformalRiskControl(*arguments, **options).fit(*population(rows, seed)) for seed in range(SEEDS)]
         return np.array([rule.threshold.item() for rule in rules])
 
     def risks(self, loss, thresholds):
@@ -156,25 +156,25 @@ class TestBudget:
     @pytest.mark.parametrize("delta", [None, 0.1])
     def test_too_few_rows_take_the_safe_end(self, risk, want, delta):
         values, targets = population(9, 0)
-        rule = mh.RiskControl(0.05, risk, delta=delta).fit(values, targets)
+        rule = mh.ConformalRiskControl(0.05, risk, delta=delta).fit(values, targets)
         assert rule.threshold.item() == want
         assert not rule.reached
 
     @pytest.mark.parametrize("rows", range(1, 60))
     def test_the_least_number_of_rows_is_not_lost_to_rounding(self, rows):
-        rule = mh.RiskControl(1 / (rows + 1)).fit(torch.arange(float(rows)).unsqueeze(1), torch.ones(rows, 1))
+        rule = mh.ConformalRiskControl(1 / (rows + 1)).fit(torch.arange(float(rows)).unsqueeze(1), torch.ones(rows, 1))
         assert rule.reached
         assert rule.threshold.item() == 0.0
 
     def test_one_row_more_is_enough(self):
         values = torch.arange(9.0).unsqueeze(1)
         targets = torch.ones(9, 1)
-        assert mh.RiskControl(0.1).fit(values, targets).threshold.item() == 0.0
-        assert not mh.RiskControl(0.1).fit(values[1:], targets[1:]).reached
+        assert mh.ConformalRiskControl(0.1).fit(values, targets).threshold.item() == 0.0
+        assert not mh.ConformalRiskControl(0.1).fit(values[1:], targets[1:]).reached
 
 
 def test_errors_that_never_happen_let_everything_pass():
-    rule = mh.RiskControl(0.1, "false_discoveries").fit(torch.rand(50, 3), torch.ones(50, 3))
+    rule = mh.ConformalRiskControl(0.1, "false_discoveries").fit(torch.rand(50, 3), torch.ones(50, 3))
     assert rule.threshold.item() == -math.inf
     assert rule.reached
 
@@ -191,7 +191,7 @@ class TestAgainstMapie:
         peer = MultiLabelClassificationController(
             predict_function=lambda x: x, method="crc", target_level=1 - alpha, predict_params=grid
         ).calibrate(probs.numpy(), targets.numpy())
-        rule = mh.RiskControl(alpha).fit(probs, targets)
+        rule = mh.ConformalRiskControl(alpha).fit(probs, targets)
         assert np.array_equal(rule(probs).labels.numpy(), peer.predict(probs.numpy())[:, :, 0])
 
     def test_the_peer_refuses_rows_without_labels_and_this_rule_does_not(self):
@@ -200,18 +200,20 @@ class TestAgainstMapie:
         peer = MultiLabelClassificationController(predict_function=lambda x: x, method="crc", target_level=0.8)
         with pytest.raises(ValueError, match="All observations should contain at least one label"):
             peer.calibrate(probs.numpy(), targets.numpy())
-        assert mh.RiskControl(0.2).fit(probs, targets).reached
+        assert mh.ConformalRiskControl(0.2).fit(probs, targets).reached
 
 
 @pytest.mark.parametrize("rows", [2, 200], ids=["few", "enough"])
 @pytest.mark.parametrize("delta", [None, 0.1])
 def test_errors_of_infinite_value_are_not_given(rows, delta):
     values = torch.tensor([[torch.inf, 1.0]]).expand(rows, 2)
-    rule = mh.RiskControl(0.2, "false_discoveries", delta=delta).fit(values, torch.tensor([[0, 1]]).expand(rows, 2))
+    rule = mh.ConformalRiskControl(0.2, "false_discoveries", delta=delta).fit(
+        values, torch.tensor([[0, 1]]).expand(rows, 2)
+    )
     assert not rule(values).labels.any()
 
 
 def test_labels_of_infinite_value_are_given():
     values = torch.tensor([[torch.inf, 1.0]]).expand(200, 2)
-    rule = mh.RiskControl(0.2).fit(values, torch.tensor([[1, 0]]).expand(200, 2))
+    rule = mh.ConformalRiskControl(0.2).fit(values, torch.tensor([[1, 0]]).expand(200, 2))
     assert rule(values).labels[0].tolist() == [True, False]

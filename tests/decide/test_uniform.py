@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhot as mh
-from manyhot.decide.sweep import row_intervals, sweep, sweep_groups
+from manyhot.decide.thresholds import row_intervals, sweep, sweep_groups
 
 tables = st.integers(1, 4).flatmap(
     lambda labels: st.lists(
@@ -43,7 +43,7 @@ def candidates(values):
 @given(tables)
 def test_no_threshold_makes_more_rows_right(table):
     values, targets = as_tensors(table)
-    rule = mh.UniformThreshold().fit(values, targets)
+    rule = mh.decide.UniformThreshold().fit(values, targets)
     best = max(int(right(values, targets, t).sum()) for t in candidates(values))
     rows = int((targets >= 0).any(1).sum())
     assert int(right(values, targets, rule.threshold.item()).sum()) == best
@@ -65,12 +65,12 @@ def test_no_threshold_makes_more_rows_right(table):
 @given(tables)
 def test_thresholds_of_classes_reach_their_accuracy(table):
     values, targets = as_tensors(table)
-    rule = mh.ClassThresholds().fit(values, targets)
+    rule = mh.decide.ClassThresholds().fit(values, targets)
     known = targets >= 0
     hits = ((rule(values).labels == (targets == 1)) | ~known).all(1) & known.any(1)
     rows = int(known.any(1).sum())
     assert rule.accuracy.item() == pytest.approx(int(hits.sum()) / rows) if rows else rule.accuracy.isnan()
-    uniform = mh.UniformThreshold().fit(values, targets)
+    uniform = mh.decide.UniformThreshold().fit(values, targets)
     assert not rule.accuracy < uniform.accuracy
 
 
@@ -86,7 +86,7 @@ def test_single_labels_reach_the_accuracy_of_the_paper(table):
     for label in range(values.shape[1]):
         mine = classes == label
         want += max(int(right(values[mine], targets[mine], t).sum()) for t in candidates(values))
-    assert mh.ClassThresholds().fit(values, targets).accuracy.item() == pytest.approx(want / len(values))
+    assert mh.decide.ClassThresholds().fit(values, targets).accuracy.item() == pytest.approx(want / len(values))
 
 
 def test_intervals():
@@ -125,7 +125,7 @@ def test_the_threshold_stays_below_the_end_where_no_number_lies_between():
     low = torch.tensor([1.0])
     high = torch.nextafter(low, torch.tensor([2.0]))
     values = torch.stack([high, low], dim=1)
-    rule = mh.UniformThreshold().fit(values, torch.tensor([[1, 0]]))
+    rule = mh.decide.UniformThreshold().fit(values, torch.tensor([[1, 0]]))
     assert rule(values).labels.tolist() == [[True, False]]
 
 
@@ -142,16 +142,16 @@ def test_groups_are_swept_by_themselves():
 def test_rows_without_labels_push_the_threshold_up():
     values = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
     targets = torch.tensor([[1, 0], [0, 1]])
-    assert mh.UniformThreshold().fit(values, targets).threshold.item() == 1.0
+    assert mh.decide.UniformThreshold().fit(values, targets).threshold.item() == 1.0
     more = torch.cat([values, torch.tensor([[1.5, 1.0]])])
-    rule = mh.UniformThreshold().fit(more, torch.cat([targets, torch.zeros(1, 2)]))
+    rule = mh.decide.UniformThreshold().fit(more, torch.cat([targets, torch.zeros(1, 2)]))
     assert (rule.low.item(), rule.high.item(), rule.threshold.item()) == (1.5, 2.0, 1.75)
 
 
 def test_a_class_without_rows_gets_the_common_threshold():
     values = torch.tensor([[2.0, 0.0, -1.0], [0.0, 3.0, -1.0], [1.0, 4.0, -2.0]])
-    rule = mh.ClassThresholds().fit(values, mh.one_hot(torch.tensor([0, 1, 1]), 3))
-    common = mh.UniformThreshold().fit(values, mh.one_hot(torch.tensor([0, 1, 1]), 3)).threshold
+    rule = mh.decide.ClassThresholds().fit(values, mh.one_hot(torch.tensor([0, 1, 1]), 3))
+    common = mh.decide.UniformThreshold().fit(values, mh.one_hot(torch.tensor([0, 1, 1]), 3)).threshold
     assert rule.thresholds[2] == common
     assert rule.low[2].isnan()
     with pytest.raises(

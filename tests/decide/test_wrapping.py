@@ -59,7 +59,7 @@ class TestNoneOfThese:
 
     def test_a_person_is_still_asked(self):
         probs, targets = example()
-        inner = mh.AskPerson(mh.Threshold(), at_most=0.3).fit(probs, targets)
+        inner = mh.Abstain(mh.Threshold(), at_most=0.3).fit(probs, targets)
         decision = mh.NoneOfThese(inner, threshold=0.99)(probs)
         assert torch.equal(decision.abstain, inner(probs).abstain)
         assert bool(decision.abstain.any())
@@ -69,7 +69,7 @@ class TestAskPerson:
     @pytest.mark.parametrize("share", [0.0, 0.004, 0.1, 0.33, 1.0])
     def test_the_rows_of_most_doubt_are_asked_about(self, share):
         probs, targets = example()
-        rule = mh.AskPerson(mh.Threshold(), at_most=share).fit(probs, targets)
+        rule = mh.Abstain(mh.Threshold(), at_most=share).fit(probs, targets)
         decision = rule(probs)
         doubt = torch.minimum(probs, 1 - probs).sum(1)
         assert int(decision.abstain.sum()) == int(share * len(probs) + 1e-6)
@@ -79,13 +79,13 @@ class TestAskPerson:
 
     def test_ties_are_answered_rather_than_asked(self):
         probs = torch.tensor([[0.5], [0.5], [0.5], [0.9]])
-        rule = mh.AskPerson(mh.Threshold(), at_most=0.5).fit(probs)
+        rule = mh.Abstain(mh.Threshold(), at_most=0.5).fit(probs)
         assert not rule(probs).abstain.any()
 
     @pytest.mark.parametrize("most", [0.0, 0.2, 0.6, 1.0, 9.0])
     def test_the_rows_answered_have_few_errors(self, most):
         probs, targets = example()
-        rule = mh.AskPerson(mh.LabelThresholds(), max_errors=most).fit(probs, targets)
+        rule = mh.Abstain(mh.LabelThresholds(), max_errors=most).fit(probs, targets)
         decision = rule(probs)
         known = targets >= 0
         errors = ((decision.labels != (targets == 1)) & known).sum(1).double()
@@ -101,13 +101,13 @@ class TestAskPerson:
 
     def test_nobody_can_be_answered(self):
         probs = torch.tensor([[0.9], [0.8], [0.7]])
-        rule = mh.AskPerson(mh.Threshold(), max_errors=0.1).fit(probs, torch.zeros(3, 1))
+        rule = mh.Abstain(mh.Threshold(), max_errors=0.1).fit(probs, torch.zeros(3, 1))
         assert not rule.reached
         assert rule(torch.tensor([[1.0]])).abstain.tolist() == [True]
 
     def test_everybody_can_be_answered_whatever_comes(self):
         probs = torch.tensor([[0.9], [0.8]])
-        rule = mh.AskPerson(mh.Threshold(), max_errors=0.0).fit(probs, torch.ones(2, 1))
+        rule = mh.Abstain(mh.Threshold(), max_errors=0.0).fit(probs, torch.ones(2, 1))
         assert rule(torch.tensor([[0.5]])).abstain.tolist() == [False]
 
     def test_doubt_is_the_expected_number_of_errors(self):
@@ -115,7 +115,7 @@ class TestAskPerson:
         draw = torch.Generator().manual_seed(0)
         probs = torch.rand(20_000, 4, generator=draw)
         targets = (torch.rand(20_000, 4, generator=draw) < probs).int()
-        rule = mh.AskPerson(mh.Threshold(), max_errors=0.6).fit(probs, targets)
+        rule = mh.Abstain(mh.Threshold(), max_errors=0.6).fit(probs, targets)
         new = torch.rand(20_000, 4, generator=draw)
         present = torch.rand(20_000, 4, generator=draw) < new
         decision = rule(new)
@@ -125,12 +125,12 @@ class TestAskPerson:
 
     def test_rows_left_to_a_person_by_the_inner_rule_come_first(self):
         probs, targets = example()
-        inner = mh.AskPerson(mh.Threshold(), at_most=0.1).fit(probs)
-        outer = mh.AskPerson(inner, at_most=0.25).fit(probs)
+        inner = mh.Abstain(mh.Threshold(), at_most=0.1).fit(probs)
+        outer = mh.Abstain(inner, at_most=0.25).fit(probs)
         asked = outer(probs).abstain
         assert int(asked.sum()) == 50
         assert bool(asked[inner(probs).abstain].all())
-        by_errors = mh.AskPerson(inner, max_errors=0.5).fit(probs, targets)
+        by_errors = mh.Abstain(inner, max_errors=0.5).fit(probs, targets)
         assert bool(by_errors(probs).abstain[inner(probs).abstain].all())
 
 
@@ -141,7 +141,7 @@ class TestFittingOfTheInnerRule:
         for rule in (
             mh.NoneOfThese(mh.AverageK(2), threshold=0.3),
             mh.NoneOfThese(mh.AverageK(2)),
-            mh.AskPerson(mh.NoneOfThese(mh.AverageK(2), threshold=0.3)),
+            mh.Abstain(mh.NoneOfThese(mh.AverageK(2), threshold=0.3)),
         ):
             assert not rule.fitted
             rule.fit(self.probs, self.targets)
@@ -151,7 +151,7 @@ class TestFittingOfTheInnerRule:
     def test_a_fitted_one_stays_as_it_is(self):
         inner = mh.AverageK(2).fit(self.probs[:20])
         want = inner.threshold.clone()
-        mh.AskPerson(mh.NoneOfThese(inner)).fit(self.probs, self.targets)
+        mh.Abstain(mh.NoneOfThese(inner)).fit(self.probs, self.targets)
         assert torch.equal(inner.threshold, want)
 
     def test_a_given_limit_around_a_rule_without_learning_is_ready(self):
@@ -159,10 +159,10 @@ class TestFittingOfTheInnerRule:
         assert not mh.NoneOfThese(mh.TopK(3)).fitted
 
     def test_what_a_wrapper_needs_follows_from_the_inner_rule(self):
-        assert mh.NoneOfThese(mh.ExpectedF(), threshold=0.1).needs_probs
+        assert mh.NoneOfThese(mh.ExpectedFBeta(), threshold=0.1).needs_probs
         assert not mh.NoneOfThese(mh.TopK(1), threshold=0.1).needs_probs
         assert not mh.NoneOfThese(mh.TopK(1), threshold=0.1).needs_targets
         assert mh.NoneOfThese(mh.LabelThresholds(), threshold=0.1).needs_targets
         assert mh.NoneOfThese(mh.TopK(1), keep=0.9).needs_targets
-        assert not mh.AskPerson(mh.TopK(1)).needs_targets
-        assert mh.AskPerson(mh.TopK(1), max_errors=1).needs_targets
+        assert not mh.Abstain(mh.TopK(1)).needs_targets
+        assert mh.Abstain(mh.TopK(1), max_errors=1).needs_targets

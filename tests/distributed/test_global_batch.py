@@ -36,7 +36,7 @@ def batch(case):
 
 def network(case):
     torch.manual_seed(1)
-    head = mh.TwoHeads(FEATURES, LABELS) if case.num_heads() == 2 else mh.LinearHead(FEATURES, LABELS)
+    head = mh.heads.TwoHeads(FEATURES, LABELS) if case.num_heads() == 2 else mh.LinearHead(FEATURES, LABELS)
     return head.double()
 
 

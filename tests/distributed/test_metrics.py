@@ -47,7 +47,7 @@ def process(rank, address, folder, threads):
             own = share(name, split, rank)
             # A process without rows has never called `update`: it knows neither types nor the number of labels.
             metric = case.collect(own) if has_batch(own, split) else case.make()
-            results[f"{name} {split}"] = as_json(metric.across_processes().compute())
+            results[f"{name} {split}"] = as_json(metric.sync().compute())
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
     dist.destroy_process_group()
 
@@ -77,4 +77,4 @@ def test_two_processes_are_one(two_processes, name, split):
 
 def test_without_a_process_group_it_is_the_metric_itself():
     metric = next(iter(CASES.values())).make()
-    assert metric.across_processes() is metric
+    assert metric.sync() is metric

@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 
 import manyhot as mh
 from manyhot.data.loading import FeatureBatches
-from manyhot.engine import Plan, Silent, fit
-from manyhot.engine.machine import import_fabric
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine.devices import import_fabric
 from tests.engine.problems import data_of, network_of, targets_of, weights
 
 
@@ -37,10 +37,19 @@ class Endless(Slow):
 def trained(folder=None, *, kind=FeatureBatches, epochs=4):
     dense = targets_of()
     data = data_of(dense, kind=kind, dtype=torch.float32)
-    plan = Plan(epochs=epochs, batch_size=4, ema=0.9, lr=0.02, accelerator="cpu", checkpoint_minutes=1e-9)
+    settings = FitSettings(epochs=epochs, batch_size=4, ema=0.9, lr=0.02, accelerator="cpu", checkpoint_minutes=1e-9)
     network = network_of(dropout=0.3, dtype=torch.float32)
     loss = mh.QuasibinaryLoss()
-    return fit(network, loss, data, val=data, plan=plan, folder=folder, resume=folder is not None, progress=Silent())
+    return fit(
+        network,
+        loss,
+        data,
+        val=data,
+        settings=settings,
+        folder=folder,
+        resume=folder is not None,
+        progress=NoProgress(),
+    )
 
 
 def main(folder: Path, epochs: int, kind: type[FeatureBatches] = Slow) -> None:

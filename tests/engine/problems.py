@@ -70,7 +70,7 @@ def data_of(dense, *, kind=DoubleFeatures, dtype=torch.float64, **options):
 def network_of(*, heads=1, dropout=0.0, norm=False, dtype=torch.float64):
     torch.manual_seed(2)
     layers = [nn.Linear(FEATURES, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.Tanh(), nn.Dropout(dropout)]
-    head = mh.TwoHeads(8, LABELS) if heads == 2 else mh.LinearHead(8, LABELS)
+    head = mh.heads.TwoHeads(8, LABELS) if heads == 2 else mh.LinearHead(8, LABELS)
     return Network(nn.Sequential(*layers), head, reading="multi" if heads == 2 else "plain").to(dtype)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import manyhot as mh
-from manyhot.engine import Plan, Silent, fit
+from manyhot.engine import FitSettings, NoProgress, fit
 from tests.engine.problems import assert_close, data_of, network_of, targets_of
 from tests.losses import CASES
 
@@ -14,8 +14,8 @@ def trained(case, accumulate, **options):
     dense = targets_of(case)
     loss = case.build(dense).double()
     network = network_of(heads=case.num_heads(), **options)
-    plan = Plan(epochs=2, batch_size=10, accumulate=accumulate, lr=0.01, optimizer="sgd", accelerator="cpu")
-    return fit(network, loss, data_of(dense, bad=[4, 9]), plan=plan, progress=Silent())
+    settings = FitSettings(epochs=2, batch_size=10, accumulate=accumulate, lr=0.01, optimizer="sgd", accelerator="cpu")
+    return fit(network, loss, data_of(dense, bad=[4, 9]), settings=settings, progress=NoProgress())
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -55,8 +55,8 @@ class Recorder(nn.Module):
 def test_the_second_pass_draws_what_the_first_one_drew():
     network = network_of()
     network.backbone = nn.Sequential(recorder := Recorder(), network.backbone)
-    plan = Plan(epochs=1, batch_size=40, accumulate=3, accelerator="cpu")
-    fit(network, mh.TwoWayLoss(), data_of(targets_of()), plan=plan, progress=Silent())
+    settings = FitSettings(epochs=1, batch_size=40, accumulate=3, accelerator="cpu")
+    fit(network, mh.TwoWayLoss(), data_of(targets_of()), settings=settings, progress=NoProgress())
     first, second = recorder.seen[:3], recorder.seen[3:]
     assert len(second) == 3
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
@@ -66,12 +66,12 @@ def test_the_second_pass_draws_what_the_first_one_drew():
 @pytest.mark.parametrize("loss", [mh.TwoWayLoss, mh.BinaryCrossEntropyLoss])
 def test_running_statistics_move_once_a_part(loss):
     network = network_of(norm=True)
-    plan = Plan(epochs=1, batch_size=40, accumulate=3, lr=1e-12, accelerator="cpu")
+    settings = FitSettings(epochs=1, batch_size=40, accumulate=3, lr=1e-12, accelerator="cpu")
     data = data_of(targets_of())
-    fit(network, loss(), data, plan=plan, progress=Silent())
+    fit(network, loss(), data, settings=settings, progress=NoProgress())
     norm, linear = network.backbone[1], network.backbone[0]
     assert int(norm.num_batches_tracked) == 3
-    from manyhot.engine.sampling import order_of_epoch
+    from manyhot.engine.optim import order_of_epoch
 
     mean = torch.zeros(8, dtype=torch.float64)
     for rows in torch.tensor_split(torch.from_numpy(order_of_epoch(len(data), seed=0, epoch=0)), 3):
@@ -82,10 +82,10 @@ def test_running_statistics_move_once_a_part(loss):
 def test_batch_norm_in_parts_is_said():
     notes = []
 
-    class Notes(Silent):
+    class Notes(NoProgress):
         def note(self, text):
             notes.append(text)
 
-    plan = Plan(epochs=1, batch_size=40, accumulate=2, accelerator="cpu")
-    fit(network_of(norm=True), mh.TwoWayLoss(), data_of(targets_of()), plan=plan, progress=Notes())
+    settings = FitSettings(epochs=1, batch_size=40, accumulate=2, accelerator="cpu")
+    fit(network_of(norm=True), mh.TwoWayLoss(), data_of(targets_of()), settings=settings, progress=Notes())
     assert notes == ["BatchNorm takes its statistics from each of the accumulated parts, not from the whole batch."]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 
 GUIDE = Path(__file__).parents[2] / "docs" / "engine.md"
 
@@ -22,7 +22,7 @@ def test_the_examples_of_the_guide(tmp_path, monkeypatch):
     exec(blocks[1], names)
     assert names["result"].history == first
     (sentence,) = re.findall(r"```text\n(.*?)\n```", text, re.DOTALL)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         exec(blocks[1].replace("lr=0.05", "lr=0.01"), names)
     assert str(caught.value) == sentence
     exec(blocks[2], names)

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import manyhot as mh
-from manyhot.engine import Plan, Silent, fit
-from manyhot.engine.sampling import STEP, mixed, order_of_epoch
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine.optim import STEP, mix_seeds, order_of_epoch
 from tests.engine.problems import data_of, network_of, targets_of
 
 
@@ -27,7 +27,7 @@ def plain_loop(network, loss, data, *, epochs, batch_size, lr, seed, optimizer, 
         rows = order_of_epoch(len(data), seed=seed, epoch=epoch)[place * batch_size : (place + 1) * batch_size]
         for group in stepper.param_groups:
             group["lr"] = lr * (1 + math.cos(math.pi * step / (epochs * steps))) / 2
-        torch.manual_seed(mixed(seed, STEP, step, 0, 0))
+        torch.manual_seed(mix_seeds(seed, STEP, step, 0, 0))
         stepper.zero_grad()
         loss(network(data.features[rows]), data.targets.dense(rows)).backward()
         if clip:
@@ -67,10 +67,10 @@ def test_weights_of_a_plain_loop(optimizer, loss, dropout, clip, decay):
         clip=clip,
         decay=decay,
     )
-    plan = Plan(
+    settings = FitSettings(
         epochs=3, batch_size=8, lr=lr, warmup=0, seed=5, optimizer=optimizer, clip=clip, ema=decay, accelerator="cpu"
     )
-    got = fit(network, loss(), data, plan=plan, progress=Silent()).network
+    got = fit(network, loss(), data, settings=settings, progress=NoProgress()).network
     for name, value in wanted.state_dict().items():
         assert torch.equal(got.state_dict()[name], value), name
         assert not torch.equal(before[name], value), name
@@ -86,7 +86,7 @@ def test_the_generator_is_left_as_it_was():
         network,
         mh.BinaryCrossEntropyLoss(),
         data_of(targets_of()),
-        plan=Plan(epochs=1, accelerator="cpu"),
-        progress=Silent(),
+        settings=FitSettings(epochs=1, accelerator="cpu"),
+        progress=NoProgress(),
     )
     assert torch.equal(torch.rand(4), wanted)

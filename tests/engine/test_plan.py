@@ -7,65 +7,74 @@ import torch
 from torch import nn
 
 import manyhot as mh
-from manyhot.engine import Plan, Silent, fit
-from manyhot.engine.machine import open_machine
-from manyhot.engine.optimising import build_optimizer, parameter_groups
-from manyhot.engine.schedules import rate
-from manyhot.refusal import Refusal
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine.devices import open_device_context
+from manyhot.engine.optim import build_optimizer, lr_factor, parameter_groups
+from manyhot.errors import InputError
 from tests.engine.problems import data_of, network_of, targets_of
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"epochs": 0}, "`epochs` of `Plan` must be a whole number, at least 1; got 0. Pass an int."),
-        ({"batch_size": 2.5}, "`batch_size` of `Plan` must be a whole number, at least 1; got 2.5."),
-        ({"accumulate": True}, "`accumulate` of `Plan` must be a whole number, at least 1; got True."),
-        ({"seed": -1}, "`seed` of `Plan` must be a whole number, at least 0; got -1."),
-        ({"patience": 0}, "`patience` of `Plan` must be a whole number, at least 1; got 0."),
-        ({"devices": "two"}, "`devices` of `Plan` must be a whole number, at least 1; got 'two'."),
-        ({"nodes": 0}, "`nodes` of `Plan` must be a whole number, at least 1; got 0."),
-        ({"optimizer": "adam"}, "`optimizer` of `Plan` must be one of 'adamw', 'sgd'; got 'adam'."),
-        ({"precision": "64"}, "`precision` of `Plan` must be one of '32', 'bf16', '16'; got '64'."),
-        ({"accelerator": "tpu"}, "`accelerator` of `Plan` must be one of 'auto', 'cpu', 'cuda', 'mps'; got 'tpu'."),
-        ({"strategy": "fsdp"}, "`strategy` of `Plan` must be one of 'auto', 'ddp', "),
-        ({"lr": 0}, "`lr` of `Plan` must be a number above 0; got 0."),
-        ({"head_lr": float("nan")}, "`head_lr` of `Plan` must be a number above 0; got nan."),
-        ({"weight_decay": -1}, "`weight_decay` of `Plan` must be a number at least 0; got -1."),
-        ({"warmup": 1}, "`warmup` of `Plan` must be a number at least 0 and below 1; got 1."),
-        ({"drop": 0}, "`drop` of `Plan` must be a number above 0 and at most 1; got 0."),
-        ({"ema": 1.0}, "`ema` of `Plan` must be a number above 0 and below 1; got 1.0."),
-        ({"clip": 0}, "`clip` of `Plan` must be a number above 0; got 0."),
-        ({"checkpoint_minutes": -1}, "`checkpoint_minutes` of `Plan` must be a number above 0; got -1."),
+        ({"epochs": 0}, "`epochs` of `FitSettings` must be a whole number, at least 1; got 0. Pass an int."),
+        ({"batch_size": 2.5}, "`batch_size` of `FitSettings` must be a whole number, at least 1; got 2.5."),
+        ({"accumulate": True}, "`accumulate` of `FitSettings` must be a whole number, at least 1; got True."),
+        ({"seed": -1}, "`seed` of `FitSettings` must be a whole number, at least 0; got -1."),
+        ({"patience": 0}, "`patience` of `FitSettings` must be a whole number, at least 1; got 0."),
+        ({"devices": "two"}, "`devices` of `FitSettings` must be a whole number, at least 1; got 'two'."),
+        ({"nodes": 0}, "`nodes` of `FitSettings` must be a whole number, at least 1; got 0."),
+        ({"optimizer": "adam"}, "`optimizer` of `FitSettings` must be one of 'adamw', 'sgd'; got 'adam'."),
+        ({"precision": "64"}, "`precision` of `FitSettings` must be one of '32', 'bf16', '16'; got '64'."),
+        (
+            {"accelerator": "tpu"},
+            "`accelerator` of `FitSettings` must be one of 'auto', 'cpu', 'cuda', 'mps'; got 'tpu'.",
+        ),
+        ({"strategy": "fsdp"}, "`strategy` of `FitSettings` must be one of 'auto', 'ddp', "),
+        ({"lr": 0}, "`lr` of `FitSettings` must be a number above 0; got 0."),
+        ({"head_lr": float("nan")}, "`head_lr` of `FitSettings` must be a number above 0; got nan."),
+        ({"weight_decay": -1}, "`weight_decay` of `FitSettings` must be a number at least 0; got -1."),
+        ({"warmup": 1}, "`warmup` of `FitSettings` must be a number at least 0 and below 1; got 1."),
+        ({"drop": 0}, "`drop` of `FitSettings` must be a number above 0 and at most 1; got 0."),
+        ({"ema": 1.0}, "`ema` of `FitSettings` must be a number above 0 and below 1; got 1.0."),
+        ({"clip": 0}, "`clip` of `FitSettings` must be a number above 0; got 0."),
+        ({"checkpoint_minutes": -1}, "`checkpoint_minutes` of `FitSettings` must be a number above 0; got -1."),
         (
             {"milestones": (0.7, 0.2)},
-            "`milestones` of `Plan` must be rising shares of the run, each between 0 and 1; got",
+            "`milestones` of `FitSettings` must be rising shares of the run, each between 0 and 1; got",
         ),
-        ({"milestones": 3}, "`milestones` of `Plan` must be rising shares of the run, each between 0 and 1; got 3."),
+        (
+            {"milestones": 3},
+            "`milestones` of `FitSettings` must be rising shares of the run, each between 0 and 1; got 3.",
+        ),
     ],
 )
 def test_refused(options, words):
-    with pytest.raises(Refusal) as caught:
-        Plan(**options)
+    with pytest.raises(InputError) as caught:
+        FitSettings(**options)
     assert str(caught.value).startswith(words)
 
 
 def test_lists_of_milestones_are_taken():
-    assert Plan(milestones=[0.25]).milestones == (0.25,)
+    assert FitSettings(milestones=[0.25]).milestones == (0.25,)
 
 
 def test_half_floats_need_a_gpu():
-    with pytest.raises(Refusal, match=r"`precision` of `Plan` must be '32' or 'bf16' on a CPU; got '16'. Take 'bf16'."):
-        open_machine(Plan(precision="16", accelerator="cpu"))
+    with pytest.raises(
+        InputError, match=r"`precision` of `FitSettings` must be '32' or 'bf16' on a CPU; got '16'. Take 'bf16'."
+    ):
+        open_device_context(FitSettings(precision="16", accelerator="cpu"))
 
 
 def test_machines_that_are_not_there():
-    with pytest.raises(Refusal, match=r"`accelerator` of `Plan` must be one that this machine has; got 'mps' with"):
-        open_machine(Plan(accelerator="mps"))
+    with pytest.raises(
+        InputError, match=r"`accelerator` of `FitSettings` must be one that this machine has; got 'mps' with"
+    ):
+        open_device_context(FitSettings(accelerator="mps"))
 
 
-def step_rates(plan, total):
-    return [rate(plan, step, total) for step in range(total)]
+def step_rates(settings, total):
+    return [lr_factor(settings, step, total) for step in range(total)]
 
 
 def rates_of(schedule, total):
@@ -81,20 +90,20 @@ def rates_of(schedule, total):
 def test_schedules_are_those_of_torch():
     schedulers = torch.optim.lr_scheduler
     cosine = rates_of(lambda o: schedulers.CosineAnnealingLR(o, 40), 40)
-    assert step_rates(Plan(warmup=0), 40) == pytest.approx(cosine, abs=1e-12)
+    assert step_rates(FitSettings(warmup=0), 40) == pytest.approx(cosine, abs=1e-12)
     step = rates_of(lambda o: schedulers.MultiStepLR(o, [20, 30], 0.1), 40)
-    assert step_rates(Plan(warmup=0, schedule="step"), 40) == pytest.approx(step)
+    assert step_rates(FitSettings(warmup=0, schedule="step"), 40) == pytest.approx(step)
     cycle = rates_of(lambda o: schedulers.OneCycleLR(o, 1.0, total_steps=40, pct_start=0.25), 40)
-    ours = step_rates(Plan(warmup=0.25, schedule="one-cycle"), 40)
+    ours = step_rates(FitSettings(warmup=0.25, schedule="one-cycle"), 40)
     assert max(ours) == max(cycle) == pytest.approx(1)
     assert ours[9] == pytest.approx(cycle[9])  # the rise takes one step more here, and ends at the same one
     assert ours[-1] < 0.01
-    assert step_rates(Plan(warmup=0, schedule="constant"), 3) == [1, 1, 1]
+    assert step_rates(FitSettings(warmup=0, schedule="constant"), 3) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "step", "one-cycle", "constant"])
 def test_warm_up_rises_to_the_top_and_never_beyond(schedule):
-    rates = step_rates(Plan(schedule=schedule, warmup=0.2), 50)
+    rates = step_rates(FitSettings(schedule=schedule, warmup=0.2), 50)
     assert rates[:10] == sorted(rates[:10])
     assert rates[9] == pytest.approx(1)
     assert max(rates) <= 1
@@ -103,13 +112,13 @@ def test_warm_up_rises_to_the_top_and_never_beyond(schedule):
 
 def test_short_runs_have_a_rate():
     for schedule in ("cosine", "step", "one-cycle", "constant"):
-        assert rate(Plan(schedule=schedule), 0, 1) == 1
+        assert lr_factor(FitSettings(schedule=schedule), 0, 1) == 1
 
 
 def test_rates_and_decay_of_parameters():
-    network, loss = network_of(norm=True), mh.ROLELoss(targets_of(), expected_labels=2.0)
+    network, loss = network_of(norm=True), mh.losses.ROLELoss(targets_of(), expected_labels=2.0)
     network.backbone[0].bias.requires_grad_(False)
-    groups = parameter_groups(network, loss, Plan(lr=0.1, head_lr=0.5, weight_decay=0.3))
+    groups = parameter_groups(network, loss, FitSettings(lr=0.1, head_lr=0.5, weight_decay=0.3))
     found = {id(p): (group["peak"], group["weight_decay"]) for group in groups for p in group["params"]}
     assert found == {
         id(network.backbone[0].weight): (0.1, 0.3),
@@ -119,7 +128,7 @@ def test_rates_and_decay_of_parameters():
         id(network.head.bias): (0.5, 0.0),
         id(loss.guesses): (0.5, 0.0),
     }
-    assert type(build_optimizer(network, loss, Plan(optimizer="sgd"), torch.device("cpu"))) is torch.optim.SGD
+    assert type(build_optimizer(network, loss, FitSettings(optimizer="sgd"), torch.device("cpu"))) is torch.optim.SGD
 
 
 @pytest.mark.parametrize(
@@ -128,13 +137,17 @@ def test_rates_and_decay_of_parameters():
         ({"network": nn.Linear(2, 2)}, "`network` of `fit` must be a `Network`; got Linear."),
         ({"loss": nn.BCELoss()}, "`loss` of `fit` must be a `Loss`; got BCELoss."),
         ({"train": [1]}, "`train` of `fit` must be a `Batches`; got list."),
-        ({"plan": {}}, "`plan` of `fit` must be a `Plan`; got dict."),
+        ({"settings": {}}, "`settings` of `fit` must be a `FitSettings`; got dict."),
         ({"train": data_of(targets_of()[:0])}, "`train` of `fit` must have rows; got none."),
         ({"val": data_of(targets_of()[:0])}, "`val` of `fit` must have rows; got none."),
-        ({"plan": Plan(patience=2)}, "`val` of `fit` must be given where the plan has `patience`; got None."),
         (
-            {"plan": Plan(monitor="F1"), "val": data_of(targets_of())},
-            "`monitor` of `Plan` must be one of the figures 'mAP', 'log loss per row'; got 'F1'. Or pass a `judge`.",
+            {"settings": FitSettings(patience=2)},
+            "`val` of `fit` must be given where the plan has `patience`; got None.",
+        ),
+        (
+            {"settings": FitSettings(monitor="F1"), "val": data_of(targets_of())},
+            "`monitor` of `FitSettings` must be one of the figures 'mAP', 'log loss per row'; got 'F1'. "
+            "Or pass a `metrics`.",
         ),
         ({"loss": mh.BinaryCrossEntropyLoss(reduction="none")}, "`loss` of `fit` must return one number; got"),
     ],
@@ -144,52 +157,62 @@ def test_what_cannot_be_trained(change, words):
         "network": network_of(),
         "loss": mh.BinaryCrossEntropyLoss(),
         "train": data_of(targets_of()),
-        "plan": Plan(accelerator="cpu"),
+        "settings": FitSettings(accelerator="cpu"),
         "val": None,
         **change,
     }
     network, loss, train = (arguments.pop(name) for name in ("network", "loss", "train"))
-    with pytest.raises(Refusal) as caught:
-        fit(network, loss, train, progress=Silent(), **arguments)
+    with pytest.raises(InputError) as caught:
+        fit(network, loss, train, progress=NoProgress(), **arguments)
     assert str(caught.value).startswith(words)
 
 
 def test_a_judge_that_does_not_give_the_monitored_figure():
     data = data_of(targets_of())
-    plan = Plan(epochs=1, monitor="F1", accelerator="cpu")
-    with pytest.raises(Refusal, match=r"`monitor` of `Plan` must be one of the figures 'accuracy'; got 'F1'."):
+    settings = FitSettings(epochs=1, monitor="F1", accelerator="cpu")
+    with pytest.raises(
+        InputError, match=r"`monitor` of `FitSettings` must be one of the figures 'accuracy'; got 'F1'."
+    ):
         fit(
             network_of(),
             mh.TwoWayLoss(),
             data,
             val=data,
-            judge=lambda s, t: {"accuracy": 1.0},
-            plan=plan,
-            progress=Silent(),
+            metrics=lambda s, t: {"accuracy": 1.0},
+            settings=settings,
+            progress=NoProgress(),
         )
 
 
 def test_nothing_to_train():
     network = network_of().requires_grad_(False)
-    with pytest.raises(Refusal, match=r"`network` of `fit` must have parameters to train; got only frozen ones."):
-        fit(network, mh.TwoWayLoss(), data_of(targets_of()), plan=Plan(accelerator="cpu"), progress=Silent())
+    with pytest.raises(InputError, match=r"`network` of `fit` must have parameters to train; got only frozen ones."):
+        fit(
+            network,
+            mh.TwoWayLoss(),
+            data_of(targets_of()),
+            settings=FitSettings(accelerator="cpu"),
+            progress=NoProgress(),
+        )
 
 
 def test_what_is_frozen_stands_still():
     network = network_of(norm=True, dropout=0.5)
     network.backbone.requires_grad_(False)
     before = {name: value.clone() for name, value in network.backbone.state_dict().items()}
-    plan = Plan(epochs=2, ema=0.9, accelerator="cpu")
-    fit(network, mh.TwoWayLoss(), data_of(targets_of()), plan=plan, progress=Silent())
+    settings = FitSettings(epochs=2, ema=0.9, accelerator="cpu")
+    fit(network, mh.TwoWayLoss(), data_of(targets_of()), settings=settings, progress=NoProgress())
     for name, value in network.backbone.state_dict().items():
         assert torch.equal(value, before[name]), name
 
 
 def test_a_single_row_for_batch_norm():
-    plan = Plan(epochs=1, batch_size=9, accelerator="cpu")
-    with pytest.raises(Refusal, match=r"`batch_size` of `Plan` must give a BatchNorm several rows; got 1 in step 5."):
-        fit(network_of(norm=True), mh.TwoWayLoss(), data_of(targets_of()), plan=plan, progress=Silent())
+    settings = FitSettings(epochs=1, batch_size=9, accelerator="cpu")
+    with pytest.raises(
+        InputError, match=r"`batch_size` of `FitSettings` must give a BatchNorm several rows; got 1 in step 5."
+    ):
+        fit(network_of(norm=True), mh.TwoWayLoss(), data_of(targets_of()), settings=settings, progress=NoProgress())
 
 
 def test_plans_are_plain_data():
-    assert dataclasses.asdict(Plan())["optimizer"] == "adamw"
+    assert dataclasses.asdict(FitSettings())["optimizer"] == "adamw"

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import save_file
 
 import manyhot as mh
-from manyhot.engine import Plan, Silent, fit
-from manyhot.engine.checkpoint import Checkpoint, check_setting
-from manyhot.refusal import Refusal
-from manyhot.training.choices import build_loss
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine.checkpoint import Checkpoint, check_fingerprint
+from manyhot.errors import InputError
+from manyhot.training.build import build_loss
 from tests.engine.problems import BreaksOff, Broken, assert_same, data_of, network_of, targets_of
 from tests.losses import CASES
 
@@ -31,10 +31,10 @@ WAYS = {
 
 
 def plan_of(**options):
-    return Plan(**{"epochs": 3, "batch_size": 8, "lr": 0.02, "accelerator": "cpu", **options})
+    return FitSettings(**{"epochs": 3, "batch_size": 8, "lr": 0.02, "accelerator": "cpu", **options})
 
 
-def start(case, plan, *, folder=None, resume=False, after=None):
+def start(case, settings, *, folder=None, resume=False, after=None):
     dense = targets_of(case)
     train = data_of(dense, dtype=torch.float32, bad=[])
     loss = case.build(dense).float()
@@ -42,7 +42,7 @@ def start(case, plan, *, folder=None, resume=False, after=None):
     if after is not None:
         train = BreaksOff(train, after)
     val = data_of(targets_of(case, rows=20), dtype=torch.float32)
-    return fit(network, loss, train, val=val, plan=plan, folder=folder, resume=resume, progress=Silent())
+    return fit(network, loss, train, val=val, settings=settings, folder=folder, resume=resume, progress=NoProgress())
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -114,7 +114,7 @@ def test_best_weights_of_an_epoch_that_was_lost_do_not_count(tmp_path):
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path):
     start(CASES["bce"], plan_of(), folder=tmp_path)
-    with pytest.raises(Refusal, match=r"must be free of other runs; got .* with a checkpoint. Pass resume=True"):
+    with pytest.raises(InputError, match=r"must be free of other runs; got .* with a checkpoint. Pass resume=True"):
         start(CASES["bce"], plan_of(), folder=tmp_path)
 
 
@@ -128,13 +128,13 @@ def test_a_folder_with_a_run_is_not_written_over(tmp_path):
 )
 def test_another_plan_is_refused(options, words, tmp_path):
     start(CASES["bce"], plan_of(), folder=tmp_path)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InputError, match=words):
         start(CASES["bce"], plan_of(**options), folder=tmp_path, resume=True)
 
 
 def test_another_loss_is_refused(tmp_path):
     start(CASES["bce"], plan_of(), folder=tmp_path)
-    with pytest.raises(Refusal, match=r'the same loss, "BinaryCrossEntropyLoss.*; got "TwoWayLoss'):
+    with pytest.raises(InputError, match=r'the same loss, "BinaryCrossEntropyLoss.*; got "TwoWayLoss'):
         start(CASES["two-way"], plan_of(), folder=tmp_path, resume=True)
 
 
@@ -148,9 +148,9 @@ def test_another_loss_is_refused(tmp_path):
         ),
         ("RMLLoss()", "RMLLoss(class_weight=2)", "the same class_weight of RMLLoss, '1'; got '2'"),
         (
-            "CrossEntropyLoss()",
-            "CrossEntropyLoss(no_label_weight=0.5)",
-            "the same no_label_weight of CrossEntropyLoss, '1'; got '0.5'",
+            "SoftmaxCrossEntropyLoss()",
+            "SoftmaxCrossEntropyLoss(no_label_weight=0.5)",
+            "the same no_label_weight of SoftmaxCrossEntropyLoss, '1'; got '0.5'",
         ),
         (
             "SumLoss(BCE(), TwoWayLoss(margin=1), weights=(1, 0.5), link=SigmoidLink())",
@@ -160,16 +160,16 @@ def test_another_loss_is_refused(tmp_path):
     ],
 )
 def test_another_number_of_the_same_loss_is_refused_by_name(first, second, words, tmp_path):
-    data, plan = data_of(targets_of(CASES["cross-entropy"])), plan_of(epochs=1)
+    data, settings = data_of(targets_of(CASES["cross-entropy"])), plan_of(epochs=1)
     before, after = (build_loss(text.replace("BCE()", "BinaryCrossEntropyLoss()")) for text in (first, second))
-    fit(network_of(), before, data, plan=plan, folder=tmp_path, progress=Silent())
+    fit(network_of(), before, data, settings=settings, folder=tmp_path, progress=NoProgress())
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(Refusal) as caught:
-        fit(network_of(), after, data, plan=plan, folder=tmp_path, resume=True, progress=Silent())
+    with pytest.raises(InputError) as caught:
+        fit(network_of(), after, data, settings=settings, folder=tmp_path, resume=True, progress=NoProgress())
     assert words in str(caught.value)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
     again = build_loss(first.replace("BCE()", "BinaryCrossEntropyLoss()"))
-    fit(network_of(), again, data, plan=plan, folder=tmp_path, resume=True, progress=Silent())
+    fit(network_of(), again, data, settings=settings, folder=tmp_path, resume=True, progress=NoProgress())
 
 
 # What checkpoints of format 1 hold of a loss, and how it is spelt now.
@@ -195,29 +195,29 @@ PRINTED = [
 
 @pytest.mark.parametrize(("printed", "same", "other"), PRINTED)
 def test_losses_of_older_checkpoints_are_known_by_what_these_hold(printed, same, other):
-    check_setting({"loss": printed}, {"loss": same})
-    with pytest.raises(Refusal, match="go on with the same loss"):
-        check_setting({"loss": printed}, {"loss": other})
+    check_fingerprint({"loss": printed}, {"loss": same})
+    with pytest.raises(InputError, match="go on with the same loss"):
+        check_fingerprint({"loss": printed}, {"loss": other})
 
 
 def test_a_checkpoint_of_format_1_goes_on(tmp_path):
     """Its log loss is per cell, and called "log loss"."""
-    case, plan = CASES["bce"], plan_of(monitor="log loss")
-    wanted = start(case, plan)
+    case, settings = CASES["bce"], plan_of(monitor="log loss")
+    wanted = start(case, settings)
     with pytest.raises(Broken):
-        start(case, plan, folder=tmp_path, after=8)
+        start(case, settings, folder=tmp_path, after=8)
     path = tmp_path / "checkpoint" / "last.safetensors"
     checkpoint = Checkpoint.read(path)
-    facts = json.loads(json.dumps(checkpoint.facts).replace('"log loss per row"', '"log loss"'))
+    metadata = json.loads(json.dumps(checkpoint.metadata).replace('"log loss per row"', '"log loss"'))
     known = targets_of(case, rows=20) >= 0
     cells_per_row = int(known.sum()) / int(known.any(1).sum())
-    for epoch in facts["position"]["history"]:
+    for epoch in metadata["position"]["history"]:
         epoch["log loss"] /= cells_per_row
-    facts["position"]["best_value"] /= cells_per_row
-    facts["setting"]["loss"] = "BinaryCrossEntropyLoss( reduction='mean' (link): SigmoidLink() )"
-    facts["format"] = 1
-    save_file(dict(checkpoint.tensors), str(path), metadata={"manyhot": json.dumps(facts)})
-    got = start(case, plan, folder=tmp_path, resume=True)
+    metadata["position"]["best_value"] /= cells_per_row
+    metadata["setting"]["loss"] = "BinaryCrossEntropyLoss( reduction='mean' (link): SigmoidLink() )"
+    metadata["format"] = 1
+    save_file(dict(checkpoint.tensors), str(path), metadata={"manyhot": json.dumps(metadata)})
+    got = start(case, settings, folder=tmp_path, resume=True)
     assert_same(wanted, got)
     losses = [[epoch["log loss per row"] for epoch in run.history] for run in (wanted, got)]
     assert losses[0] == pytest.approx(losses[1])
@@ -225,17 +225,17 @@ def test_a_checkpoint_of_format_1_goes_on(tmp_path):
 
 
 def test_other_data_and_networks_are_refused(tmp_path):
-    dense, loss, plan = targets_of(), mh.BinaryCrossEntropyLoss(), plan_of(epochs=1)
+    dense, loss, settings = targets_of(), mh.BinaryCrossEntropyLoss(), plan_of(epochs=1)
 
     def go(dense, network):
-        fit(network, loss, data_of(dense), plan=plan, folder=tmp_path, resume=True, progress=Silent())
+        fit(network, loss, data_of(dense), settings=settings, folder=tmp_path, resume=True, progress=NoProgress())
 
     go(dense, network_of())
-    with pytest.raises(Refusal, match=r"the same train, '37 rows x 5 labels, absent, .*; got '36 rows"):
+    with pytest.raises(InputError, match=r"the same train, '37 rows x 5 labels, absent, .*; got '36 rows"):
         go(dense[:36], network_of())
-    with pytest.raises(Refusal, match=r"the same train, "):
+    with pytest.raises(InputError, match=r"the same train, "):
         go(dense.flip(0), network_of())
-    with pytest.raises(Refusal, match=r"the same network, "):
+    with pytest.raises(InputError, match=r"the same network, "):
         go(dense, network_of(norm=True))
 
 
@@ -259,12 +259,12 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
     else:
         path.write_text("nothing of the kind")
     words = {"flipped": "hold what was written", "foreign": "hold format 2 of manyhot"}.get(damage, "be a whole file")
-    with pytest.raises(Refusal, match=f"`checkpoint` of `fit` must {words}; got .*last.safetensors.*Delete it"):
+    with pytest.raises(InputError, match=f"`checkpoint` of `fit` must {words}; got .*last.safetensors.*Delete it"):
         start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
 
 
 def test_what_needs_a_folder():
-    with pytest.raises(Refusal, match=r"`folder` of `fit` must be given for resume=True; got None."):
+    with pytest.raises(InputError, match=r"`folder` of `fit` must be given for resume=True; got None."):
         start(CASES["bce"], plan_of(), resume=True)
-    with pytest.raises(Refusal, match=r"must be given for tensorboard=True"):
+    with pytest.raises(InputError, match=r"must be given for tensorboard=True"):
         start(CASES["bce"], plan_of(tensorboard=True))

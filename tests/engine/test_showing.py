@@ -10,8 +10,8 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import manyhot as mh
-from manyhot.engine import Bar, Lines, Plan, Silent, fit, score
-from manyhot.engine.machine import import_fabric
+from manyhot.engine import FitSettings, NoProgress, ProgressBar, ProgressLines, fit, score
+from manyhot.engine.devices import import_fabric
 from manyhot.engine.progress import default_progress
 from tests.engine.problems import data_of, network_of, targets_of
 
@@ -32,9 +32,11 @@ def test_scores_in_the_order_of_rows():
 def test_scores_on_the_machine_of_a_plan():
     network, data = network_of(), data_of(targets_of())
     plain = score(network, data)[0]
-    assert torch.equal(score(network, data, plan=Plan(accelerator="cpu"))[0], plain)
+    assert torch.equal(score(network, data, settings=FitSettings(accelerator="cpu"))[0], plain)
     rough = score(
-        network.float(), data_of(targets_of(), dtype=torch.float32), plan=Plan(accelerator="cpu", precision="bf16")
+        network.float(),
+        data_of(targets_of(), dtype=torch.float32),
+        settings=FitSettings(accelerator="cpu", precision="bf16"),
     )[0]
     assert 0 < float((rough - plain).abs().max()) < 0.05
 
@@ -52,13 +54,13 @@ def test_scores_of_two_heads():
 
 def run(progress, **options):
     data = data_of(targets_of())
-    plan = Plan(**{"epochs": 2, "batch_size": 8, "accelerator": "cpu", **options})
-    return fit(network_of(), mh.BinaryCrossEntropyLoss(), data, val=data, plan=plan, progress=progress)
+    settings = FitSettings(**{"epochs": 2, "batch_size": 8, "accelerator": "cpu", **options})
+    return fit(network_of(), mh.BinaryCrossEntropyLoss(), data, val=data, settings=settings, progress=progress)
 
 
 def test_lines():
     file = io.StringIO()
-    history = run(Lines(file)).history
+    history = run(ProgressLines(file)).history
     first, second = file.getvalue().splitlines()
     figures = [
         f"train loss {e['train loss']:.4f}, mAP {e['mAP']:.4f}, log loss per row {e['log loss per row']:.4f}"
@@ -70,9 +72,9 @@ def test_lines():
 
 
 def test_lines_within_long_epochs(monkeypatch):
-    monkeypatch.setattr("manyhot.engine.running.SHOW_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("manyhot.engine.trainer.SHOW_EVERY_SECONDS", 0.0)
     file = io.StringIO()
-    run(Lines(file, every=0.0))
+    run(ProgressLines(file, every=0.0))
     lines = file.getvalue().splitlines()
     assert len(lines) == 12
     assert lines[0].startswith("epoch 1/2: step 1 of 10, train loss 0.")
@@ -80,21 +82,21 @@ def test_lines_within_long_epochs(monkeypatch):
 
 
 def test_bar(monkeypatch):
-    monkeypatch.setattr("manyhot.engine.running.SHOW_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("manyhot.engine.trainer.SHOW_EVERY_SECONDS", 0.0)
     file = io.StringIO()
-    run(Bar(Console(file=file, force_terminal=True, width=120)))
+    run(ProgressBar(Console(file=file, force_terminal=True, width=120)))
     assert "epoch 1/2: train loss 0." in file.getvalue()
     assert "10/10" in file.getvalue()
     assert "left" in file.getvalue()
 
 
 def test_lines_where_nobody_watches(monkeypatch):
-    assert isinstance(default_progress(), Lines)
+    assert isinstance(default_progress(), ProgressLines)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert isinstance(default_progress(), Bar)
+    assert isinstance(default_progress(), ProgressBar)
     really = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", lambda name, *rest: _no_rich(name, really, rest))
-    assert isinstance(default_progress(), Lines)
+    assert isinstance(default_progress(), ProgressLines)
 
 
 def _no_rich(name, really, rest):
@@ -106,7 +108,7 @@ def _no_rich(name, really, rest):
 def test_progress_ends_whatever_happens():
     calls = []
 
-    class Notes(Silent):
+    class Notes(NoProgress):
         def start(self, *, done, total, epochs):
             calls.append((done, total, epochs))
 
@@ -143,7 +145,14 @@ def test_missing_packages(monkeypatch, tmp_path):
     ):
         without(missing)
         with pytest.raises(ImportError) as caught:
-            fit(network, loss, data, plan=Plan(tensorboard=True, accelerator="cpu"), folder=tmp_path, progress=Silent())
+            fit(
+                network,
+                loss,
+                data,
+                settings=FitSettings(tensorboard=True, accelerator="cpu"),
+                folder=tmp_path,
+                progress=NoProgress(),
+            )
         assert str(caught.value) == words
 
 
@@ -167,8 +176,8 @@ def test_lightning_leaves_no_slow_check_behind(before, monkeypatch):
 
 def test_tensorboard(tmp_path):
     data = data_of(targets_of())
-    plan = Plan(epochs=2, tensorboard=True, accelerator="cpu")
-    fit(network_of(), mh.TwoWayLoss(), data, val=data, plan=plan, folder=tmp_path, progress=Silent())
+    settings = FitSettings(epochs=2, tensorboard=True, accelerator="cpu")
+    fit(network_of(), mh.TwoWayLoss(), data, val=data, settings=settings, folder=tmp_path, progress=NoProgress())
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("mAP")] == [1, 2]
     assert "train loss" in events.Tags()["scalars"]

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file
 
 import manyhot as mh
-from manyhot.engine import NotFinite, Plan, Silent, Stopped, fit
+from manyhot.engine import FitSettings, NoProgress, NotFinite, Stopped, fit
 from manyhot.engine.checkpoint import Checkpoint
-from manyhot.engine.interrupting import StopSignals
-from manyhot.engine.sampling import order_of_epoch
-from manyhot.refusal import Refusal
+from manyhot.engine.optim import order_of_epoch
+from manyhot.engine.trainer import StopSignals
+from manyhot.errors import InputError
 from tests.engine.killed import trained
 from tests.engine.problems import DoubleFeatures, assert_same, data_of, network_of, targets_of, weights
 
@@ -79,22 +79,24 @@ class Signals(DoubleFeatures):
 def test_a_signal_ends_the_run_after_the_step(number, tmp_path):
     handler = signal.getsignal(number)
     dense = targets_of()
-    plan = Plan(epochs=3, batch_size=8, accelerator="cpu")
+    settings = FitSettings(epochs=3, batch_size=8, accelerator="cpu")
     loss, data = mh.BinaryCrossEntropyLoss(), data_of(dense, kind=Signals)
     data.number = number
     with pytest.raises(Stopped, match=r"Stopped after step 8 of 15. Go on with `resume=True`."):
-        fit(network_of(), loss, data, plan=plan, folder=tmp_path, progress=Silent())
+        fit(network_of(), loss, data, settings=settings, folder=tmp_path, progress=NoProgress())
     assert signal.getsignal(number) is handler
-    got = fit(network_of(), loss, data_of(dense), plan=plan, folder=tmp_path, resume=True, progress=Silent())
-    assert_same(fit(network_of(), loss, data_of(dense), plan=plan, progress=Silent()), got)
+    got = fit(
+        network_of(), loss, data_of(dense), settings=settings, folder=tmp_path, resume=True, progress=NoProgress()
+    )
+    assert_same(fit(network_of(), loss, data_of(dense), settings=settings, progress=NoProgress()), got)
     with pytest.raises(Stopped, match=r"Nothing was kept, as no folder was given."):
-        fit(network_of(), loss, data, plan=plan, progress=Silent())
+        fit(network_of(), loss, data, settings=settings, progress=NoProgress())
 
 
 def test_a_second_signal_acts_at_once():
     with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGINT)
-        assert signals.wanted
+        assert signals.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -104,9 +106,9 @@ def test_a_signal_that_is_ignored_stays_so():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGINT)
-        assert not signals.wanted
+        assert not signals.requested
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.wanted
+        assert signals.requested
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
@@ -122,16 +124,16 @@ def test_other_threads_train_without_signals():
 def test_a_loss_that_is_no_number_ends_the_run(bad, tmp_path):
     dense = targets_of()
     data = data_of(dense)
-    plan = Plan(epochs=2, batch_size=8, accelerator="cpu", checkpoint_minutes=1e-9)
+    settings = FitSettings(epochs=2, batch_size=8, accelerator="cpu", checkpoint_minutes=1e-9)
 
     def fit_it(folder=None):
-        fit(network_of(), mh.BinaryCrossEntropyLoss(), data, plan=plan, folder=folder, progress=Silent())
+        fit(network_of(), mh.BinaryCrossEntropyLoss(), data, settings=settings, folder=folder, progress=NoProgress())
 
     data.features[order_of_epoch(len(data), seed=0, epoch=0)[17]] = bad
     with pytest.raises(NotFinite, match=r"epoch 1, step 3 of 5\. The last checkpoint is from before\. Lower `lr`"):
         fit_it(folder=tmp_path)
     checkpoint = Checkpoint.read(tmp_path / "checkpoint" / "last.safetensors")
-    assert checkpoint.facts["position"]["step"] == 2
+    assert checkpoint.metadata["position"]["step"] == 2
     assert all(value.isfinite().all() for value in checkpoint.tensors.values())
     with pytest.raises(NotFinite, match=r"step 3 of 5\. Lower `lr`"):
         fit_it()
@@ -146,12 +148,12 @@ def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(tmp_path):
         return slope if left[0] else slope * float("inf")
 
     network.head.weight.register_hook(spoil)
-    plan = Plan(epochs=2, batch_size=8, accelerator="cpu", checkpoint_minutes=1e-9)
+    settings = FitSettings(epochs=2, batch_size=8, accelerator="cpu", checkpoint_minutes=1e-9)
     words = r"The weights were not finite after epoch 2, step 5 of 5\. The last checkpoint is from before\."
     with pytest.raises(NotFinite, match=words):
-        fit(network, mh.BinaryCrossEntropyLoss(), data, plan=plan, folder=tmp_path, progress=Silent())
+        fit(network, mh.BinaryCrossEntropyLoss(), data, settings=settings, folder=tmp_path, progress=NoProgress())
     checkpoint = Checkpoint.read(tmp_path / "checkpoint" / "last.safetensors")
-    assert (checkpoint.facts["position"]["epoch"], checkpoint.facts["position"]["step"]) == (1, 4)
+    assert (checkpoint.metadata["position"]["epoch"], checkpoint.metadata["position"]["step"]) == (1, 4)
     assert all(value.isfinite().all() for value in checkpoint.tensors.values())
 
 
@@ -164,8 +166,10 @@ def test_patience_and_best_weights():
         states.append({name: value.clone() for name, value in network.state_dict().items()})
         return {"mAP": next(values)}
 
-    plan = Plan(epochs=5, batch_size=8, patience=2, accelerator="cpu")
-    result = fit(network, mh.BinaryCrossEntropyLoss(), data, val=data, judge=judge, plan=plan, progress=Silent())
+    settings = FitSettings(epochs=5, batch_size=8, patience=2, accelerator="cpu")
+    result = fit(
+        network, mh.BinaryCrossEntropyLoss(), data, val=data, metrics=judge, settings=settings, progress=NoProgress()
+    )
     assert len(result.history) == 4
     assert (result.best_epoch, result.best_value) == (2, 0.5)
     assert all(torch.equal(value, states[1][name]) for name, value in result.network.state_dict().items())
@@ -175,9 +179,9 @@ def test_patience_and_best_weights():
 def test_less_of_an_error_is_better():
     values = iter([0.5, 0.3, 0.4])
     data = data_of(targets_of())
-    plan = Plan(epochs=3, monitor="coverage error", accelerator="cpu")
+    settings = FitSettings(epochs=3, monitor="coverage error", accelerator="cpu")
     judge = lambda scores, targets: {"coverage error": next(values)}  # noqa: E731
-    result = fit(network_of(), mh.TwoWayLoss(), data, val=data, judge=judge, plan=plan, progress=Silent())
+    result = fit(network_of(), mh.TwoWayLoss(), data, val=data, metrics=judge, settings=settings, progress=NoProgress())
     assert (result.best_epoch, result.best_value) == (2, 0.3)
 
 
@@ -185,15 +189,21 @@ def test_a_figure_that_is_no_number_is_never_the_best():
     values = iter([float("nan"), 0.3, float("nan")])
     data = data_of(targets_of())
     judge = lambda scores, targets: {"mAP": next(values)}  # noqa: E731
-    plan = Plan(epochs=3, accelerator="cpu")
-    result = fit(network_of(), mh.TwoWayLoss(), data, val=data, judge=judge, plan=plan, progress=Silent())
+    settings = FitSettings(epochs=3, accelerator="cpu")
+    result = fit(network_of(), mh.TwoWayLoss(), data, val=data, metrics=judge, settings=settings, progress=NoProgress())
     assert (result.best_epoch, result.best_value) == (2, 0.3)
 
 
 def test_rows_that_cannot_be_read():
     dense = targets_of()
-    plan = Plan(epochs=2, batch_size=1, accelerator="cpu")
-    some = fit(network_of(), mh.TwoWayLoss(), data_of(dense, bad=[0, 1, 2]), plan=plan, progress=Silent())
+    settings = FitSettings(epochs=2, batch_size=1, accelerator="cpu")
+    some = fit(network_of(), mh.TwoWayLoss(), data_of(dense, bad=[0, 1, 2]), settings=settings, progress=NoProgress())
     assert some.history[-1]["steps"] == 2 * len(dense)
-    with pytest.raises(Refusal, match=r"`train` of `fit` must have rows that can be read; got none."):
-        fit(network_of(), mh.TwoWayLoss(), data_of(dense, bad=range(len(dense))), plan=plan, progress=Silent())
+    with pytest.raises(InputError, match=r"`train` of `fit` must have rows that can be read; got none."):
+        fit(
+            network_of(),
+            mh.TwoWayLoss(),
+            data_of(dense, bad=range(len(dense))),
+            settings=settings,
+            progress=NoProgress(),
+        )

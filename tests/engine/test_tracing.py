@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.engine import Plan, Silent, fit
-from manyhot.engine.tracing import POINTS, NormaliserTrace
-from manyhot.training.side_by_side import EachHeadLoss
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine.history import TRACE_POINTS, NormaliserTrace
+from manyhot.training.build import EachHeadLoss
 from tests.engine.problems import BreaksOff, Broken, data_of, network_of, targets_of
 
 EVERY_STEP = 1e-9
@@ -17,11 +17,11 @@ EVERY_STEP = 1e-9
 def start(*, loss=None, folder=None, after=None, resume=False, **options):
     dense = targets_of()
     data = data_of(dense, dtype=torch.float32)
-    plan = Plan(**{"epochs": 3, "batch_size": 8, "lr": 0.02, "accelerator": "cpu", **options})
+    settings = FitSettings(**{"epochs": 3, "batch_size": 8, "lr": 0.02, "accelerator": "cpu", **options})
     loss = loss or mh.QuasibinaryLoss()
     train = data if after is None else BreaksOff(data, after)
     network = network_of(dtype=torch.float32)
-    return fit(network, loss, train, val=data, plan=plan, folder=folder, resume=resume, progress=Silent())
+    return fit(network, loss, train, val=data, settings=settings, folder=folder, resume=resume, progress=NoProgress())
 
 
 def table(folder):
@@ -90,8 +90,8 @@ def test_a_long_run_is_noted_at_some_hundred_even_steps(total):
     for step in range(1, total + 1):
         trace.note(step)
     steps = [point.step for point in trace.points()]
-    assert steps == list(range(1, total + 1, max(1, total // POINTS)))
-    assert min(total, POINTS) <= len(steps) < 2 * POINTS
+    assert steps == list(range(1, total + 1, max(1, total // TRACE_POINTS)))
+    assert min(total, TRACE_POINTS) <= len(steps) < 2 * TRACE_POINTS
 
 
 def test_losses_with_another_normaliser_leave_nothing(tmp_path):

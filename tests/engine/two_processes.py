@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from manyhot.engine import Plan, Silent, fit, score
+from manyhot.engine import FitSettings, NoProgress, fit, score
 from tests.engine.problems import data_of, network_of, targets_of, weights
 from tests.losses import CASES
 
@@ -33,9 +33,17 @@ def trained(name, **places):
     dense = targets_of(CASES[case])
     # Rows 3 and 30 stand for files that cannot be read; with one row a step, such a step has no row at all.
     train = data_of(dense, bad=[3, 30])
-    plan = Plan(**{"epochs": 2, "batch_size": 9, "lr": 0.02, "accelerator": "cpu", **options})
+    settings = FitSettings(**{"epochs": 2, "batch_size": 9, "lr": 0.02, "accelerator": "cpu", **options})
     loss = CASES[case].build(dense).double()
-    return fit(network_of(**shape), loss, train, val=data_of(dense, bad=[5]), plan=plan, progress=Silent(), **places)
+    return fit(
+        network_of(**shape),
+        loss,
+        train,
+        val=data_of(dense, bad=[5]),
+        settings=settings,
+        progress=NoProgress(),
+        **places,
+    )
 
 
 def main(folder: Path) -> None:

@@ -52,10 +52,10 @@ def test_kind_of_scores():
 
 def test_kind_of_targets():
     with refused(
-        "`targets` of `SoftmaxLoss` must be a tensor of real numbers; got list. "
+        "`targets` of `MultiLabelSoftmaxLoss` must be a tensor of real numbers; got list. "
         "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
     ):
-        mh.SoftmaxLoss()(SCORES, [[0, 1, 0]])
+        mh.losses.MultiLabelSoftmaxLoss()(SCORES, [[0, 1, 0]])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -92,7 +92,7 @@ def test_values_of_targets(value, sentence):
     with pytest.raises(ValueError, match=re.escape(f"`targets` of `TwoWayLoss` must be 1, 0 or -1; {sentence}")):
         mh.TwoWayLoss()(SCORES, targets)
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        mh.check_targets(targets)
+        mh.checks.check_targets(targets)
 
 
 def test_soft_targets_only_where_losses_add_over_labels():
@@ -105,10 +105,10 @@ def test_soft_targets_only_where_losses_add_over_labels():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_a_single_soft_target_among_many_hard_ones_is_found(dtype):
     targets = torch.ones(300, 300, dtype=dtype)
-    mh.check_targets(targets)
+    mh.checks.check_targets(targets)
     targets[7, 5] = 0.002
     with pytest.raises(ValueError, match=r"must be 1, 0 or -1; got 0\.00"):
-        mh.check_targets(targets)
+        mh.checks.check_targets(targets)
 
 
 def test_sparse_targets():
@@ -122,14 +122,21 @@ def test_sparse_targets():
 
 def test_one_label_a_row():
     with refused(
-        "`targets` of `CrossEntropyLoss` must have one label a row at the most; got a row with several. "
-        "Use a loss for several labels, such as `SoftmaxLoss` or `BinaryCrossEntropyLoss`."
+        "`targets` of `SoftmaxCrossEntropyLoss` must have one label a row at the most; got a row with several. "
+        "Use a loss for several labels, such as `MultiLabelSoftmaxLoss` or `BinaryCrossEntropyLoss`."
     ):
-        mh.CrossEntropyLoss()(SCORES, torch.ones(4, 3))
+        mh.losses.SoftmaxCrossEntropyLoss()(SCORES, torch.ones(4, 3))
 
 
 @pytest.mark.parametrize(
-    "make", [mh.TwoWayLoss, mh.WARPLoss, mh.SoftmaxLoss, lambda: mh.AverageKLoss(2), lambda: mh.EPRLoss(2)]
+    "make",
+    [
+        mh.TwoWayLoss,
+        mh.losses.WARPLoss,
+        mh.losses.MultiLabelSoftmaxLoss,
+        lambda: mh.AverageKLoss(2),
+        lambda: mh.losses.EPRLoss(2),
+    ],
 )
 def test_no_probabilities_without_a_link(make):
     loss = make()
@@ -183,18 +190,21 @@ def test_reduction():
             "`pos_weight` of `SigmoidLink` must be (K,) of positive numbers",
         ),
         (
-            lambda: mh.optimal_bias(1, 0, 1),
+            lambda: mh.losses.optimal_bias(1, 0, 1),
             "`num_labels` of `optimal_bias` must be at least 2 with low < high; got 1 labels",
         ),
         (
-            lambda: mh.NoisedTopKLoss(2.7),
+            lambda: mh.losses.NoisedTopKLoss(2.7),
             "`k` of `NoisedTopKLoss` must be a whole number, at least 1; got 2.7. Pass an int.",
         ),
         (
             lambda: mh.AsymmetricLoss(float("inf")),
             "`gamma_neg` of `AsymmetricLink` must be a number at least 0; got inf.",
         ),
-        (lambda: mh.phi(torch.ones(1), gamma_neg=-1), "`gamma_neg` of `phi` must be a number at least 0; got -1."),
+        (
+            lambda: mh.links.phi(torch.ones(1), gamma_neg=-1),
+            "`gamma_neg` of `phi` must be a number at least 0; got -1.",
+        ),
         (
             lambda: mh.CosineHead(2, 3).init_diverse_bias(1),
             "`bias` of `CosineHead.init_diverse_bias` must have one number a label; got shared.",
@@ -203,9 +213,12 @@ def test_reduction():
             lambda: mh.Labels(["a"]).encode([["a"]], unknown=[[], []]),
             "`unknown` of `Labels.encode` must have as many rows as `rows`, 1; got 2.",
         ),
-        (lambda: mh.ROLELoss(torch.full((2, 2), 0.5), 1.0), "`targets` of `ROLELoss` must be 1, 0 or -1; got 0.5."),
-        (lambda: mh.diverse_bias(8, 3), "`mode` of `diverse_bias` must be 0 to 7; got 8."),
-        (lambda: mh.ROLELoss(torch.zeros(3), 1.0), "`targets` of `ROLELoss` must be (M, K); got (3,)."),
+        (
+            lambda: mh.losses.ROLELoss(torch.full((2, 2), 0.5), 1.0),
+            "`targets` of `ROLELoss` must be 1, 0 or -1; got 0.5.",
+        ),
+        (lambda: mh.heads.diverse_bias(8, 3), "`mode` of `diverse_bias` must be 0 to 7; got 8."),
+        (lambda: mh.losses.ROLELoss(torch.zeros(3), 1.0), "`targets` of `ROLELoss` must be (M, K); got (3,)."),
         (lambda: mh.LinearHead(0, 3), "`in_features` of `LinearHead` must be a whole number, at least 1; got 0."),
         (
             lambda: mh.LinearHead(2, 3)(torch.zeros(4, 5)),
@@ -224,7 +237,7 @@ def test_reduction():
             "`rates` of `LinearHead.init_bias` must be within the range of the link; got 0.99.",
         ),
         (
-            lambda: mh.TwoHeads.select(torch.zeros(1, 2, 3), "first"),
+            lambda: mh.heads.TwoHeads.select(torch.zeros(1, 2, 3), "first"),
             "`head` of `TwoHeads.select` must be one of 'single'",
         ),
         (
@@ -275,31 +288,31 @@ def test_construction(make, sentence):
             "`pos_weight` of `SigmoidLink` must have one weight a label; got 2 weights for 3 labels.",
         ),
         (
-            lambda: mh.ClassWiseLoss(5)(SCORES, TARGETS),
+            lambda: mh.losses.ClassWiseLoss(5)(SCORES, TARGETS),
             "`scores` of `ClassWiseLoss` must have K = 5 labels; got 3 labels.",
         ),
         (
-            lambda: mh.NoisedTopKLoss(3)(SCORES, TARGETS),
+            lambda: mh.losses.NoisedTopKLoss(3)(SCORES, TARGETS),
             "`k` of `NoisedTopKLoss` must be below the number of labels 3; got 3.",
         ),
         (
-            lambda: mh.NoisedTopKLoss(1)(SCORES, TARGETS, torch.zeros(4, 3)),
+            lambda: mh.losses.NoisedTopKLoss(1)(SCORES, TARGETS, torch.zeros(4, 3)),
             "`noise` of `NoisedTopKLoss` must be (N, draws, K) with N = 4 and K = 3; got (4, 3).",
         ),
         (
-            lambda: mh.ROLELoss(torch.zeros(9, 3), 1.0)(SCORES, TARGETS),
+            lambda: mh.losses.ROLELoss(torch.zeros(9, 3), 1.0)(SCORES, TARGETS),
             "`rows` of `ROLELoss` must be (N,) = (4,) of whole numbers; got nothing. Call loss(scores, targets, rows)",
         ),
         (
-            lambda: mh.ROLELoss(torch.zeros(9, 2), 1.0)(SCORES, TARGETS, torch.arange(4)),
+            lambda: mh.losses.ROLELoss(torch.zeros(9, 2), 1.0)(SCORES, TARGETS, torch.arange(4)),
             "`targets` of `ROLELoss` must have K = 2 labels; got 3 labels.",
         ),
         (
-            lambda: mh.LabelPairRegulariser(mh.CrossEntropyLoss(), 1.0)(SCORES, torch.ones(4, 3)),
-            "`targets` of `CrossEntropyLoss` must have one label a row at the most; got a row with several.",
+            lambda: mh.LabelPairRegulariser(mh.losses.SoftmaxCrossEntropyLoss(), 1.0)(SCORES, torch.ones(4, 3)),
+            "`targets` of `SoftmaxCrossEntropyLoss` must have one label a row at the most; got a row with several.",
         ),
         (
-            lambda: mh.ROLELoss(torch.zeros(3, 3), 1.0)(SCORES, TARGETS, torch.arange(4)),
+            lambda: mh.losses.ROLELoss(torch.zeros(3, 3), 1.0)(SCORES, TARGETS, torch.arange(4)),
             "`rows` of `ROLELoss` must lie between 0 and 2; got 0 to 3.",
         ),
         (
@@ -319,13 +332,13 @@ def test_construction(make, sentence):
             "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got ndarray. Pass `torch.as_tensor`",
         ),
         (
-            lambda: mh.phi(torch.tensor([0.5, 1.5]), gamma_neg=4),
+            lambda: mh.links.phi(torch.tensor([0.5, 1.5]), gamma_neg=4),
             "`probs` of `phi` must lie between 0 and 1; got 1.5. Pass sigmoid(scores), or give the scores to "
             "`AsymmetricLink`.",
         ),
-        (lambda: mh.phi([-0.25], gamma_neg=4), "`probs` of `phi` must lie between 0 and 1; got -0.25."),
-        (lambda: mh.phi([float("nan")], gamma_neg=4), "`probs` of `phi` must lie between 0 and 1; got nan."),
-        (lambda: mh.phi("0.5", gamma_neg=4), "`probs` of `phi` must be a table of real numbers; got str."),
+        (lambda: mh.links.phi([-0.25], gamma_neg=4), "`probs` of `phi` must lie between 0 and 1; got -0.25."),
+        (lambda: mh.links.phi([float("nan")], gamma_neg=4), "`probs` of `phi` must lie between 0 and 1; got nan."),
+        (lambda: mh.links.phi("0.5", gamma_neg=4), "`probs` of `phi` must be a table of real numbers; got str."),
     ],
 )
 def test_use(call, sentence):

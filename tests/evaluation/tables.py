@@ -42,4 +42,4 @@ def one_label(rows=300, labels=5, *, seed=0):
     classes = torch.randint(-1, labels, (rows,), generator=draw)
     targets = mh.one_hot(classes, labels)
     scores = torch.randn(rows, labels, generator=draw) + 2.0 * targets
-    return mh.Predictions(scores=scores, targets=targets, link=mh.SoftmaxLink())
+    return mh.Predictions(scores=scores, targets=targets, link=mh.links.SoftmaxLink())

@@ -7,9 +7,10 @@ import torch
 import manyhot as mh
 from manyhot import metrics
 from manyhot.decide.rule import Decision
-from manyhot.evaluation import draws, judging
-from manyhot.evaluation.passes import Inputs
-from manyhot.metrics.intervals import draw_rows, interval_of
+from manyhot.evaluation import bootstrap as draws
+from manyhot.evaluation import pipeline as judging
+from manyhot.evaluation.passes import MetricInputs
+from manyhot.metrics.bootstrapping import draw_rows, interval_of
 from tests.evaluation import tables
 
 
@@ -26,12 +27,12 @@ def test_every_value_has_the_interval_of_its_metric():
     assert evaluation.intervals.keys() == evaluation.values.keys()
     wanted = [
         (metrics.MeanAveragePrecision, table.probs, {"map": "map"}),
-        (lambda: metrics.MeanAveragePrecision("cell"), table.probs, {"map": "map_cell"}),
-        (lambda: metrics.MeanAveragePrecision("sample"), table.probs, {"map": "map_sample"}),
+        (lambda: metrics.MeanAveragePrecision("micro"), table.probs, {"map": "map_cell"}),
+        (lambda: metrics.MeanAveragePrecision("samples"), table.probs, {"map": "map_sample"}),
         (metrics.AUROC, table.probs, {"auroc": "auroc"}),
-        (lambda: metrics.AUROC("cell"), table.probs, {"auroc": "auroc_cell"}),
+        (lambda: metrics.AUROC("micro"), table.probs, {"auroc": "auroc_cell"}),
         (metrics.LogLoss, table.probs, {"log_loss": "log_loss"}),
-        (lambda: metrics.CalibrationError(over="label"), table.probs, {"ece": "label_ece"}),
+        (lambda: metrics.CalibrationError(average="macro"), table.probs, {"ece": "label_ece"}),
         (lambda: metrics.CalibrationError(mass="equal"), table.probs, {"ece": "mass_ece"}),
         (metrics.FScores, decision, {"f_of_means": "f_of_means"}),
         (metrics.OpenSetScores, table.probs, {"auroc": "no_label_auroc", "mmc": "mmc"}),
@@ -68,7 +69,7 @@ def test_ordered_cells_are_ranked_as_the_metrics_do(rounding, monkeypatch):
     scores = (scores * rounding).round() / rounding
     targets[:, 5] = 0
     targets[11, 5] = 1
-    inputs = Inputs(mh.Predictions(scores=scores, targets=targets), by_scores=True)
+    inputs = MetricInputs(mh.Predictions(scores=scores, targets=targets), by_scores=True)
     rows = list(draw_rows(30, 25, 0))
     monkeypatch.setattr(draws, "CELLS_AT_ONCE", 70)
     ap, auroc = draws.rank_draws(draws.label_orders(inputs), 30, 25, 0)
@@ -77,7 +78,7 @@ def test_ordered_cells_are_ranked_as_the_metrics_do(rounding, monkeypatch):
         taken = scores[one], targets[one]
         np.testing.assert_allclose(ap[place], metrics.average_precision(*taken), rtol=1e-12)
         np.testing.assert_allclose(auroc[place], metrics.auroc(*taken), rtol=1e-12)
-        cells = metrics.AUROC("cell").update(*taken).compute().value
+        cells = metrics.AUROC("micro").update(*taken).compute().value
         assert cell_ap[place].item() == pytest.approx(metrics.cell_average_precision(*taken), rel=1e-12)
         assert cell_auroc[place].item() == pytest.approx(cells, rel=1e-12)
     assert bool(ap[:, 5].isnan().any())

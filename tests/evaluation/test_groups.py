@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.evaluation import findings
+from manyhot.evaluation import passes as findings
 from tests.evaluation import tables
 
 

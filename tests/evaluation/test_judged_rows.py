@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.cli.compare import show as show_comparison
-from manyhot.cli.train import show_run
+from manyhot.cli.train import print_comparison as show_comparison
+from manyhot.cli.train import print_run
 from manyhot.data import from_arrays
-from manyhot.evaluation.showing import lines
-from manyhot.training.showing import summary
+from manyhot.evaluation.result import value_rows
+from manyhot.training.run import summary
 from tests.evaluation import tables
 
 
@@ -61,7 +61,9 @@ def test_rows_that_were_learnt_from_are_said_to_be_so():
 
 def test_a_run_shows_its_figures_to_the_digits_of_the_evaluation():
     evaluation = mh.evaluate(with_splits("val", "test"))
-    printed = {title: value for group in evaluation.groups.values() for title, value, *_ in lines(group, evaluation)}
+    printed = {
+        title: value for group in evaluation.groups.values() for title, value, *_ in value_rows(group, evaluation)
+    }
     closing = {title: value for title, _, value in summary({"before": None, "after": evaluation.to_dict()})}
     assert len(closing) == 8
     assert closing.items() <= printed.items()
@@ -98,8 +100,8 @@ def test_a_training_on_ten_rows_claims_nothing(tmp_path, capsys):
     draw = torch.Generator().manual_seed(0)
     features = torch.randn(10, 4, generator=draw)
     data = from_arrays(features.numpy(), (features[:, :2] > 0).int().numpy())
-    run = mh.train(data, mh.Recipe.build({"epochs": 1, "hidden": 0}), folder=tmp_path / "run")
-    show_run(run, None)
+    run = mh.train(data, mh.TrainSettings.build({"epochs": 1, "hidden": 0}), folder=tmp_path / "run")
+    print_run(run, None)
     shown = " ".join(capsys.readouterr().out.split())
     assert run.figures["judged"] == "test"
     assert "On the rows of 'test', which the network has not seen. Too small to judge by: 1 row" in shown
@@ -112,7 +114,7 @@ def test_a_comparison_on_too_few_rows_names_no_winner(tmp_path, capsys):
     draw = torch.Generator().manual_seed(0)
     features = torch.randn(10, 4, generator=draw)
     data = from_arrays(features.numpy(), (features[:, :2] > 0).int().numpy())
-    recipe = mh.Recipe.build({"epochs": 1, "hidden": 0})
+    recipe = mh.TrainSettings.build({"epochs": 1, "hidden": 0})
     comparison = mh.compare(data, {"BCE": "BCE"}, recipe, folder=tmp_path / "runs")
     show_comparison(comparison, as_json=False)
     shown = " ".join(capsys.readouterr().out.split())

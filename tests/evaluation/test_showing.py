@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 import manyhot as mh
-from manyhot.evaluation import names
+from manyhot.evaluation import catalog as names
 from tests.evaluation import tables
 
 
@@ -40,10 +40,10 @@ def test_every_value_is_shown_everywhere(evaluation):
     text, html, terminal = str(evaluation), evaluation._repr_html_(), on_terminal(evaluation)
     for name in evaluation.values:
         for shown in (text, html, terminal):
-            assert names.title(name) in shown
+            assert names.metric_title(name) in shown
     for name in evaluation.groups:
         for shown in (text, html, terminal):
-            assert names.GROUPS[name] in shown
+            assert names.GROUP_TITLES[name] in shown
 
 
 def test_a_group_that_is_left_out_shows_its_note():
@@ -106,6 +106,6 @@ def test_names_of_labels_are_shown_as_they_are():
     assert "&lt;b&gt;pear&lt;/b&gt;" in labels._repr_html_()
 
 
-@pytest.mark.parametrize("name", names.NAMES)
+@pytest.mark.parametrize("name", names.METRIC_INFO)
 def test_names_are_unique(name):
-    assert sum(title == names.NAMES[name] for title in names.NAMES.values()) == 1
+    assert sum(title == names.METRIC_INFO[name] for title in names.METRIC_INFO.values()) == 1

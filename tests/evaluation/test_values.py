@@ -10,7 +10,8 @@ import manyhot as mh
 from manyhot import metrics
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.decide.rule import Decision
-from manyhot.evaluation import passes, survey
+from manyhot.evaluation import passes
+from manyhot.evaluation import passes as survey
 from tests.evaluation import tables
 
 
@@ -22,17 +23,17 @@ def expected(values, probs, decisions, targets):
     """All values of the first three groups, each by its own metric."""
     found = {
         "map": measured(metrics.MeanAveragePrecision(), values, targets).value,
-        "map_sample": measured(metrics.MeanAveragePrecision("sample"), values, targets).value,
-        "map_cell": measured(metrics.MeanAveragePrecision("cell"), values, targets).value,
+        "map_sample": measured(metrics.MeanAveragePrecision("samples"), values, targets).value,
+        "map_cell": measured(metrics.MeanAveragePrecision("micro"), values, targets).value,
         "auroc": measured(metrics.AUROC(), values, targets).value,
-        "auroc_cell": measured(metrics.AUROC("cell"), values, targets).value,
+        "auroc_cell": measured(metrics.AUROC("micro"), values, targets).value,
     }
     plain = (metrics.CoverageError(), metrics.RankingLoss(), metrics.RankingAtK((1, 3, 5)))
     for metric in plain:
         found |= measured(metric, values, targets).values
     calibration = {
         "": metrics.CalibrationError(),
-        "label_": metrics.CalibrationError(over="label"),
+        "label_": metrics.CalibrationError(average="macro"),
         "top_": metrics.CalibrationError(top_k=4),
         "mass_": metrics.CalibrationError(mass="equal"),
     }
@@ -80,11 +81,13 @@ def test_probabilities_are_what_is_judged_where_there_are_scores_as_well():
 class ByLabel(Calibrator):
     """Steeper for one label and flatter for the next, as calibration by label is."""
 
-    def fit_cells(self, evidence, targets, weights):
+    def fit_cells(self, input_log_odds, targets, weights):
         return self.learn()
 
-    def map(self, evidence):
-        return evidence * torch.linspace(0.3, 1.5, evidence.shape[1]) - torch.linspace(-1, 1, evidence.shape[1])
+    def map(self, input_log_odds):
+        return input_log_odds * torch.linspace(0.3, 1.5, input_log_odds.shape[1]) - torch.linspace(
+            -1, 1, input_log_odds.shape[1]
+        )
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -95,12 +98,12 @@ def test_calibrated_rows_and_cells_are_ranked_by_calibrated_probabilities(stored
     if stored:
         table = table.replace(probs=calibrator(scores), calibrator=calibrator)
     evaluation, log_odds = mh.evaluate(table), calibrator.log_odds(scores)
-    for over in ("sample", "cell", "label"):
-        name = "map" if over == "label" else f"map_{over}"
-        want = measured(metrics.MeanAveragePrecision(over), log_odds, targets)["map"]
+    for average in ("samples", "micro", "macro"):
+        name = {"samples": "map_sample", "micro": "map_cell", "macro": "map"}[average]
+        want = measured(metrics.MeanAveragePrecision(average), log_odds, targets)["map"]
         assert evaluation[name] == pytest.approx(want, rel=1e-9)
-        by_scores = measured(metrics.MeanAveragePrecision(over), scores, targets)["map"]
-        assert (evaluation[name] == pytest.approx(by_scores, rel=1e-4)) == (over == "label")
+        by_scores = measured(metrics.MeanAveragePrecision(average), scores, targets)["map"]
+        assert (evaluation[name] == pytest.approx(by_scores, rel=1e-4)) == (average == "macro")
     assert "Ranked by the probabilities of ByLabel" in evaluation.groups["ranking"].notes[0]
 
 
@@ -113,7 +116,7 @@ def test_probabilities_rounded_to_1_keep_the_order_of_their_scores():
 
 def test_probabilities_that_tie_in_their_link_are_ranked_as_ties():
     scores, targets = tables.drawn()
-    link = mh.AsymmetricLink(4, 0, margin=0.2)
+    link = mh.links.AsymmetricLink(4, 0, margin=0.2)
     probs = link.probs(scores)
     assert bool((probs == 0).any())
     for table in (
@@ -128,7 +131,7 @@ def test_probabilities_that_tie_in_their_link_are_ranked_as_ties():
 
 def test_probabilities_cut_off_at_1_are_ranked_by_what_was_cut_off():
     scores, targets = tables.drawn()
-    link = mh.QuasibinaryLink().fit([(scores - 2, targets)])  # too small a constant
+    link = mh.links.QuasibinaryLink().fit([(scores - 2, targets)])  # too small a constant
     probs = link.probs(scores)
     assert float((probs == 1).double().mean()) > 0.05
     inside = measured(metrics.OpenSetScores(), scores, targets)["auroc"]
@@ -140,18 +143,18 @@ def test_probabilities_cut_off_at_1_are_ranked_by_what_was_cut_off():
         evaluation = mh.evaluate(table)
         assert evaluation["no_label_auroc"] == pytest.approx(inside, rel=1e-9)
         assert evaluation["mmc"] == measured(metrics.OpenSetScores(), probs, targets)["mmc"]
-        want = measured(metrics.MeanAveragePrecision("sample"), scores, targets)["map"]
+        want = measured(metrics.MeanAveragePrecision("samples"), scores, targets)["map"]
         assert evaluation["map_sample"] == pytest.approx(want, rel=1e-9)
 
 
 class Halved(Calibrator):
     """Believes half of what scores say."""
 
-    def fit_cells(self, evidence, targets, weights):
+    def fit_cells(self, input_log_odds, targets, weights):
         return self.learn()
 
-    def map(self, evidence):
-        return evidence / 2
+    def map(self, input_log_odds):
+        return input_log_odds / 2
 
 
 def test_the_calibrator_of_the_table_comes_before_its_link():

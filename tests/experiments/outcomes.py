@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import manyhot as mh
-from experiments.harness.training import Outcome
+from experiments.training import RunOutput
 from manyhot.heads import Head, LinearHead, TwoHeads
 
 ROWS = {"val": 300, "test": 260}
@@ -17,20 +17,20 @@ def drawn(seed: int = 0) -> torch.Generator:
 
 def outcome_of(
     loss: mh.Loss, scores: dict[str, Tensor], targets: dict[str, Tensor], *, head: Head | TwoHeads | None = None
-) -> Outcome:
+) -> RunOutput:
     """An outcome with training counts of 0, 15, 30 and so on."""
     labels = scores["test"].shape[1]
     counts = 15 * torch.arange(labels)
     moving = None
-    if isinstance(loss.link, mh.QuasibinaryLink):
+    if isinstance(loss.link, mh.links.QuasibinaryLink):
         loss.link.fit([(scores["val"], targets["val"])])
-        moving = mh.QuasibinaryLink()
+        moving = mh.links.QuasibinaryLink()
         moving.load_state_dict(loss.link.state_dict())
         moving.log_normaliser += 0.3
-    return Outcome(scores, targets, counts, loss, head or LinearHead(3, labels), 1.0, 1.0, moving_link=moving)
+    return RunOutput(scores, targets, counts, loss, head or LinearHead(3, labels), 1.0, 1.0, moving_link=moving)
 
 
-def many(loss: mh.Loss, *, seed: int = 0, labels: int = LABELS) -> Outcome:
+def many(loss: mh.Loss, *, seed: int = 0, labels: int = LABELS) -> RunOutput:
     """Rows with zero, one or many labels; scores are log-odds of the truth, made too sure."""
     draw = drawn(seed)
     log_odds = {split: torch.randn(rows, labels, generator=draw) * 2 - 2 for split, rows in ROWS.items()}
@@ -42,7 +42,7 @@ def many(loss: mh.Loss, *, seed: int = 0, labels: int = LABELS) -> Outcome:
 
 def single(
     loss: mh.Loss, *, seed: int = 0, labels: int = LABELS, out: float = 0.0, head: Head | TwoHeads | None = None
-) -> Outcome:
+) -> RunOutput:
     """Rows with one label each, drawn by the softmax of the scores; a share of the test rows with none, scored low."""
     draw = drawn(seed)
     scores = {split: 3 * torch.randn(rows, labels, generator=draw) for split, rows in ROWS.items()}

@@ -5,25 +5,25 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.harness.catalogue import (
+from experiments.data import (
     KINDS,
     MAKERS,
     Catalogue,
+    Rows,
+    fit_settings_for,
+    generate,
+    input_settings,
     is_features,
     kind_of,
-    learnt_from,
     part_of,
-    plan_for,
     with_long_tail,
     with_strangers,
     without_some_labels,
 )
-from experiments.harness.generated import generate
-from experiments.harness.sets import Rows
-from experiments.layouts import LAYOUTS
+from experiments.datasets import LAYOUTS
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Plan
-from manyhot.refusal import Refusal
+from manyhot.engine import FitSettings
+from manyhot.errors import InputError
 
 LABELS = 10
 EACH = {"train": 200, "val": 4, "test": 5}
@@ -49,7 +49,7 @@ def places(rows, split):
 
 def assert_splits_stay_apart(whole, rows, *, same=("train", "val", "test")):
     """No row is in two splits, none came in twice, and rows keep the split they had."""
-    assert len(set(rows.places.tolist())) == len(rows.places)
+    assert len(set(rows.positions.tolist())) == len(rows.positions)
     for split in same:
         assert places(rows, split) <= places(whole, split)
 
@@ -125,15 +125,15 @@ def test_a_part_trains_on_so_many_rows_at_the_most():
 
 @pytest.mark.parametrize("name", ["mnist", "mnist features", "mnist: part"])
 def test_an_unknown_set_is_refused(name, tmp_path):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         Catalogue(tmp_path)(name)
     known = ", ".join(KINDS)
     assert str(caught.value) == f"`set` of `experiments` must be one of {known}; got 'mnist'. Name its folder so."
 
 
 def test_an_unknown_variant_is_refused():
-    with pytest.raises(Refusal) as caught:
-        plan_for("cifar10 features: half")
+    with pytest.raises(InputError) as caught:
+        fit_settings_for("cifar10 features: half")
     rule = "be one of zero labels, long-tailed, open set, part, zero labels, part"
     assert str(caught.value) == f"`variant` of `cifar10` must {rule}; got 'half'. Pick one."
 
@@ -142,10 +142,10 @@ def test_what_decides_a_run_follows_from_the_name():
     assert is_features("coco features: part")
     assert not is_features("coco: part")
     assert kind_of("cub features: long-tailed") is KINDS["cub"]
-    assert learnt_from("cub features: part") == learnt_from("cars features") != learnt_from("cub")
-    assert learnt_from("cifar10")["size"] == 32
-    assert plan_for("cifar10: long-tailed").epochs == 2 * plan_for("cifar10").epochs
-    assert plan_for("flowers features").epochs == 4 * plan_for("coco features").epochs
+    assert input_settings("cub features: part") == input_settings("cars features") != input_settings("cub")
+    assert input_settings("cifar10")["size"] == 32
+    assert fit_settings_for("cifar10: long-tailed").epochs == 2 * fit_settings_for("cifar10").epochs
+    assert fit_settings_for("flowers features").epochs == 4 * fit_settings_for("coco features").epochs
 
 
 def test_every_published_set_has_a_kind():
@@ -174,7 +174,7 @@ def test_pictures_of_a_plain_table_become_a_material(tables):
     material = Catalogue(tables)("cifar10")
     assert (material.name, material.width) == ("cifar10", 512)
     assert sorted(material.labels) == ["blue", "red", "warm"]
-    parts = material.parts(Plan())
+    parts = material.parts(FitSettings())
     assert {split: len(part) for split, part in parts.items()} == {"train": 6, "val": 2, "test": 3}
     (batch,) = parts["test"].load([[0, 1, 2]], epoch=None)
     assert batch.inputs.shape == (3, 3, 32, 32)
@@ -190,7 +190,7 @@ def test_pictures_of_a_plain_table_become_a_material(tables):
 def test_features_of_a_plain_table_become_a_material_and_are_kept(tables, tmp_path):
     catalogue = Catalogue(tables, cache=tmp_path / "kept")
     material = catalogue("cifar10 features")
-    parts = material.parts(Plan())
+    parts = material.parts(FitSettings())
     assert material.backbone is None
     assert {split: len(part) for split, part in parts.items()} == {"train": 6, "val": 2, "test": 3}
     train = parts["train"].features
@@ -200,4 +200,4 @@ def test_features_of_a_plain_table_become_a_material_and_are_kept(tables, tmp_pa
     assert (distances.argmin(1) % 2).tolist() == [0, 1, 0]
     # The same samples give the other variants, and what was kept needs no picture.
     (tables / "cifar10" / "labels.csv").unlink()
-    assert len(Catalogue(tables, cache=tmp_path / "kept")("cifar10 features: part").parts(Plan())["test"]) == 1
+    assert len(Catalogue(tables, cache=tmp_path / "kept")("cifar10 features: part").parts(FitSettings())["test"]) == 1

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.claims import all_claims
-from experiments.claims.parts import ABOVE, BELOW, TIED, Claim, Part
-from experiments.harness.arms import Arm
-from experiments.harness.found import Found, at, own
-from experiments.harness.jobs import Job, Ledger
-from experiments.harness.statistics import Interval, Spread, over_seeds, paired
-from manyhot.engine import Plan
+from experiments.claims import ABOVE, BELOW, TIED, Claim, Part, all_claims
+from experiments.runs import Job, RunStore
+from experiments.tables import MeanInterval, MethodResults, Spread, at, over_seeds, own, paired
+from experiments.training import Method
+from manyhot.engine import FitSettings
 
 
 @pytest.mark.parametrize(
@@ -34,17 +32,17 @@ from manyhot.engine import Plan
     ],
 )
 def test_what_an_interval_says_of_a_claim(mean, half, claimed, holds):
-    assert Part("gap", Interval(mean, half, 3), claimed).holds is holds
+    assert Part("gap", MeanInterval(mean, half, 3), claimed).holds is holds
 
 
 def test_a_claim_of_a_large_difference_needs_one():
-    gap = Interval(0.003, 0.001, 3)
+    gap = MeanInterval(0.003, 0.001, 3)
     assert Part("gap", gap, ABOVE).holds is True
     assert Part("gap", gap, ABOVE, least=0.05).holds is False
 
 
 def test_verdicts_are_made_of_parts():
-    yes, no = Part("a", Interval(0.1, 0.01, 3), ABOVE), Part("b", Interval(0.1, 0.01, 3), BELOW)
+    yes, no = Part("a", MeanInterval(0.1, 0.01, 3), ABOVE), Part("b", MeanInterval(0.1, 0.01, 3), BELOW)
     missing = Part("c", None, ABOVE)
     cases = ([yes, yes], [yes, missing], [yes, no, no, no], [yes, no, no, no, no], [no, missing], [missing])
     holds, partly, fails = "holds", "holds in part", "does not hold here"
@@ -58,27 +56,27 @@ def test_verdicts_are_made_of_parts():
     ]
     assert yes.shown() == "a: +10.00 ± 1.00 points"
     assert missing.shown() == "c: not run"
-    assert Part("d", Interval(-0.5, None, 1), ABOVE, "").shown() == "d: -0.500 (one seed)"
+    assert Part("d", MeanInterval(-0.5, None, 1), ABOVE, "").shown() == "d: -0.500 (one seed)"
 
 
 def test_claims_without_runs_are_open(tmp_path):
-    claims = all_claims(Ledger(tmp_path))
+    claims = all_claims(RunStore(tmp_path))
     assert {claim.paper for claim in claims} == {"000", "001", "002", "003", "004"}
     assert {claim.verdict for claim in claims} == {"not run"}
 
 
 def keep(ledger, arm, seed, figures):
-    job = Job("tiny-imagenet features", arm, replace(Plan(), seed=seed), ("one_label",))
-    ledger.keep(job, {"figures": {"one_label": figures}} if figures else {"diverged": "at once", "figures": {}})
+    job = Job("tiny-imagenet features", arm, replace(FitSettings(), seed=seed), ("one_label",))
+    ledger.save(job, {"figures": {"one_label": figures}} if figures else {"diverged": "at once", "figures": {}})
     return job
 
 
 def test_what_is_found_of_an_arm(tmp_path):
-    ledger, one, other = Ledger(tmp_path), Arm("one", "BCE"), Arm("other", "SPA")
+    ledger, one, other = RunStore(tmp_path), Method("one", "BCE"), Method("other", "SPA")
     ours, theirs = [0.1, 0.11, 0.12], [0.2, 0.22, 0.24]
     jobs = [keep(ledger, one, seed, {"error": ours[seed]}) for seed in range(3)]
     jobs += [keep(ledger, other, seed, {"error": theirs[seed]}) for seed in range(3)]
-    found, error = Found(ledger, jobs, "one_label"), at("error")
+    found, error = MethodResults(ledger, jobs, "one_label"), at("error")
     assert found.mean("one", error) == over_seeds(ours)
     assert found.gap("other", "one", error) == paired(theirs, ours)
     assert found.gap("other", "nobody", error) is None
@@ -87,32 +85,32 @@ def test_what_is_found_of_an_arm(tmp_path):
 
 
 def test_fewer_seeds_borrow_their_spread_from_all_arms(tmp_path):
-    ledger = Ledger(tmp_path)
+    ledger = RunStore(tmp_path)
     values = {"a": [1.0, 3.0], "b": [2.0, 2.0], "c": [5.0]}
     jobs = [
-        keep(ledger, Arm(name, f"{name}()"), s, {"x": v}) for name, own in values.items() for s, v in enumerate(own)
+        keep(ledger, Method(name, f"{name}()"), s, {"x": v}) for name, own in values.items() for s, v in enumerate(own)
     ]
-    found, x = Found(ledger, jobs, "one_label"), at("x")
+    found, x = MethodResults(ledger, jobs, "one_label"), at("x")
     spread = Spread.of(values.values())
     assert spread.degrees == 2
     assert spread.deviation == pytest.approx(1.0)  # of 2 and 0 squares over two degrees of freedom
     assert found.mean("c", x).half == pytest.approx(4.302653)
     assert found.gap("a", "b", x).half == pytest.approx(4.302653)
-    assert Spread.of([[1.0], [2.0]]).mean([1.0]) == Interval(1.0, None, 1)
+    assert Spread.of([[1.0], [2.0]]).mean([1.0]) == MeanInterval(1.0, None, 1)
 
 
 def test_single_runs_with_other_seeds_are_not_compared(tmp_path):
-    ledger = Ledger(tmp_path)
-    jobs = [keep(ledger, Arm("a", "a()"), 0, {"x": 1.0}), keep(ledger, Arm("b", "b()"), 1, {"x": 2.0})]
-    assert Found(ledger, jobs, "one_label").gap("a", "b", at("x")) is None
+    ledger = RunStore(tmp_path)
+    jobs = [keep(ledger, Method("a", "a()"), 0, {"x": 1.0}), keep(ledger, Method("b", "b()"), 1, {"x": 2.0})]
+    assert MethodResults(ledger, jobs, "one_label").gap("a", "b", at("x")) is None
 
 
 def test_diverged_runs_are_counted(tmp_path):
-    ledger = Ledger(tmp_path)
-    jobs = [keep(ledger, Arm("a", "a()"), 0, {"x": 1.0}), keep(ledger, Arm("a", "a()"), 1, None)]
-    jobs.append(keep(ledger, Arm("b", "b()"), 0, None))
-    found = Found(ledger, jobs, "one_label")
-    assert json.dumps(found.arms) == '{"a": [{"x": 1.0}]}'
+    ledger = RunStore(tmp_path)
+    jobs = [keep(ledger, Method("a", "a()"), 0, {"x": 1.0}), keep(ledger, Method("a", "a()"), 1, None)]
+    jobs.append(keep(ledger, Method("b", "b()"), 0, None))
+    found = MethodResults(ledger, jobs, "one_label")
+    assert json.dumps(found.methods) == '{"a": [{"x": 1.0}]}'
     table = found.table({})
     assert "1 (1 diverged)" in table
     assert "| b | 0 (1 diverged) |" in table

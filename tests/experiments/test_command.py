@@ -4,17 +4,17 @@ from functools import partial
 
 import pytest
 
-from experiments import average_k, uniform
+from experiments import studies as average_k
+from experiments import studies as uniform
 from experiments.__main__ import main
-from experiments.harness.arms import Arm
-from experiments.harness.generated import shorten
-from experiments.harness.judges import JUDGES
-from experiments.harness.studies import Scope, jobs_of
-from experiments.registry import STUDIES
+from experiments.metrics import METRICS
+from experiments.runs import jobs_of, shorten
+from experiments.studies import STUDIES, Scope
+from experiments.training import Method
 
 pytestmark = pytest.mark.slow
 
-BCE = Arm("BCE", "BinaryCrossEntropyLoss()")
+BCE = Method("BCE", "BinaryCrossEntropyLoss()")
 # Where a study treats several of its sets alike, one of them is enough.
 ENOUGH = {
     "one-label": ["cifar10 features", "tiny-imagenet"],
@@ -31,7 +31,7 @@ def short_sweeps(monkeypatch):
     monkeypatch.setattr(average_k, "KS", (5, 10))
     # Lightning asks all installed packages for callbacks whenever a run begins, which takes longer than these runs.
     monkeypatch.setattr("lightning.fabric.fabric._load_external_callbacks", lambda group: [])
-    monkeypatch.setitem(JUDGES, "retrieval", partial(JUDGES["retrieval"], each=10, most=2))
+    monkeypatch.setitem(METRICS, "retrieval", partial(METRICS["retrieval"], each=10, most=2))
 
 
 def test_studies_are_listed(capsys):
@@ -108,23 +108,28 @@ def test_what_is_there_is_shown_without_training(capsys, tmp_path):
 def test_every_run_of_a_study_has_a_judge_and_a_file_of_its_own(study):
     jobs = study.runs(Scope(seeds=(0, 1)))
     assert jobs
-    assert all(name in JUDGES for job in jobs for name in job.judges)
+    assert all(name in METRICS for job in jobs for name in job.metrics)
     one_seed = study.runs(Scope(seeds=(0,)))
     assert {job.file() for job in one_seed} < {job.file() for job in jobs}
     short = study.runs(Scope(seeds=(0, 1), shorten=shorten))
-    assert all(job.plan.epochs == 2 for job in short)
+    assert all(job.fit_settings.epochs == 2 for job in short)
     chosen = study.runs(Scope(sets=("cub features",), seeds=(0,)))
-    assert {job.material.partition(":")[0] for job in chosen} == {"cub features"}
+    assert {job.dataset.partition(":")[0] for job in chosen} == {"cub features"}
 
 
 def test_every_arm_is_run_with_every_seed():
-    arms = [BCE, Arm("ASL", "AsymmetricLoss()", lr=3.0)]
+    arms = [BCE, Method("ASL", "AsymmetricLoss()", lr=3.0)]
     jobs = jobs_of(arms, "coco features", ["many_label"], (4, 5))
-    assert [(job.arm.name, job.plan.seed) for job in jobs] == [("BCE", 4), ("BCE", 5), ("ASL", 4), ("ASL", 5)]
-    assert jobs[2].plan.lr == pytest.approx(3 * jobs[0].plan.lr)
-    assert jobs[0].judges == ("many_label",)
+    assert [(job.method.name, job.fit_settings.seed) for job in jobs] == [
+        ("BCE", 4),
+        ("BCE", 5),
+        ("ASL", 4),
+        ("ASL", 5),
+    ]
+    assert jobs[2].fit_settings.lr == pytest.approx(3 * jobs[0].fit_settings.lr)
+    assert jobs[0].metrics == ("many_label",)
     network = jobs_of(arms, "coco", ["many_label"], (4,))
-    assert network[0].plan.lr == network[1].plan.lr  # a network learns at another pace
+    assert network[0].fit_settings.lr == network[1].fit_settings.lr  # a network learns at another pace
 
 
 def test_a_smoke_run_is_for_studies_alone(capsys):

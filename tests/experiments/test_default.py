@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from experiments import default
-from experiments.default import PAPERS, PARTS, SHIPPED, Comparison, FeatureFiles
-from experiments.harness.jobs import Ledger
-from manyhot.refusal import Refusal
-from manyhot.training import Recipe
+from experiments.default import PAPERS, PARTS, SHIPPED, DefaultComparison, FeatureFiles
+from experiments.runs import RunStore
+from manyhot.errors import InputError
+from manyhot.training import TrainSettings
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_all_layouts_of_files_are_read(files):
     assert files("whole").split_sizes() == files("parts").split_sizes() == {"train": 200, "test": 60}
     assert files("bare").split_sizes() == {"train": 234, "test": 26}
     assert files("whole, 80").split_sizes() == {"train": 80, "test": 60}
-    with pytest.raises(Refusal, match="`set` of `experiments` must have a file"):
+    with pytest.raises(InputError, match="`set` of `experiments` must have a file"):
         files("other")
 
 
@@ -34,24 +34,24 @@ def test_every_method_has_as_many_trials_and_is_built_as_written():
     for found in PAPERS.values():
         assert len(found) == default.TRIALS
         for changes in found:
-            Recipe.build(changes)
+            TrainSettings.build(changes)
 
 
 def test_a_comparison_runs_once_and_chooses_on_val(files, tmp_path, monkeypatch):
     monkeypatch.setattr(default, "PAPERS", {"BCE": PAPERS["BCE"], "softmax": PAPERS["softmax"]})
-    study = Comparison(Ledger(tmp_path / "runs"), seeds=(0, 1), common={"epochs": 2, "hidden": 8})
+    study = DefaultComparison(RunStore(tmp_path / "runs"), seeds=(0, 1), common={"epochs": 2, "hidden": 8})
     study.run(files, ["whole"])
     kept = sorted((tmp_path / "runs").rglob("*.json"))
     # Two methods with four trials and one more seed, and two seeds of everything else.
     assert len(kept) == 2 * (default.TRIALS + 1) + 2 * (len(PARTS) + 1)
-    assert study.ledger.find(study.job("whole", SHIPPED, {}, 1))["settings"]["recipe"]["seed"] == 1
+    assert study.store.find(study.job("whole", SHIPPED, {}, 1))["settings"]["recipe"]["seed"] == 1
     worst = PAPERS["BCE"][2]
-    run = study.ledger.find(study.job("whole", "BCE", worst, 0))
+    run = study.store.find(study.job("whole", "BCE", worst, 0))
     run["figures"]["val"]["map"] = 2.0
-    study.ledger.keep(study.job("whole", "BCE", worst, 0), run)
+    study.store.save(study.job("whole", "BCE", worst, 0), run)
     assert study.methods("whole")["BCE"] == worst
     monkeypatch.setattr(default, "carry_out", lambda job, data: pytest.fail("trained again"))
-    monkeypatch.setattr(Comparison, "methods", lambda self, material: {**PARTS, SHIPPED: {}})
+    monkeypatch.setattr(DefaultComparison, "methods", lambda self, material: {**PARTS, SHIPPED: {}})
     study.run(files, ["whole"])
     page = study.page(["whole"])
     assert page.count("\n| one head |") == 2
@@ -59,4 +59,4 @@ def test_a_comparison_runs_once_and_chooses_on_val(files, tmp_path, monkeypatch)
 
 
 def test_without_runs_there_is_no_table(tmp_path):
-    assert "No runs yet." in Comparison(Ledger(tmp_path)).table("scene")
+    assert "No runs yet." in DefaultComparison(RunStore(tmp_path)).table("scene")

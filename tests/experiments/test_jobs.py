@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.harness.arms import Arm
-from experiments.harness.generated import Generated, shorten
-from experiments.harness.jobs import Job, Ledger, carry_out, distinct, judge_of, run_all
-from manyhot.engine import Plan
+from experiments.data import Generated
+from experiments.runs import Job, RunStore, carry_out, distinct, metric_of, run_all, shorten
+from experiments.training import Method
+from manyhot.engine import FitSettings
 
 SET = "cifar10 features"
-BCE = Arm("BCE", "BinaryCrossEntropyLoss()")
-ASL = Arm("ASL", "AsymmetricLoss()")
-BROKEN = Arm("broken", "NoSuchLoss()")
-PLAN = Plan(epochs=2, batch_size=40)
+BCE = Method("BCE", "BinaryCrossEntropyLoss()")
+ASL = Method("ASL", "AsymmetricLoss()")
+BROKEN = Method("broken", "NoSuchLoss()")
+PLAN = FitSettings(epochs=2, batch_size=40)
 OPEN = Generated()
 
 
@@ -25,7 +25,7 @@ def job(arm=BCE, *, seed=0, judges=("trial",), material=SET, **changes):
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger(tmp_path / "runs")
+    return RunStore(tmp_path / "runs")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def never(name):
 def test_what_a_run_gave_is_found_again(ledger):
     run = {"figures": {"trial": {"choice": 0.25}}, "seconds": 1.5}
     assert ledger.find(job()) is None
-    ledger.keep(job(), run)
+    ledger.save(job(), run)
     assert ledger.find(job()) == {"arm": "BCE", "settings": job().settings(), **run}
     assert ledger.figures([job(), job(seed=1)], "trial") == [{"choice": 0.25}]
     assert ledger.figures([job()], "other") == [None]
@@ -83,18 +83,18 @@ def test_the_order_of_judges_has_no_bearing():
 def test_every_run_comes_once_and_first_seeds_come_first():
     jobs = [job(seed=1), job(ASL, seed=2), job(), job(replace(BCE, name="again")), job(ASL), job(seed=1)]
     found = distinct(jobs)
-    assert [one.plan.seed for one in found] == [0, 0, 1, 2]
+    assert [one.fit_settings.seed for one in found] == [0, 0, 1, 2]
     assert len({one.file() for one in found}) == 4
 
 
 def test_what_is_there_is_not_run_again(ledger, told):
     jobs = [job(), job(ASL)]
-    assert run_all(jobs[:1], OPEN, ledger, tell=told.append) == 0
+    assert run_all(jobs[:1], OPEN, ledger, log=told.append) == 0
     before = ledger.find(jobs[0])
-    assert run_all(jobs, OPEN, ledger, tell=told.append) == 0
+    assert run_all(jobs, OPEN, ledger, log=told.append) == 0
     assert ledger.find(jobs[0]) == before
     assert ledger.find(jobs[1])["figures"]["trial"].keys() == {"choice", "average-5 accuracy", "accuracy"}
-    assert run_all(jobs, never, ledger, tell=told.append) == 0
+    assert run_all(jobs, never, ledger, log=told.append) == 0
     assert [line for line in told if "runs to do" in line] == [
         "1 runs to do, 0 done before.",
         "1 runs to do, 1 done before.",
@@ -103,7 +103,7 @@ def test_what_is_there_is_not_run_again(ledger, told):
 
 
 def test_an_arm_that_fails_is_told_and_counted_and_the_others_go_on(ledger, told):
-    assert run_all([job(BROKEN), job()], OPEN, ledger, tell=told.append) == 1
+    assert run_all([job(BROKEN), job()], OPEN, ledger, log=told.append) == 1
     failures = [line for line in told if line.startswith(f"FAILED {SET}, broken, seed 0")]
     assert len(failures) == 1
     assert "NoSuchLoss" in failures[0]
@@ -113,24 +113,24 @@ def test_an_arm_that_fails_is_told_and_counted_and_the_others_go_on(ledger, told
 
 def test_that_an_arm_diverges_is_a_result(ledger, told):
     diverging = job(optimizer="sgd", lr=1e38)
-    assert run_all([diverging], OPEN, ledger, tell=told.append) == 0
+    assert run_all([diverging], OPEN, ledger, log=told.append) == 0
     run = ledger.find(diverging)
     assert "finite" in run["diverged"]
     assert run["figures"] == {}
     assert ledger.figures([diverging], "trial") == [None]
-    assert run_all([diverging], never, ledger, tell=told.append) == 0
+    assert run_all([diverging], never, ledger, log=told.append) == 0
 
 
 def test_after_so_many_minutes_the_rest_is_left(ledger, told):
-    assert run_all([job(), job(ASL, seed=2)], never, ledger, minutes=-1, tell=told.append) == 0
+    assert run_all([job(), job(ASL, seed=2)], never, ledger, minutes=-1, log=told.append) == 0
     assert told[1:] == [f"left for later: {SET}, BCE, seed 0", f"left for later: {SET}, ASL, seed 2"]
     assert kept(ledger) == []
-    assert run_all([job()], OPEN, ledger, minutes=10, tell=told.append) == 0
+    assert run_all([job()], OPEN, ledger, minutes=10, log=told.append) == 0
     assert len(kept(ledger)) == 1
 
 
 def test_a_run_says_what_it_was_made_by():
-    run = carry_out(job(Arm("quasibinary", "QuasibinaryLoss()"), judges=("trial", "one_label")), OPEN(SET))
+    run = carry_out(job(Method("quasibinary", "QuasibinaryLoss()"), judges=("trial", "one_label")), OPEN(SET))
     assert set(run["figures"]) == {"trial", "one_label"}
     assert run["torch"] == torch.__version__
     assert run["samples a second"] > 0
@@ -140,25 +140,24 @@ def test_a_run_says_what_it_was_made_by():
 
 
 def test_judges_are_found_by_name():
-    from experiments.harness.judges import JUDGES
-    from experiments.harness.trial import trial
+    from experiments.metrics import METRICS, trial
 
-    assert judge_of("trial") is trial
-    assert judge_of("uniform") is JUDGES["uniform"]
+    assert metric_of("trial") is trial
+    assert metric_of("uniform") is METRICS["uniform"]
 
 
 def test_a_shortened_run_is_another_run():
     short = shorten(job(epochs=50, precision="bf16"))
-    assert (short.plan.epochs, short.plan.precision) == (2, "32")
+    assert (short.fit_settings.epochs, short.fit_settings.precision) == (2, "32")
     assert short.file() != job(epochs=50, precision="bf16").file()
 
 
 @pytest.mark.process
 def test_two_processes_give_the_figures_of_one(tmp_path, ledger, told):
     jobs = [job(), job(ASL), job(BROKEN), job(seed=1)]
-    alone = Ledger(tmp_path / "alone")
-    assert run_all(jobs, Generated(), alone, tell=told.append) == 1
-    assert run_all(jobs, Generated(), ledger, workers=2, tell=told.append) == 1
+    alone = RunStore(tmp_path / "alone")
+    assert run_all(jobs, Generated(), alone, log=told.append) == 1
+    assert run_all(jobs, Generated(), ledger, workers=2, log=told.append) == 1
     assert kept(ledger) == kept(alone)
     assert len(kept(alone)) == 3
     for one in jobs[:2]:

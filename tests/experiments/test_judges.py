@@ -9,33 +9,32 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score, log_loss, roc_auc_score
 
 import manyhot as mh
-from experiments.harness.judges import JUDGES
-from experiments.harness.judges.retrieval import retrieval
+from experiments.metrics import METRICS, retrieval
 from manyhot.heads import CosineHead, LinearHead, TwoHeads
 from tests.experiments.outcomes import many, outcome_of, single
 
-MULTI = (mh.AsymmetricLoss, mh.QuasibinaryLoss, mh.SoftmaxLoss, mh.TwoWayLoss)
-SINGLE = (mh.CrossEntropyLoss, mh.BinaryCrossEntropyLoss, mh.QuasibinaryLoss)
+MULTI = (mh.AsymmetricLoss, mh.QuasibinaryLoss, mh.losses.MultiLabelSoftmaxLoss, mh.TwoWayLoss)
+SINGLE = (mh.losses.SoftmaxCrossEntropyLoss, mh.BinaryCrossEntropyLoss, mh.QuasibinaryLoss)
 
 
-def judged(name, outcome):
+def judged(name, output):
     """By a judge, checked to survive JSON."""
-    found = JUDGES[name](outcome)
+    found = METRICS[name](output)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     return found
 
 
-def only(outcome, name):
+def only(output, name):
     """The figures of one reading."""
-    return outcome["readings"][name]
+    return output["readings"][name]
 
 
 @pytest.mark.parametrize("loss", MULTI)
 def test_many_label_figures_are_those_of_scikit_learn(loss):
-    outcome = many(loss())
-    found = judged("many_label", outcome)
-    scores, targets = outcome.scores["test"], outcome.targets["test"].numpy()
-    if loss is mh.SoftmaxLoss:
+    output = many(loss())
+    found = judged("many_label", output)
+    scores, targets = output.scores["test"], output.targets["test"].numpy()
+    if loss is mh.losses.MultiLabelSoftmaxLoss:
         scores = scores.log_softmax(1)
     assert found["map_class"] == pytest.approx(average_precision_score(targets, scores, average="macro"))
     labelled = targets.any(1)
@@ -50,9 +49,9 @@ def test_many_label_figures_are_those_of_scikit_learn(loss):
 
 
 def test_many_label_errors_of_probabilities_by_plain_loops():
-    outcome = many(mh.BinaryCrossEntropyLoss())
-    found = only(judged("many_label", outcome), "sigmoid")
-    probs, targets = outcome.scores["test"].double().sigmoid().numpy(), outcome.targets["test"].numpy()
+    output = many(mh.BinaryCrossEntropyLoss())
+    found = only(judged("many_label", output), "sigmoid")
+    probs, targets = output.scores["test"].double().sigmoid().numpy(), output.targets["test"].numpy()
     gaps, counts = [], []
     for bin in range(15):
         inside = (probs <= (bin + 1) / 15) & ((probs > bin / 15) | (bin == 0))
@@ -73,21 +72,21 @@ def test_many_label_errors_of_probabilities_by_plain_loops():
 
 
 def test_many_label_with_fewer_labels_than_are_picked_and_unknown_cells():
-    outcome = many(mh.BinaryCrossEntropyLoss(), labels=3)
-    all_given = f1_score(outcome.targets["test"].numpy(), np.ones((260, 3)), average="macro")
-    assert judged("many_label", outcome)["f1_top4"] == pytest.approx(all_given)
-    before = judged("many_label", outcome)["map_class"]
-    outcome.targets["test"][:, 1] = -1
-    found = judged("many_label", outcome)
+    output = many(mh.BinaryCrossEntropyLoss(), labels=3)
+    all_given = f1_score(output.targets["test"].numpy(), np.ones((260, 3)), average="macro")
+    assert judged("many_label", output)["f1_top4"] == pytest.approx(all_given)
+    before = judged("many_label", output)["map_class"]
+    output.targets["test"][:, 1] = -1
+    found = judged("many_label", output)
     assert sum(only(found, "sigmoid")["bins"]["count"]) == 520
     assert found["map_class"] != before
 
 
 def test_many_label_shows_what_ties_of_a_link_cost():
-    outcome = many(mh.AsymmetricLoss(gamma_neg=4, gamma_pos=0, margin=0.2))
-    found = judged("many_label", outcome)
-    targets = outcome.targets["test"].numpy()
-    probs = outcome.loss.link.probs(outcome.scores["test"]).numpy()
+    output = many(mh.AsymmetricLoss(gamma_neg=4, gamma_pos=0, margin=0.2))
+    found = judged("many_label", output)
+    targets = output.targets["test"].numpy()
+    probs = output.loss.link.probs(output.scores["test"]).numpy()
     assert only(found, "sigmoid")["map_class"] == found["map_class"]
     assert only(found, "own link")["map_class"] < found["map_class"]
     assert only(found, "own link")["map_class"] == pytest.approx(
@@ -98,16 +97,16 @@ def test_many_label_shows_what_ties_of_a_link_cost():
 
 @pytest.mark.parametrize("loss", SINGLE)
 def test_one_label_by_plain_loops(loss):
-    outcome = single(loss())
-    found = judged("one_label", outcome)
-    scores, labels = outcome.scores["test"].double().numpy(), outcome.targets["test"].argmax(1).numpy()
+    output = single(loss())
+    found = judged("one_label", output)
+    scores, labels = output.scores["test"].double().numpy(), output.targets["test"].argmax(1).numpy()
     order = np.argsort(-scores, kind="stable")
     assert found["top1_error"] == pytest.approx(np.mean(order[:, 0] != labels))
     assert found["top5_error"] == pytest.approx(
         np.mean([y not in o for y, o in zip(labels, order[:, :5], strict=True)])
     )
     own = {"softmax": torch.softmax, "sigmoid": lambda s, _: s.sigmoid()}
-    probs = own.get(found["own"], lambda s, _: outcome.loss.link.probs(s))(torch.from_numpy(scores), 1).numpy()
+    probs = own.get(found["own"], lambda s, _: output.loss.link.probs(s))(torch.from_numpy(scores), 1).numpy()
     probs /= probs.sum(1, keepdims=True)
     assert found["log_loss"] == pytest.approx(log_loss(labels, probs, labels=range(12)), rel=1e-5)
     top, right = probs.max(1), order[:, 0] == labels
@@ -117,22 +116,22 @@ def test_one_label_by_plain_loops(loss):
 
 
 def test_one_label_leaves_out_rows_without_a_label_and_refuses_several():
-    outcome = single(mh.BinaryCrossEntropyLoss(), out=0.25)
-    assert judged("one_label", outcome)["rows"] == 195
-    with pytest.raises(ValueError, match="`outcome` of `one_label` must have one label a row at the most; got a row"):
-        JUDGES["one_label"](many(mh.BinaryCrossEntropyLoss()))
+    output = single(mh.BinaryCrossEntropyLoss(), out=0.25)
+    assert judged("one_label", output)["rows"] == 195
+    with pytest.raises(ValueError, match="`output` of `one_label` must have one label a row at the most; got a row"):
+        METRICS["one_label"](many(mh.BinaryCrossEntropyLoss()))
 
 
 @pytest.mark.parametrize("loss", SINGLE)
 def test_zero_label_figures(loss):
-    outcome = single(loss(), out=0.4)
-    found = judged("zero_label", outcome)
-    targets = outcome.targets["test"].numpy()
+    output = single(loss(), out=0.4)
+    found = judged("zero_label", output)
+    targets = output.targets["test"].numpy()
     inside = targets.any(1)
     assert (found["rows_in"], found["rows_out"]) == (156, 104)
-    values = outcome.scores["test"].double()
+    values = output.scores["test"].double()
     probs = {"softmax": values.softmax(1), "sigmoid": values.sigmoid()}.get(
-        found["own"], outcome.loss.link.probs(values)
+        found["own"], output.loss.link.probs(values)
     )
     figures, largest = only(found, found["own"]), probs.amax(1).numpy()
     assert figures["mmc"] == pytest.approx(largest[~inside].mean(), rel=1e-5)
@@ -143,17 +142,17 @@ def test_zero_label_figures(loss):
 
 
 def test_zero_label_without_such_rows_has_no_comparison():
-    found = only(judged("zero_label", single(mh.CrossEntropyLoss())), "softmax")
+    found = only(judged("zero_label", single(mh.losses.SoftmaxCrossEntropyLoss())), "softmax")
     assert found["auroc"] is None
     assert found["mmc"] is None
     assert found["accuracy"] is not None
 
 
 def test_retrieval_asks_all_the_same_queries_and_knows_the_short_ones_by_heart():
-    losses = (mh.AsymmetricLoss(margin=0.0), mh.SoftmaxLoss())
+    losses = (mh.AsymmetricLoss(margin=0.0), mh.losses.MultiLabelSoftmaxLoss())
     found = [retrieval(many(loss), each=12, most=3) for loss in losses]
-    outcome = many(losses[0])
-    precision = average_precision_score(outcome.targets["test"].numpy(), outcome.scores["test"], average="macro")
+    output = many(losses[0])
+    precision = average_precision_score(output.targets["test"].numpy(), output.scores["test"], average="macro")
     assert only(found[0], "sigmoid")["by_length"][0] == pytest.approx(precision, abs=1e-3)
     assert set(found[0]["readings"]) == {"sigmoid", "own link", "calibrated"}
     assert set(found[1]["readings"]) == {"softmax", "calibrated"}
@@ -163,17 +162,19 @@ def test_retrieval_asks_all_the_same_queries_and_knows_the_short_ones_by_heart()
     low, high = only(found[0], "sigmoid")["interval"]
     assert low < only(found[0], "sigmoid")["map"] < high
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert retrieval(outcome, each=12, most=3) == found[0]
+    assert retrieval(output, each=12, most=3) == found[0]
 
 
-@pytest.mark.parametrize(("loss", "trained"), [(mh.CrossEntropyLoss(), "softmax"), (mh.AverageKLoss(3), "sigmoid")])
+@pytest.mark.parametrize(
+    ("loss", "trained"), [(mh.losses.SoftmaxCrossEntropyLoss(), "softmax"), (mh.AverageKLoss(3), "sigmoid")]
+)
 def test_average_k_by_plain_loops(loss, trained):
-    outcome = single(loss, head=TwoHeads(3, 12) if loss.heads == 2 else None)
-    found = judged("average_k", outcome)
+    output = single(loss, head=TwoHeads(3, 12) if loss.heads == 2 else None)
+    found = judged("average_k", output)
     assert found["trained"] == trained
     assert list(found["top_k"]) == ["2", "3", "5", "10"]
-    val, test = (outcome.scores[split].double().softmax(1).numpy() for split in ("val", "test"))
-    labels = outcome.targets["test"].argmax(1).numpy()
+    val, test = (output.scores[split].double().softmax(1).numpy() for split in ("val", "test"))
+    labels = output.targets["test"].argmax(1).numpy()
     for k in (2, 5):
         ordered = np.sort(val.ravel())[::-1]
         threshold = (ordered[k * len(val) - 1] + ordered[k * len(val)]) / 2
@@ -194,23 +195,23 @@ def test_average_k_by_plain_loops(loss, trained):
 
 
 def test_average_k_leaves_out_what_there_is_not():
-    found = judged("average_k", single(mh.CrossEntropyLoss(), labels=3))
+    found = judged("average_k", single(mh.losses.SoftmaxCrossEntropyLoss(), labels=3))
     assert list(found["activations"]["softmax"]) == ["2", "3"]
     assert found["activations"]["softmax"]["3"]["accuracy"] == pytest.approx(1, abs=0.01)
     assert found["activations"]["softmax"]["2"]["many"] is None
-    wide = judged("average_k", single(mh.CrossEntropyLoss(), labels=120))
+    wide = judged("average_k", single(mh.losses.SoftmaxCrossEntropyLoss(), labels=120))
     assert {len(figures["sizes"]) for figures in wide["activations"]["sigmoid"].values()} == {51}
     assert {sum(figures["sizes"]) for figures in wide["activations"]["sigmoid"].values()} == {260}
 
 
 def test_uniform_by_trying_all_thresholds():
-    outcome = single(mh.BinaryCrossEntropyLoss(), head=CosineHead(3, 12, bias="shared"))
+    output = single(mh.BinaryCrossEntropyLoss(), head=CosineHead(3, 12, bias="shared"))
     with torch.no_grad():
-        outcome.head.bias.fill_(2.5)
-    found = judged("uniform", outcome)
-    targets = {split: values.bool().numpy() for split, values in outcome.targets.items()}
+        output.head.bias.fill_(2.5)
+    found = judged("uniform", output)
+    targets = {split: values.bool().numpy() for split, values in output.targets.items()}
     for kind in ("scores", "softmax"):
-        values = {split: scores.double().numpy() for split, scores in outcome.scores.items()}
+        values = {split: scores.double().numpy() for split, scores in output.scores.items()}
         if kind == "softmax":
             values = {split: torch.from_numpy(scores).softmax(1).numpy() for split, scores in values.items()}
         own = values["test"][targets["test"]]
@@ -237,10 +238,12 @@ def test_uniform_by_trying_all_thresholds():
 
 def test_uniform_finds_the_threshold_that_was_learnt_wherever_it_is():
     assert (
-        judged("uniform", single(mh.CrossEntropyLoss(), head=LinearHead(3, 12, bias="none")))["learned_threshold"]
+        judged("uniform", single(mh.losses.SoftmaxCrossEntropyLoss(), head=LinearHead(3, 12, bias="none")))[
+            "learned_threshold"
+        ]
         is None
     )
-    loss = mh.ClassWiseLoss(12)
+    loss = mh.losses.ClassWiseLoss(12)
     with torch.no_grad():
         loss.bias.fill_(1.5)
     found = judged("uniform", single(loss, head=LinearHead(3, 12, bias="none")))
@@ -251,17 +254,19 @@ def test_uniform_finds_the_threshold_that_was_learnt_wherever_it_is():
 def test_uniform_counts_ties_as_errors():
     scores = torch.tensor([[1.0, 1.0], [2.0, 0.0], [0.0, 3.0], [1.0, 0.0]])
     targets = torch.tensor([[1, 0], [1, 0], [0, 1], [1, 0]])
-    tied = outcome_of(mh.CrossEntropyLoss(), {"val": scores, "test": scores}, {"val": targets, "test": targets})
+    tied = outcome_of(
+        mh.losses.SoftmaxCrossEntropyLoss(), {"val": scores, "test": scores}, {"val": targets, "test": targets}
+    )
     found = judged("uniform", tied)["scores"]
     assert (found["sample_wise"], found["uniform"], found["t_star"]) == (0.75, 0.75, 0.5)
 
 
 def test_open_set_by_plain_loops():
-    outcome = single(mh.BinaryCrossEntropyLoss(), out=0.4)
-    found = judged("open_set", outcome)
-    targets = outcome.targets["test"].numpy()
+    output = single(mh.BinaryCrossEntropyLoss(), out=0.4)
+    found = judged("open_set", output)
+    targets = output.targets["test"].numpy()
     inside = targets.any(1)
-    values = outcome.scores["test"].double().numpy()
+    values = output.scores["test"].double().numpy()
     accepted = values.max(1) > found["scores"]["threshold"]
     right = targets[np.arange(len(values)), values.argmax(1)] > 0
     figures = found["scores"]
@@ -270,7 +275,7 @@ def test_open_set_by_plain_loops():
     balanced = (accepted[inside].mean() + (~accepted)[~inside].mean()) / 2
     assert figures["balanced_accuracy"] == pytest.approx(balanced)
     assert figures["auroc"] == pytest.approx(roc_auc_score(inside, values.max(1)))
-    assert figures["threshold"] == judged("uniform", outcome)["scores"]["val_threshold"]
+    assert figures["threshold"] == judged("uniform", output)["scores"]["val_threshold"]
 
 
 @pytest.mark.parametrize("name", ["one_label", "zero_label", "average_k", "uniform", "open_set"])

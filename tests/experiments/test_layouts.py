@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from experiments.layouts import LAYOUTS, find_layout, read_layout
-from manyhot.data.images import read_image
-from manyhot.image_formats import is_image
-from manyhot.refusal import Refusal
+from experiments.datasets import LAYOUTS, find_layout, read_layout
+from manyhot.data.sources import read_image
+from manyhot.errors import InputError
+from manyhot.images import is_image
 from tests.experiments import unpacked_sets
 from tests.experiments.unpacked_sets import BLUE, SETS, matlab, paint, write
 
@@ -26,7 +26,7 @@ def rows(data):
 
 
 def message(folder, name=None):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         read_layout(folder, name)
     return str(caught.value).replace(str(folder), "HERE")
 
@@ -91,7 +91,7 @@ def test_cifar_is_not_read_into_memory_as_a_whole(tmp_path):
     file.write_bytes(bytes(content))
     assert data.images.read(0)[..., 0].min() == 77
     file.write_bytes(bytes(content[:5000]))
-    with pytest.raises(Refusal, match=r"train.bin/1' cannot be read: .* ends within record 1"):
+    with pytest.raises(InputError, match=r"train.bin/1' cannot be read: .* ends within record 1"):
         read_image(data.images, 1)
 
 
@@ -228,14 +228,14 @@ def test_a_folder_of_something_else_is_not_taken_for_any(tmp_path):
     assert find_layout(tmp_path) is None
     assert "must hold one of these data sets: a plain table, CIFAR-10," in message(tmp_path)
     assert message(tmp_path, "mnist").startswith("`name` of `read_layout` must be one of 'plain', 'cifar10'")
-    with pytest.raises(Refusal, match=r"`folder` of `find_layout` must be a folder; got .*nowhere"):
+    with pytest.raises(InputError, match=r"`folder` of `find_layout` must be a folder; got .*nowhere"):
         find_layout(tmp_path / "nowhere")
 
 
 def test_a_folder_above_several_sets_is_read_by_name(tmp_path):
     unpacked_sets.cifar10(tmp_path)
     expected = unpacked_sets.cub(tmp_path)
-    with pytest.raises(Refusal, match="must hold one data set; got 'cifar10' and 'cub' in"):
+    with pytest.raises(InputError, match="must hold one data set; got 'cifar10' and 'cub' in"):
         find_layout(tmp_path)
     assert rows(read_layout(tmp_path, "cub")) == expected
 
@@ -394,5 +394,5 @@ def test_whatever_is_wrong_with_a_file_is_said_in_one_sentence(tmp_path, name, d
         SETS[name][0](folder)
         damage(folder / file)
         # Some files can be done without; but nothing else than a refusal may come of it.
-        with suppress(Refusal):
+        with suppress(InputError):
             assert len(read_layout(folder, name))

@@ -5,9 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.layouts import long_tailed, read_layout, superclasses_of, zero_label_columns
-from experiments.layouts.subsets import CIFAR100
-from manyhot.refusal import Refusal
+from experiments.datasets import CIFAR100, long_tailed, read_layout, superclasses_of, zero_label_columns
+from manyhot.errors import InputError
 from tests.experiments import unpacked_sets
 
 
@@ -59,24 +58,26 @@ def test_rows_of_lost_labels_stay_without_one(tmp_path):
 
 
 def test_labels_without_superclasses_are_refused():
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         superclasses_of(["n01443537 goldfish", "cat"])
     assert str(caught.value) == (
         "`data` of `superclasses_of` must have the labels of CIFAR-100, or labels that start with a WordNet id such as "
         "'n01443537'; got 'cat'. Write down the superclass of each label yourself."
     )
-    with pytest.raises(Refusal, match="got none"):
+    with pytest.raises(InputError, match="got none"):
         superclasses_of([])
 
 
 def test_groups_must_fit_and_be_large_enough():
     with pytest.raises(
-        Refusal, match="`groups` of `zero_label_columns` must have one entry for each of the 2 labels; got 1"
+        InputError, match="`groups` of `zero_label_columns` must have one entry for each of the 2 labels; got 1"
     ):
         zero_label_columns(["a", "b"], ["x"])
-    with pytest.raises(Refusal, match=r"must have more than 2 labels each; got 2 in 'x'. Drop fewer, or join groups."):
+    with pytest.raises(
+        InputError, match=r"must have more than 2 labels each; got 2 in 'x'. Drop fewer, or join groups."
+    ):
         zero_label_columns(["a", "b"], ["x", "x"])
-    with pytest.raises(Refusal, match="`drop_per_group` of `zero_label_columns` must"):
+    with pytest.raises(InputError, match="`drop_per_group` of `zero_label_columns` must"):
         zero_label_columns(["a", "b"], ["x", "x"], 0)
 
 
@@ -116,7 +117,9 @@ def test_small_classes_keep_what_they_have_and_none_is_lost():
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0], [[0, 1]], [0, -1]])
 def test_rows_without_one_label_have_no_tail(labels):
-    with pytest.raises(Refusal, match=r"`labels_of_rows` of `long_tailed` must be \(N,\) of whole numbers from 0; got"):
+    with pytest.raises(
+        InputError, match=r"`labels_of_rows` of `long_tailed` must be \(N,\) of whole numbers from 0; got"
+    ):
         long_tailed(labels)
-    with pytest.raises(Refusal, match=r"`ratio` of `long_tailed` must be a number at least 1; got 0.5"):
+    with pytest.raises(InputError, match=r"`ratio` of `long_tailed` must be a number at least 1; got 0.5"):
         long_tailed([0, 1], ratio=0.5)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from experiments import linear_evaluation as study
-from experiments.harness.generated import Generated
-from manyhot.refusal import Refusal
+from experiments.data import Generated
+from manyhot.errors import InputError
 
 NAME = "flowers features"
 
@@ -31,13 +31,13 @@ def test_all_losses_run_once_and_give_a_page(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "STRENGTHS", (10.0, 0.1))
     told = []
     assert study.page(tmp_path, sets=[NAME]) == "No runs yet.\n"
-    study.run(Generated(), tmp_path, sets=[NAME], tell=told.append)
+    study.run(Generated(), tmp_path, sets=[NAME], log=told.append)
     kept = sorted(path.name for path in tmp_path.rglob("*"))
     losses = ("bce", "quasibinary", "softmax", "spa", "two-way")
     assert kept == sorted([study.FOLDER, *(f"flowers-features-{loss}.json" for loss in losses)])
     assert len(told) == 5
     monkeypatch.setattr(study, "evaluate", lambda splits, loss: pytest.fail("fitted again"))
-    study.run(Generated(), tmp_path, sets=[NAME], tell=told.append)
+    study.run(Generated(), tmp_path, sets=[NAME], log=told.append)
     assert told[-1] == f"{NAME}: done before."
     page = study.page(tmp_path, sets=[NAME])
     assert "120 rows to train on, 60 to choose on, 60 to judge on:" in page
@@ -47,11 +47,11 @@ def test_all_losses_run_once_and_give_a_page(tmp_path, monkeypatch):
 
 
 def test_other_settings_are_computed_anew(tmp_path, quick, monkeypatch):
-    study.run(Generated(), tmp_path, sets=[NAME], tell=str)
+    study.run(Generated(), tmp_path, sets=[NAME], log=str)
     assert study.find(tmp_path, NAME, "BCE")["rows"] == {"train": 120, "drawn from": 120, "val": 60, "test": 60}
     monkeypatch.setattr(study, "MOST_ROWS", 50)
     assert study.find(tmp_path, NAME, "BCE") is None
-    study.run(Generated(), tmp_path, sets=[NAME], tell=str)
+    study.run(Generated(), tmp_path, sets=[NAME], log=str)
     assert study.find(tmp_path, NAME, "BCE")["rows"]["train"] == 50
     assert "50 rows drawn from 120 to train on" in study.page(tmp_path, sets=[NAME])
 
@@ -127,7 +127,7 @@ def test_differences_are_those_of_resampled_rows():
 
 
 def test_bold_are_the_best_and_what_may_equal_it(tmp_path, quick):
-    study.run(Generated(), tmp_path, sets=[NAME], tell=str)
+    study.run(Generated(), tmp_path, sets=[NAME], log=str)
     shares = {"softmax": 60, "BCE": 59, "two-way": 30}
     for loss, count in shares.items():
         path = study.file_of(tmp_path, NAME, loss)
@@ -142,9 +142,11 @@ def test_bold_are_the_best_and_what_may_equal_it(tmp_path, quick):
 
 
 def test_what_is_not_one_label_a_row_of_features_is_refused(tmp_path):
-    with pytest.raises(Refusal, match=r"must name sets of frozen features; got 'flowers'\. Use 'flowers features'\."):
-        study.run(Generated(), tmp_path, sets=["flowers"], tell=str)
     with pytest.raises(
-        Refusal, match="must have exactly one label a row; got other rows in 'train' of 'coco features'"
+        InputError, match=r"must name sets of frozen features; got 'flowers'\. Use 'flowers features'\."
     ):
-        study.run(Generated(), tmp_path, sets=["coco features"], tell=str)
+        study.run(Generated(), tmp_path, sets=["flowers"], log=str)
+    with pytest.raises(
+        InputError, match="must have exactly one label a row; got other rows in 'train' of 'coco features'"
+    ):
+        study.run(Generated(), tmp_path, sets=["coco features"], log=str)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.harness.networks import Restarted, small_resnet, start_of
+from experiments.data import ReusableBackbone, backbone_builder, small_resnet
 from manyhot.backbones.backbone import wrap
-from manyhot.backbones.preprocessing import Preprocessing
+from manyhot.preprocessing import Preprocessing
 
 
 def tiny(seed):
@@ -35,7 +35,7 @@ def test_a_small_resnet_sees_small_pictures_at_full_detail(stride, side):
 
 def test_the_size_of_the_pictures_decides_the_first_layer_and_the_seed_the_weights():
     before = torch.random.get_rng_state()
-    small, large = start_of("small-resnet18", 32)(1), start_of("small-resnet18", 64)(1)
+    small, large = backbone_builder("small-resnet18", 32)(1), backbone_builder("small-resnet18", 64)(1)
     assert torch.equal(torch.random.get_rng_state(), before)
     strides = [
         module.stride for backbone in (small, large) for module in backbone.modules() if isinstance(module, nn.Conv2d)
@@ -43,11 +43,11 @@ def test_the_size_of_the_pictures_decides_the_first_layer_and_the_seed_the_weigh
     assert strides[0] == (1, 1)
     assert strides[len(strides) // 2] == (2, 2)
     assert equal(state(small), state(large))
-    assert not equal(state(small), state(start_of("small-resnet18", 32)(2)))
+    assert not equal(state(small), state(backbone_builder("small-resnet18", 32)(2)))
 
 
 def test_a_network_is_started_anew_in_the_same_memory():
-    restarted = Restarted(tiny, torch.device("cpu"))
+    restarted = ReusableBackbone(tiny, torch.device("cpu"))
     backbone = restarted(5)
     first = state(backbone)
     places = [value.data_ptr() for value in backbone.state_dict().values()]

@@ -2,23 +2,22 @@
 
 from experiments import default, linear_evaluation, tuning
 from experiments.__main__ import RUNS
-from experiments.harness.jobs import Ledger
-from experiments.harness.studies import Scope
-from experiments.page import DOCS, folded, page_of, write_page
-from experiments.registry import STUDIES
-from manyhot.training.comparing import slug
+from experiments.evidence import DOCS, folded, page_of, write_page
+from experiments.runs import RunStore
+from experiments.studies import STUDIES, Scope
+from manyhot.training.comparison import slug
 
 
 def test_the_page_is_what_the_kept_runs_give():
     page = (DOCS / "evidence.md").read_text(encoding="utf-8")
-    assert page == page_of(Ledger(RUNS)), "run `python -m experiments page`"
+    assert page == page_of(RunStore(RUNS)), "run `python -m experiments page`"
     assert "{{" not in page
 
 
 def test_every_kept_run_is_found_by_its_settings():
     """A key that is added to the settings must not hide runs that were made before: they are migrated with it."""
-    ledger = Ledger(RUNS)
-    comparison = default.Comparison(ledger)
+    ledger = RunStore(RUNS)
+    comparison = default.DefaultComparison(ledger)
     jobs = [job for study in STUDIES.values() for job in study.runs(Scope())]
     jobs += [*tuning.jobs(), *tuning.pair_jobs(ledger)]
     for material in default.SETS:
@@ -44,7 +43,7 @@ def test_no_section_says_that_there_are_no_runs_where_some_are_kept():
 
 
 def test_a_page_without_runs_has_no_figures(tmp_path):
-    write_page(Ledger(tmp_path / "runs"), tmp_path)
+    write_page(RunStore(tmp_path / "runs"), tmp_path)
     page = (tmp_path / "evidence.md").read_text(encoding="utf-8")
     assert page.count("**not run**") == 11
     assert not list(tmp_path.rglob("*.png"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.harness.pixels import Changes, PixelBatches, change
+from experiments.data import Augmentation, PixelBatches, change
 from manyhot.data.targets import SparseTargets
 
 SIDE = 8
@@ -46,10 +46,10 @@ def sampled_by_hand(picture, scale, across, down, mirror):
     return found
 
 
-@pytest.mark.parametrize(("changes", "epoch"), [(None, 0), (Changes(), None)])
+@pytest.mark.parametrize(("changes", "epoch"), [(None, 0), (Augmentation(), None)])
 def test_pictures_that_are_only_scored_come_back_as_they_are(changes, epoch):
     pixels = pictures(6)
-    data = batches(pixels, rows=[5, 1, 3, 0], changes=changes)
+    data = batches(pixels, rows=[5, 1, 3, 0], augmentation=changes)
     assert len(data) == 4
     batch, last = data.load([[2, 0, 1], [3]], epoch=epoch)
     torch.testing.assert_close(batch.inputs, pixels[[3, 5, 1]], rtol=0, atol=0)
@@ -62,14 +62,14 @@ def test_pictures_that_are_only_scored_come_back_as_they_are(changes, epoch):
 
 def test_what_is_drawn_depends_on_seed_epoch_and_row_alone():
     pixels = pictures(9)
-    data = batches(pixels, changes=Changes(), seed=3)
+    data = batches(pixels, augmentation=Augmentation(), seed=3)
     once = loaded(data, [list(range(9))], 2)
-    again = loaded(batches(pixels, changes=Changes(), seed=3), [[4, 8], [0, 7, 1], [6], [2, 5, 3]], 2)
+    again = loaded(batches(pixels, augmentation=Augmentation(), seed=3), [[4, 8], [0, 7, 1], [6], [2, 5, 3]], 2)
     for row in range(9):
         torch.testing.assert_close(again[row], once[row], rtol=0, atol=0)
     for other in (
         loaded(data, [list(range(9))], 1),
-        loaded(batches(pixels, changes=Changes(), seed=4), [list(range(9))], 2),
+        loaded(batches(pixels, augmentation=Augmentation(), seed=4), [list(range(9))], 2),
     ):
         assert all(not torch.equal(other[row], once[row]) for row in range(9))
 
@@ -87,12 +87,12 @@ def test_pictures_are_cropped_scaled_and_mirrored_as_by_hand():
 
 def test_whole_pictures_are_mirrored_exactly_or_left_alone():
     pixels = pictures(40)
-    found = loaded(batches(pixels, changes=Changes(area=1.0)), [list(range(40))], 0)
+    found = loaded(batches(pixels, augmentation=Augmentation(area=1.0)), [list(range(40))], 0)
     as_is = [row for row in range(40) if torch.allclose(found[row], pixels[row].float(), atol=1e-3)]
     mirrored = [row for row in range(40) if torch.allclose(found[row], pixels[row].flip(-1).float(), atol=1e-3)]
     assert sorted(as_is + mirrored) == list(range(40))
     assert 10 <= len(mirrored) <= 30
-    unflipped = loaded(batches(pixels, changes=Changes(area=1.0, flip=False)), [list(range(40))], 0)
+    unflipped = loaded(batches(pixels, augmentation=Augmentation(area=1.0, flip=False)), [list(range(40))], 0)
     for row in range(40):
         torch.testing.assert_close(unflipped[row], pixels[row].float(), rtol=0, atol=1e-3)
 
@@ -102,7 +102,7 @@ def test_crops_keep_the_wanted_share_and_stay_within_the_picture():
     ramp = (10 * torch.arange(side)).to(torch.uint8)
     across, down = ramp.expand(side, side), ramp[:, None].expand(side, side)
     pixels = torch.stack([across, down, across]).expand(count, -1, -1, -1)
-    (batch,) = batches(pixels, changes=Changes(area=area)).load([list(range(count))], epoch=0)
+    (batch,) = batches(pixels, augmentation=Augmentation(area=area)).load([list(range(count))], epoch=0)
     half = side // 2
     x, y = batch.inputs[:, 0, half] / 10, batch.inputs[:, 1, :, half] / 10
     scale = y[:, half] - y[:, half - 1]
@@ -122,7 +122,7 @@ def test_crops_keep_the_wanted_share_and_stay_within_the_picture():
 
 
 def test_changed_pictures_are_channels_last_floats_from_0_to_255():
-    (batch,) = batches(pictures(30), changes=Changes(area=0.2)).load([list(range(30))], epoch=0)
+    (batch,) = batches(pictures(30), augmentation=Augmentation(area=0.2)).load([list(range(30))], epoch=0)
     assert batch.inputs.dtype == torch.float32
     assert batch.inputs.is_contiguous(memory_format=torch.channels_last)
     assert 0 <= batch.inputs.min() < 20
@@ -130,7 +130,7 @@ def test_changed_pictures_are_channels_last_floats_from_0_to_255():
 
 
 def test_sizes_are_shared_out_over_the_epochs():
-    data = batches(pictures(4), changes=Changes(sizes=(2, 4, 8)), epochs=6)
+    data = batches(pictures(4), augmentation=Augmentation(sizes=(2, 4, 8)), epochs=6)
     sides = [next(data.load([[0, 1]], epoch=epoch)).inputs.shape[-1] for epoch in range(7)]
     assert sides == [2, 2, 4, 4, 8, 8, 8]
     assert next(data.load([[0]], epoch=None)).inputs.shape[-1] == SIDE
@@ -139,7 +139,7 @@ def test_sizes_are_shared_out_over_the_epochs():
 def test_smaller_pictures_look_the_same():
     quarters = torch.tensor([[10, 200], [60, 130]], dtype=torch.uint8)
     pixels = quarters.repeat_interleave(8, 0).repeat_interleave(8, 1).expand(1, 3, 16, 16)
-    changes = Changes(area=1.0, flip=False, sizes=(8,))
-    (batch,) = batches(pixels, changes=changes).load([[0]], epoch=0)
+    changes = Augmentation(area=1.0, flip=False, sizes=(8,))
+    (batch,) = batches(pixels, augmentation=changes).load([[0]], epoch=0)
     corners = batch.inputs[0, :, ::7, ::7]
     torch.testing.assert_close(corners, quarters.float().expand(3, 2, 2), rtol=0, atol=1.0)

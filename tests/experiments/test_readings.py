@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from experiments.harness.judges.readings import comparable, own_reading, readings
+from experiments.metrics import comparable, own_reading, readings
 from tests.experiments.outcomes import many, single
 
 FITTED = {"temperature", "calibrated"}
@@ -20,7 +20,7 @@ FITTED = {"temperature", "calibrated"}
         (mh.LabelPairRegulariser(mh.AsymmetricLoss(), 0.1, link=mh.SigmoidLink()), {"sigmoid"}, "sigmoid"),
         (mh.QuasibinaryLoss(), {"sigmoid", "own link", "moving average"}, "own link"),
         (mh.TwoWayLoss(), {"sigmoid"}, "sigmoid"),
-        (mh.SoftmaxLoss(), {"softmax"}, "softmax"),
+        (mh.losses.MultiLabelSoftmaxLoss(), {"softmax"}, "softmax"),
     ],
 )
 def test_each_loss_has_the_readings_that_make_sense(loss, names, own):
@@ -35,7 +35,7 @@ def test_each_loss_has_the_readings_that_make_sense(loss, names, own):
             assert bool(((probs >= 0) & (probs <= 1)).all())
 
 
-@pytest.mark.parametrize("loss", [mh.CrossEntropyLoss(), mh.NoisedTopKLoss(2)])
+@pytest.mark.parametrize("loss", [mh.losses.SoftmaxCrossEntropyLoss(), mh.losses.NoisedTopKLoss(2)])
 def test_losses_that_ignore_constants_are_read_by_softmax(loss):
     outcome = single(loss)
     assert set(readings(outcome)) == {"softmax"} | FITTED
@@ -44,7 +44,7 @@ def test_losses_that_ignore_constants_are_read_by_softmax(loss):
 
 
 def test_adding_a_constant_to_a_row_changes_no_reading_of_a_softmax_loss():
-    outcome, moved = single(mh.CrossEntropyLoss()), single(mh.CrossEntropyLoss())
+    outcome, moved = single(mh.losses.SoftmaxCrossEntropyLoss()), single(mh.losses.SoftmaxCrossEntropyLoss())
     for scores in moved.scores.values():
         scores += 5 * torch.randn(len(scores), 1, generator=torch.Generator().manual_seed(3))
     for name, reading in readings(outcome).items():
@@ -65,7 +65,7 @@ def test_only_what_is_wanted_is_fitted():
 
 
 def test_temperature_of_a_softmax_over_several_labels_minimises_its_loss():
-    outcome = many(mh.SoftmaxLoss())
+    outcome = many(mh.losses.MultiLabelSoftmaxLoss())
     scores, targets = comparable(outcome)["val"], outcome.targets["val"]
     best = float(readings(outcome)["temperature"].means.temperature)
     values = {factor: float(outcome.loss(scores / (best * factor), targets)) for factor in (0.98, 1.0, 1.02)}

@@ -5,16 +5,14 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.harness.networks import Restarted
-from experiments.harness.pixels import Changes
-from experiments.harness.sets import Rows, decoded, feature_rows, made_once, reduced, rows_of
+from experiments.data import Augmentation, ReusableBackbone, Rows, decoded, feature_rows, made_once, reduced, rows_of
 from manyhot.data import from_arrays
 from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Plan
+from manyhot.engine import FitSettings
+from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.refusal import Refusal
 
 
 def rows_with(labels, splits, *, num_labels=3, width=4):
@@ -62,7 +60,7 @@ def test_a_split_to_validate_by_is_left_alone():
 
 
 def test_something_must_be_left_to_train_on():
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         rows_with([[0]] * 6, ["train"] * 5 + ["test"]).with_val(5)
     rule = "`data` of `set` must have more than 5 rows to train on, since so many are set aside as 'val'"
     assert str(caught.value) == f"{rule}; got 5. Give the set a split 'val' of its own."
@@ -73,7 +71,7 @@ def test_rows_that_lose_all_their_labels_stay():
     assert cut.name == "cut"
     assert cut.labels == ("c", "b")
     assert cut.targets.dense().tolist() == [[0, 0], [0, 1], [1, 0], [0, 0]]
-    assert cut.places.tolist() == [0, 1, 2, 3]
+    assert cut.positions.tolist() == [0, 1, 2, 3]
 
 
 def test_rows_are_taken_with_their_places():
@@ -81,7 +79,7 @@ def test_rows_are_taken_with_their_places():
     taken = rows.take([4, 3, 1], "taken").take([1, 2], "again")
     assert taken.name == "again"
     assert taken.samples is rows.samples
-    assert taken.places.tolist() == [3, 1]
+    assert taken.positions.tolist() == [3, 1]
     assert taken.splits.tolist() == ["train", "val"]
     places, targets = taken.of("train")
     assert places.tolist() == [3]
@@ -99,7 +97,7 @@ def test_features_are_measured_by_the_rows_to_train_on():
     targets = SparseTargets.from_rows([[row % 2] for row in range(50)], num_labels=2)
     rows = Rows("set", ("a", "b"), targets, splits, torch.from_numpy(x), torch.arange(50))
     material = rows.features()
-    parts = material.parts(Plan())
+    parts = material.parts(FitSettings())
     assert (material.width, material.backbone, set(parts)) == (3, None, {"train", "val", "test"})
     centred = x - x[:30].mean(0)
     expected = centred / np.sqrt((centred[:30] ** 2).mean())
@@ -112,13 +110,13 @@ def test_only_pictures_to_train_on_are_changed():
     targets = SparseTargets.from_rows([[0]] * 6, num_labels=1)
     splits = np.array(["train", "val", "test"] * 2)
     rows = Rows("set", ("a",), targets, splits, pixels, torch.arange(6))
-    material = rows.pictures(Restarted(lambda seed: None, torch.device("cpu")), 8, Changes(sizes=(2, 4)))
-    parts = material.parts(Plan(epochs=2, seed=1))
+    material = rows.images(ReusableBackbone(lambda seed: None, torch.device("cpu")), 8, Augmentation(sizes=(2, 4)))
+    parts = material.parts(FitSettings(epochs=2, seed=1))
     shapes = [next(parts["train"].load([[0, 1]], epoch=epoch)).inputs.shape for epoch in (0, 1)]
     assert shapes == [(2, 3, 2, 2), (2, 3, 4, 4)]
     assert torch.equal(next(parts["val"].load([[0, 1]], epoch=0)).inputs, pixels[[1, 4]])
     assert torch.equal(next(parts["test"].load([[1]], epoch=0)).inputs, pixels[[5]])
-    others = material.parts(Plan(epochs=2, seed=2))
+    others = material.parts(FitSettings(epochs=2, seed=2))
     drawn = [next(part["train"].load([[0, 1]], epoch=1)).inputs for part in (parts, others)]
     assert not torch.equal(*drawn)
 
@@ -191,6 +189,6 @@ def test_splits_of_feature_files_can_be_renamed_and_names_may_be_missing(tmp_pat
 def test_data_without_splits_are_refused(tmp_path):
     data = from_arrays(np.zeros((2, 2)), np.eye(2, dtype=np.int8))
     with pytest.raises(
-        Refusal, match=r"`data` of `mine` must have labels and splits; got none. See experiments/README.md"
+        InputError, match=r"`data` of `mine` must have labels and splits; got none. See experiments/README.md"
     ):
         rows_of(data, torch.zeros(2, 2), "mine")

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from experiments.harness.statistics import Interval, over_seeds, paired, student_quantile
+from experiments.tables import MeanInterval, over_seeds, paired, student_quantile
 
 
 @pytest.mark.parametrize("degrees", [*range(1, 31), 100, 10_000])
@@ -20,7 +20,7 @@ def test_interval_over_seeds():
 
 
 def test_one_seed_has_no_interval():
-    assert over_seeds([0.5]) == Interval(0.5, None, 1)
+    assert over_seeds([0.5]) == MeanInterval(0.5, None, 1)
     assert not over_seeds([0.5]).is_significant
 
 

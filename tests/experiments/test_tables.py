@@ -2,8 +2,7 @@
 
 import pytest
 
-from experiments.harness.statistics import Interval
-from experiments.harness.tables import Column, Table, best_cells
+from experiments.tables import Column, MeanInterval, Table, best_cells
 
 LOW = Column("log loss", "plain", 2, "low")
 
@@ -37,7 +36,7 @@ def test_pairs_decide_where_seeds_are_the_same():
 
 
 def test_intervals_are_compared_without_pairs():
-    first, near, far = Interval(0.6, 0.02, 3), Interval(0.58, 0.02, 3), Interval(0.56, 0.02, 3)
+    first, near, far = MeanInterval(0.6, 0.02, 3), MeanInterval(0.58, 0.02, 3), MeanInterval(0.56, 0.02, 3)
     assert best_cells([first, near, far], "high") == {0, 1}
 
 

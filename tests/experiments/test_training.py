@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.harness.arms import Arm
-from experiments.harness.generated import Generated
-from experiments.harness.training import train
-from manyhot.engine import Plan
+from experiments.data import Generated
+from experiments.training import Method, train
+from manyhot.engine import FitSettings
 
 OPEN = Generated()
 FEATURES, PICTURES = OPEN("cifar10 features"), OPEN("cifar10")
-PLAN = Plan(epochs=4, batch_size=40, lr=0.03)
-BCE = Arm("BCE", "BinaryCrossEntropyLoss()")
+PLAN = FitSettings(epochs=4, batch_size=40, lr=0.03)
+BCE = Method("BCE", "BinaryCrossEntropyLoss()")
 
 
 def equal(one, other):
@@ -53,7 +52,7 @@ def test_pictures_are_learnt_from():
 
 
 def test_of_two_heads_the_deciding_one_gives_the_scores():
-    outcome = train(Arm("AVG-K", "AverageKLoss(2)"), FEATURES, PLAN)
+    outcome = train(Method("AVG-K", "AverageKLoss(2)"), FEATURES, PLAN)
     with torch.no_grad():
         both = outcome.head(FEATURES.parts(PLAN)["test"].features)
     assert both.shape == (60, 2, 15)
@@ -64,7 +63,7 @@ def test_of_two_heads_the_deciding_one_gives_the_scores():
 
 def test_the_normaliser_is_traced_and_then_computed_from_all_rows():
     plan = replace(PLAN, epochs=8)
-    outcome = train(Arm("quasibinary", "QuasibinaryLoss()"), FEATURES, plan)
+    outcome = train(Method("quasibinary", "QuasibinaryLoss()"), FEATURES, plan)
     steps = plan.epochs * 3
     assert [point.step for point in outcome.trace] == list(range(1, steps + 1))
     assert outcome.trace[-1].average == float(outcome.moving_link.log_normaliser)
@@ -80,7 +79,7 @@ def test_the_normaliser_is_traced_and_then_computed_from_all_rows():
 
 
 def test_a_loss_that_learns_the_labels_of_its_rows_is_trained_too():
-    role = Arm("ROLE", "ROLELoss(2)")
+    role = Method("ROLE", "ROLELoss(2)")
     first, again = train(role, FEATURES, PLAN), train(role, FEATURES, PLAN)
     assert equal(first, again)
     right = first.scores["test"].argmax(1) == first.targets["test"].argmax(1)

@@ -16,16 +16,16 @@ import pytest
 import torch
 
 import manyhot as mh
-from experiments.harness.jobs import Ledger
+from experiments.runs import RunStore
 from manyhot.backbones import Backbone, extract_features
 from manyhot.cli.app import app
 from manyhot.data import from_arrays, read_corrections
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Silent, fit
+from manyhot.engine import NoProgress, fit
 from manyhot.scale import predict_with_ray
 from manyhot.search import Collection
-from manyhot.studio.reviewing.review import Review
+from manyhot.studio.review import Review
 from manyhot.training import Run
 from tests.files.write import engine_parts, engine_plan, experiment, small_network
 
@@ -141,7 +141,7 @@ def test_table(name):
 @pytest.mark.parametrize("name", ["whole", "double"])
 def test_link_calibrator_and_rule_of_a_table_give_its_columns(name):
     table = mh.Predictions.open(FILES / "tables" / f"{name}.parquet").load()
-    assert isinstance(table.link, mh.StrictlyProperAsymmetricLink)
+    assert isinstance(table.link, mh.links.StrictlyProperAsymmetricLink)
     assert_numbers(table.calibrator(table.scores), table.probs)
     decision = table.rule(table.probs)
     assert torch.equal(decision.labels, table.decisions)
@@ -233,7 +233,11 @@ def features():
 def test_finished_run(name):
     run, given = Run(FILES / "trained" / name), expected("trained")[name]
     assert run.finished
-    assert (run.config, run.figures, run.history) == (given["config"], given["figures"], given["history"])
+    renamed = {"calibrator": "BetaCalibration()", "rule": "ExpectedFBeta()"}
+    assert run.config == given["config"] | {
+        name: text for name, text in renamed.items() if given["config"][name] != "none"
+    }
+    assert (run.figures, run.history) == (given["figures"], given["history"])
     table = run.predictions().load()
     assert (table.labels.names, table.ids, table.splits) == (given["labels"], given["ids"], given["splits"])
     assert_answers(table, given["table"], within=0)
@@ -293,7 +297,7 @@ def test_fit_goes_on_from_a_checkpoint_to_the_same_weights(tmp_path):
     given, folder = expected("checkpoint"), copied(tmp_path, "checkpoint")
     targets = SparseTargets.from_dense(tensor(given["targets"], torch.int8))
     data = FeatureBatches(tensor(given["features"], torch.float32), targets)
-    found = fit(*engine_parts(), data, plan=engine_plan(), folder=folder, resume=True, progress=Silent())
+    found = fit(*engine_parts(), data, settings=engine_plan(), folder=folder, resume=True, progress=NoProgress())
     assert_numbers(found.network.head.weight.detach(), given["weight"])
     assert_numbers(found.network.head.bias.detach(), given["bias"])
     assert [epoch["train loss"] for epoch in found.history] == pytest.approx(given["train loss"], rel=1e-5)
@@ -322,7 +326,7 @@ def test_corrections_of_a_review_are_read():
 
 
 def test_a_kept_run_of_the_experiments_is_found_by_its_settings():
-    given, ledger = expected("experiment"), Ledger(FILES / "experiment")
+    given, ledger = expected("experiment"), RunStore(FILES / "experiment")
     assert experiment().file().as_posix() == given["file"]
     found = ledger.find(experiment())
     assert found["settings"] == given["settings"]

@@ -24,23 +24,24 @@ import torch
 from torch import nn
 
 import manyhot as mh
-from experiments.harness.arms import Arm
-from experiments.harness.jobs import Job, Ledger
+from experiments.runs import Job, RunStore
+from experiments.training import Method
 from manyhot.backbones import Preprocessing, create_backbone, extract_features, wrap
 from manyhot.classifier import Classifier
 from manyhot.cli.app import app
 from manyhot.data import from_arrays, read_corrections, read_data
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Plan, Silent, fit, running
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine import trainer as running
 from manyhot.links import AsymmetricLink, QuasibinaryLink
 from manyhot.losses import SumLink
 from manyhot.network import Network
 from manyhot.predictions import PredictionsWriter
 from manyhot.scale import predict_with_ray
 from manyhot.search import Collection
-from manyhot.studio.reviewing.review import Review
-from manyhot.training import Recipe, Run, train
+from manyhot.studio.review import Review
+from manyhot.training import Run, TrainSettings, train
 
 LABELS = ["cat", "dog", "bird"]
 SETTINGS = {
@@ -99,26 +100,31 @@ def links():
         "sigmoid-weighted": mh.SigmoidLink(pos_weight=[2.0, 1.0, 0.5]),
         "asymmetric": AsymmetricLink(4, 1, 0.05),
         "asymmetric-no-margin": AsymmetricLink(2, 0, 0.0),
-        "spa": mh.StrictlyProperAsymmetricLink(),
-        "spa-weighted": mh.StrictlyProperAsymmetricLink(pos_weight=3.0),
+        "spa": mh.links.StrictlyProperAsymmetricLink(),
+        "spa-weighted": mh.links.StrictlyProperAsymmetricLink(pos_weight=3.0),
         "quasibinary": quasibinary,
-        "softmax": mh.SoftmaxLink(),
+        "softmax": mh.links.SoftmaxLink(),
         "sum": SumLink([mh.SigmoidLink(), AsymmetricLink(2, 0, 0.05)], [1.0, 0.5]),
     }
 
 
 def calibrators():
     """Every calibrator, fitted: kinds by sharing by link."""
-    kinds = {"temperature": mh.Temperature, "affine": mh.Affine, "beta": mh.Beta, "isotonic": mh.Isotonic}
+    kinds = {
+        "temperature": mh.TemperatureScaling,
+        "affine": mh.PlattScaling,
+        "beta": mh.BetaCalibration,
+        "isotonic": mh.IsotonicCalibration,
+    }
     scores, targets = held_out()
-    found = {"quasibinary-constant": mh.QuasibinaryConstant().fit(scores, targets)}
-    found["softmax-temperature"] = mh.SoftmaxTemperature().fit(*one_label())
+    found = {"quasibinary-constant": mh.calibrate.QuasibinaryConstant().fit(scores, targets)}
+    found["softmax-temperature"] = mh.calibrate.SoftmaxTemperature().fit(*one_label())
     for name, kind in kinds.items():
-        for per in ("all", "label", "shrunk"):
-            found[f"{name}-{per}"] = kind(per=per).fit(scores, targets)
+        for sharing in ("all", "none", "partial"):
+            found[f"{name}-{sharing}"] = kind(sharing=sharing).fit(scores, targets)
             for of, link in links().items():
-                if per == "shrunk" or of in ("sigmoid", "spa"):
-                    found[f"{name}-{per}-{of}"] = kind(per=per, link=link).fit(scores, targets)
+                if sharing == "partial" or of in ("sigmoid", "spa"):
+                    found[f"{name}-{sharing}-{of}"] = kind(sharing=sharing, link=link).fit(scores, targets)
     return found
 
 
@@ -128,28 +134,28 @@ def rules():
     unfitted = {
         "threshold": mh.Threshold(0.3),
         "threshold-never": mh.Threshold(float("inf")),
-        "costs": mh.CostThresholds(1.0, 3.0),
-        "costs-of-labels": mh.CostThresholds([1.0, 2.0, 0.0], 3.0),
+        "costs": mh.decide.CostThresholds(1.0, 3.0),
+        "costs-of-labels": mh.decide.CostThresholds([1.0, 2.0, 0.0], 3.0),
         "top-k": mh.TopK(2),
         "label-thresholds": mh.LabelThresholds(),
         "label-thresholds-unshrunk": mh.LabelThresholds(beta=2, shrink=0),
         "label-thresholds-precision": mh.LabelThresholds(precision=0.8),
         "label-thresholds-recall": mh.LabelThresholds(recall=0.9, shrink=5),
         "average-k": mh.AverageK(1.3),
-        "uniform": mh.UniformThreshold(),
-        "classes": mh.ClassThresholds(),
-        "expected-f": mh.ExpectedF(),
-        "expected-f-2": mh.ExpectedF(2.0),
-        "misses": mh.RiskControl(0.2),
-        "misses-delta": mh.RiskControl(0.4, delta=0.2),
-        "false-discoveries": mh.RiskControl(0.3, "false_discoveries"),
-        "risk-out-of-reach": mh.RiskControl(0.01),
+        "uniform": mh.decide.UniformThreshold(),
+        "classes": mh.decide.ClassThresholds(),
+        "expected-f": mh.ExpectedFBeta(),
+        "expected-f-2": mh.ExpectedFBeta(2.0),
+        "misses": mh.ConformalRiskControl(0.2),
+        "misses-delta": mh.ConformalRiskControl(0.4, delta=0.2),
+        "false-discoveries": mh.ConformalRiskControl(0.3, "false_discoveries"),
+        "risk-out-of-reach": mh.ConformalRiskControl(0.01),
         "none-of-these": mh.NoneOfThese(mh.TopK(2), keep=0.8),
         "none-of-these-given": mh.NoneOfThese(mh.LabelThresholds(), threshold=0.5),
-        "ask": mh.AskPerson(mh.Threshold(0.5), at_most=0.2),
-        "ask-errors": mh.AskPerson(mh.LabelThresholds(), max_errors=0.5),
-        "ask-none": mh.AskPerson(mh.NoneOfThese(mh.AverageK(1.5), threshold=0.4), at_most=0.3),
-        "none-ask": mh.NoneOfThese(mh.AskPerson(mh.ExpectedF(), max_errors=1.0)),
+        "ask": mh.Abstain(mh.Threshold(0.5), at_most=0.2),
+        "ask-errors": mh.Abstain(mh.LabelThresholds(), max_errors=0.5),
+        "ask-none": mh.Abstain(mh.NoneOfThese(mh.AverageK(1.5), threshold=0.4), at_most=0.3),
+        "none-ask": mh.NoneOfThese(mh.Abstain(mh.ExpectedFBeta(), max_errors=1.0)),
     }
     return {name: rule.fit(probs, targets) for name, rule in unfitted.items()}
 
@@ -185,8 +191,8 @@ def write_modules(folder):
 def table_of(rows=12, dtype=torch.float32):
     """A table with everything that a table can have."""
     scores, targets = held_out()
-    calibrator = mh.Beta(link=mh.StrictlyProperAsymmetricLink()).fit(scores, targets)
-    rule = mh.AskPerson(mh.ExpectedF(), at_most=0.3).fit(calibrator(scores), targets)
+    calibrator = mh.BetaCalibration(link=mh.links.StrictlyProperAsymmetricLink()).fit(scores, targets)
+    rule = mh.Abstain(mh.ExpectedFBeta(), at_most=0.3).fit(calibrator(scores), targets)
     scores = scores[:rows].to(dtype)
     probs = calibrator(scores)
     return mh.Predictions(
@@ -198,7 +204,7 @@ def table_of(rows=12, dtype=torch.float32):
         ids=[f"photo {row}" for row in range(rows)],
         paths=[f"photos/{row}.jpg" for row in range(rows)],
         splits=["val", "test"] * (rows // 2),
-        link=mh.StrictlyProperAsymmetricLink(),
+        link=mh.links.StrictlyProperAsymmetricLink(),
         calibrator=calibrator,
         rule=rule,
     )
@@ -271,14 +277,14 @@ def write_classifiers(folder):
     """Folders of classifiers, one for each head and each kind of backbone, and ONNX files of two of them."""
     folder.mkdir(parents=True)
     scores, targets = held_out()
-    calibrator = mh.Beta(link=mh.SigmoidLink()).fit(scores, targets)
-    rule = mh.AskPerson(mh.LabelThresholds(), at_most=0.2).fit(calibrator(scores), targets)
+    calibrator = mh.BetaCalibration(link=mh.SigmoidLink()).fit(scores, targets)
+    rule = mh.Abstain(mh.LabelThresholds(), at_most=0.2).fit(calibrator(scores), targets)
     torch.manual_seed(0)
     heads = {
         "linear": mh.LinearHead(5, 3),
         "cosine": mh.CosineHead(5, 3, bias="shared", scale=8.0),
-        "hidden": mh.HiddenHead(5, 3, hidden=4, dropout=0.5),
-        "two-heads": mh.TwoHeads(5, 3),
+        "hidden": mh.MLPHead(5, 3, hidden=4, dropout=0.5),
+        "two-heads": mh.heads.TwoHeads(5, 3),
     }
     readings = {"two-heads": "multi", "cosine": "log-softmax"}
     features, content = torch.randn(6, 5), {}
@@ -355,7 +361,7 @@ def learnable(rows=60):
     return features, (draw.random((rows, 3)) < chances).astype(np.int8)
 
 
-class StopsAt(Silent):
+class StopsAt(NoProgress):
     """Asks a run to end after so many steps, as Ctrl-C does."""
 
     def __init__(self, step):
@@ -375,8 +381,8 @@ def write_runs(folder):
     with chdir(folder):
         data, source = read_data("features.npz"), {"paths": ["features.npz"]}
         for name, settings in RECIPES.items():
-            recipe = Recipe.build(SETTINGS | settings)
-            run = train(data, recipe, folder=f"finished{name}", source=source, progress=Silent())
+            recipe = TrainSettings.build(SETTINGS | settings)
+            run = train(data, recipe, folder=f"finished{name}", source=source, progress=NoProgress())
             assert run.figures["best epoch"] > 2
             content[f"finished{name}"] = described(run, features)
             if run.normaliser is not None:
@@ -408,7 +414,7 @@ def described(run, features):
 def engine_plan():
     """Options that leave something behind in a checkpoint."""
     options = {"optimizer": "sgd", "schedule": "step", "ema": 0.9, "clip": 1.0}
-    return Plan(epochs=3, batch_size=10, lr=0.05, accelerator="cpu", **options)
+    return FitSettings(epochs=3, batch_size=10, lr=0.05, accelerator="cpu", **options)
 
 
 def engine_parts():
@@ -424,10 +430,10 @@ def write_checkpoint(folder):
     """What `fit` leaves behind when it is broken off, and the weights that it would have come to."""
     features, targets = learnable(40)
     data = FeatureBatches(torch.from_numpy(features), SparseTargets.from_dense(torch.from_numpy(targets)))
-    whole = fit(*engine_parts(), data, plan=engine_plan(), progress=Silent())
+    whole = fit(*engine_parts(), data, settings=engine_plan(), progress=NoProgress())
     running.SHOW_EVERY_SECONDS = 0.0
     try:
-        fit(*engine_parts(), data, plan=engine_plan(), folder=folder, progress=StopsAt(6))
+        fit(*engine_parts(), data, settings=engine_plan(), folder=folder, progress=StopsAt(6))
     except KeyboardInterrupt:
         assert (folder / "checkpoint" / "last.safetensors").is_file()
     head, losses = whole.network.head, [epoch["train loss"] for epoch in whole.history]
@@ -461,13 +467,13 @@ def write_review(folder):
 
 def experiment():
     """A run of the experiments."""
-    arm = Arm("ASL", "AsymmetricLoss(gamma_neg=4)", hidden=32, dropout=0.5)
-    return Job("tiny-imagenet features: long-tailed", arm, Plan(epochs=4, lr=0.003, seed=2), ("trial",))
+    arm = Method("ASL", "AsymmetricLoss(gamma_neg=4)", hidden=32, dropout=0.5)
+    return Job("tiny-imagenet features: long-tailed", arm, FitSettings(epochs=4, lr=0.003, seed=2), ("trial",))
 
 
 def write_experiment(folder):
     """A kept run of the experiments, found by a digest of its settings."""
-    Ledger(folder).keep(experiment(), {"figures": {"trial": {"top-1": 0.5}}, "seconds": 1.5, "device": "CPU"})
+    RunStore(folder).save(experiment(), {"figures": {"trial": {"top-1": 0.5}}, "seconds": 1.5, "device": "CPU"})
     note(folder, {"file": experiment().file().as_posix(), "settings": experiment().settings()})
 
 

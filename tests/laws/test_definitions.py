@@ -21,7 +21,7 @@ def batch(rows=6, labels=5, seed=0):
 
 ADDITIVE = {
     "bce": mh.BinaryCrossEntropyLoss,
-    "focal": mh.AsymmetricFocalLoss,
+    "focal": mh.FocalLoss,
     "asl": mh.AsymmetricLoss,
     "spa": mh.StrictlyProperAsymmetricLoss,
 }
@@ -77,7 +77,7 @@ def test_a_small_weight_keeps_its_digits():
     torch.testing.assert_close(loss(scores.float(), targets), loss(scores, targets).float(), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("loss", [mh.AsymmetricFocalLoss(0.5, 0.5), mh.AsymmetricLoss(0.7, 0.5, 0.2)], ids=str)
+@pytest.mark.parametrize("loss", [mh.FocalLoss(0.5, 0.5), mh.AsymmetricLoss(0.7, 0.5, 0.2)], ids=str)
 def test_plain_formulas_have_finite_gradients_too(loss):
     scores = torch.tensor([[-1e3, -100.0, 100.0, 1e3]])
     targets = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
@@ -99,17 +99,17 @@ def test_half_precision_spares_what_was_learnt():
 
 
 def test_pairs_keep_the_link_of_the_loss_where_they_are_compared_by_it():
-    loss = mh.LabelPairRegulariser(mh.AsymmetricFocalLoss(), weight=0.1)
+    loss = mh.LabelPairRegulariser(mh.FocalLoss(), weight=0.1)
     assert loss.pair_link is loss.link is loss.loss.link
     loss = mh.LabelPairRegulariser(mh.AsymmetricLoss(), weight=0.1, link=mh.SigmoidLink())
-    assert isinstance(loss.link, mh.NoLink)
+    assert isinstance(loss.link, mh.links.NoLink)
     assert isinstance(loss.pair_link, mh.SigmoidLink)
 
 
 def test_focal_without_focus_is_cross_entropy():
     scores, targets = batch()
     want = F.binary_cross_entropy_with_logits(scores, targets.double())
-    for loss in (mh.AsymmetricFocalLoss(0, 0), mh.AsymmetricLoss(0, 0, 0), mh.BinaryCrossEntropyLoss()):
+    for loss in (mh.FocalLoss(0, 0), mh.AsymmetricLoss(0, 0, 0), mh.BinaryCrossEntropyLoss()):
         torch.testing.assert_close(loss(scores, targets), want)
 
 
@@ -125,8 +125,8 @@ def test_cross_entropy_is_that_of_torch():
     labels = torch.tensor([0, 1, 4, 2, 2, 3])
     want = F.cross_entropy(scores, labels)
     one_hot = mh.one_hot(labels, 5)
-    torch.testing.assert_close(mh.CrossEntropyLoss()(scores, one_hot), want)
-    torch.testing.assert_close(mh.SoftmaxLoss()(scores, one_hot), want)
+    torch.testing.assert_close(mh.losses.SoftmaxCrossEntropyLoss()(scores, one_hot), want)
+    torch.testing.assert_close(mh.losses.MultiLabelSoftmaxLoss()(scores, one_hot), want)
     torch.testing.assert_close(mh.TwoWayLoss("sample", temperature_pos=2.5)(scores, one_hot), want)
 
 
@@ -195,9 +195,9 @@ def test_pairs_and_ranks_agree_with_loops(rows):
     pairs = mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(), weight=1.0)(scores, targets)
     want = mh.BinaryCrossEntropyLoss()(scores, targets).item() + sum(pair_loop(scores, targets)) / known_rows
     assert pairs.item() == pytest.approx(want, abs=1e-12)
-    warp = mh.WARPLoss(reduction="none")(scores, targets).tolist()
+    warp = mh.losses.WARPLoss(reduction="none")(scores, targets).tolist()
     assert warp == pytest.approx(warp_loop(scores, targets), abs=1e-12)
-    rml = mh.RMLLoss(floor=-0.5, reduction="none")(scores, targets).tolist()
+    rml = mh.losses.RMLLoss(floor=-0.5, reduction="none")(scores, targets).tolist()
     assert rml == pytest.approx(warp_loop(scores, targets, ramp=-0.5), abs=1e-12)
 
 
@@ -270,21 +270,21 @@ def test_noised_top_k_draws_noise_by_itself():
     scores, _ = batch()
     targets = mh.one_hot(torch.tensor([0, 1, 2, 3, 4, 0]), 5)
     torch.manual_seed(0)
-    first = mh.NoisedTopKLoss(2)(scores, targets)
+    first = mh.losses.NoisedTopKLoss(2)(scores, targets)
     torch.manual_seed(0)
-    assert mh.NoisedTopKLoss(2)(scores, targets).item() == first.item()
-    assert mh.NoisedTopKLoss(2)(scores, targets).item() != first.item()
+    assert mh.losses.NoisedTopKLoss(2)(scores, targets).item() == first.item()
+    assert mh.losses.NoisedTopKLoss(2)(scores, targets).item() != first.item()
 
 
 def test_role_starts_from_what_was_observed():
     targets = mh.one_hot(torch.tensor([0, 2]), 3)
-    guesses = torch.sigmoid(mh.ROLELoss(targets, 1.0).guesses)
+    guesses = torch.sigmoid(mh.losses.ROLELoss(targets, 1.0).guesses)
     assert bool((guesses[targets > 0] - 0.995).abs().max() < 1e-6)
     others = guesses[targets == 0]
     assert 0.4 <= others.min().item() <= others.max().item() <= 0.6
 
 
-@pytest.mark.parametrize("make", [*ADDITIVE.values(), mh.SoftmaxLoss, mh.QuasibinaryLoss], ids=str)
+@pytest.mark.parametrize("make", [*ADDITIVE.values(), mh.losses.MultiLabelSoftmaxLoss, mh.QuasibinaryLoss], ids=str)
 def test_transforms_of_torch_func(make):
     """`torch.func.grad` and `vmap` see the plain formula: the same gradient, for each of several batches at once."""
     scores, targets = batch()

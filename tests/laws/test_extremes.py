@@ -99,7 +99,7 @@ def test_a_margin_that_float32_does_not_hold_keeps_everything_finite():
 def test_log_odds_of_asl(dtype, margin):
     for gamma in GAMMAS:
         for gamma_pos in (0, 1):
-            link = mh.AsymmetricLink(gamma, gamma_pos, margin)
+            link = mh.links.AsymmetricLink(gamma, gamma_pos, margin)
             odds = link.log_odds(torch.tensor(SCORES, dtype=dtype))
             close(odds, exact("log_odds", gamma, gamma_pos, margin), digits=DTYPES[dtype], atol=10 ** -DTYPES[dtype])
 
@@ -127,7 +127,7 @@ def test_a_sum_goes_by_what_its_parts_are_not_by_how_they_are_read():
         def cells(self, scores, targets, pos_weight=None, *, hard=False):
             return mh.losses.Curve.cells(self, scores, targets, pos_weight)
 
-    doubled = mh.AdditiveLoss(Doubled(), mh.SigmoidLink())
+    doubled = mh.losses.AdditiveLoss(Doubled(), mh.SigmoidLink())
     want = mh.SumLoss(mh.BinaryCrossEntropyLoss(), mh.AsymmetricLoss(), weights=(2, 1)).link
     scores = torch.linspace(-6, 6, 13, dtype=torch.float64).unsqueeze(1)
     torch.testing.assert_close(mh.SumLoss(doubled, mh.AsymmetricLoss()).link.log_odds(scores), want.log_odds(scores))
@@ -155,6 +155,6 @@ def test_the_ratio_link_of_asl_has_its_range():
 
 def test_the_ratio_link_of_steep_losses_is_finite():
     """Their slopes underflow far out, which is no reason to refuse pairs of labels."""
-    for loss in (mh.AsymmetricFocalLoss(), mh.StrictlyProperAsymmetricLoss()):
+    for loss in (mh.FocalLoss(), mh.StrictlyProperAsymmetricLoss()):
         assert mh.ratio_link(loss).finite
         assert mh.ratio_link(loss).range == (0.0, 1.0)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.heads import BIASES, HiddenHead
+from manyhot.heads import BIASES, MLPHead
 
 LINKS = {
     "sigmoid": mh.SigmoidLink(),
-    "focal": mh.AsymmetricFocalLoss().link,
+    "focal": mh.FocalLoss().link,
     "asl": mh.AsymmetricLoss().link,
     "spa": mh.StrictlyProperAsymmetricLoss().link,
 }
@@ -52,11 +52,11 @@ def test_cosine_of_zero_vectors_is_zero_in_every_type():
 
 
 def test_two_heads_are_selected_by_name():
-    heads = mh.TwoHeads(4, 3)
+    heads = mh.heads.TwoHeads(4, 3)
     features = torch.randn(5, 4)
     scores = heads(features)
-    assert torch.equal(mh.TwoHeads.select(scores, "single"), heads.single(features))
-    assert torch.equal(mh.TwoHeads.select(scores, "multi"), heads.multi(features))
+    assert torch.equal(mh.heads.TwoHeads.select(scores, "single"), heads.single(features))
+    assert torch.equal(mh.heads.TwoHeads.select(scores, "multi"), heads.multi(features))
 
 
 def test_the_learned_threshold_is_the_predicted_one():
@@ -74,7 +74,7 @@ def test_the_learned_threshold_is_the_predicted_one():
         return value
 
     optimiser.step(step)
-    assert bias.item() == pytest.approx(mh.optimal_bias(labels, -5, 5), abs=1e-6)
+    assert bias.item() == pytest.approx(mh.losses.optimal_bias(labels, -5, 5), abs=1e-6)
 
 
 def test_quasibinary_starts_from_label_rates():
@@ -86,7 +86,7 @@ def test_quasibinary_starts_from_label_rates():
 @pytest.mark.parametrize("head", [mh.LinearHead, mh.CosineHead])
 def test_heads_take_the_eight_starts(head):
     layer = head(4, 5, bias="label").init_diverse_bias(2)
-    assert torch.equal(layer.bias, mh.diverse_bias(2, 5))
+    assert torch.equal(layer.bias, mh.heads.diverse_bias(2, 5))
 
 
 def test_the_eight_starts():
@@ -104,12 +104,12 @@ def test_the_eight_starts():
         torch.tensor([0.0 if h else level for h in high]),
     ]
     for mode, start in enumerate(want, start=1):
-        torch.testing.assert_close(mh.diverse_bias(mode, n), start)
-    random = mh.diverse_bias(0, n, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(mh.heads.diverse_bias(mode, n), start)
+    random = mh.heads.diverse_bias(0, n, generator=torch.Generator().manual_seed(0))
     assert 0 < random.abs().max().item() <= 1 / math.sqrt(n)
 
 
-@pytest.mark.parametrize("name", mh.UNIFORM_LOSSES)
+@pytest.mark.parametrize("name", mh.losses.UNIFORM_LOSSES)
 def test_twelve_classifiers_train(name):
     torch.manual_seed(0)
     head, loss = mh.uniform_classifier(name, 6, 3, scale=16.0)
@@ -122,7 +122,7 @@ def test_twelve_classifiers_train(name):
         loss(head(features), targets).backward()
         optimiser.step()
     assert loss(head(features), targets).item() < first
-    assert len(mh.UNIFORM_LOSSES) == 12
+    assert len(mh.losses.UNIFORM_LOSSES) == 12
 
 
 def test_a_hidden_layer_tells_apart_what_no_plane_does():
@@ -130,7 +130,7 @@ def test_a_hidden_layer_tells_apart_what_no_plane_does():
     torch.manual_seed(0)
     corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     targets = torch.tensor([[0], [1], [1], [0]])
-    head = mh.HiddenHead(2, 1, hidden=16)
+    head = mh.MLPHead(2, 1, hidden=16)
     optimiser, loss = torch.optim.Adam(head.parameters(), lr=0.05), mh.BinaryCrossEntropyLoss()
     for _ in range(300):
         optimiser.zero_grad()
@@ -140,7 +140,7 @@ def test_a_hidden_layer_tells_apart_what_no_plane_does():
 
 
 def test_a_hidden_layer_drops_out_in_training_alone():
-    head = mh.HiddenHead(4, 3, hidden=64, dropout=0.5).init_bias(torch.full((3,), 0.2))
+    head = mh.MLPHead(4, 3, hidden=64, dropout=0.5).init_bias(torch.full((3,), 0.2))
     features = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     assert not torch.equal(head(features), head(features))
     head.eval()
@@ -151,8 +151,8 @@ def test_a_hidden_layer_drops_out_in_training_alone():
 HEADS = {
     f"{kind.__name__} {bias}": (kind, {"bias": bias}) for kind in (mh.LinearHead, mh.CosineHead) for bias in BIASES
 }
-HEADS |= {"HiddenHead": (HiddenHead, {"hidden": 16}), "TwoHeads": (mh.TwoHeads, {})}
-HEADS |= {"TwoHeads hidden": (mh.TwoHeads, {"hidden": 16})}
+HEADS |= {"MLPHead": (MLPHead, {"hidden": 16}), "TwoHeads": (mh.heads.TwoHeads, {})}
+HEADS |= {"TwoHeads hidden": (mh.heads.TwoHeads, {"hidden": 16})}
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -175,7 +175,7 @@ def test_heads_compute_in_float32_under_autocast(name, dtype):
 
 def test_heads_of_a_low_precision_stay_so():
     features = torch.randn(3, 4, dtype=torch.bfloat16)
-    for head in (mh.LinearHead(4, 2).bfloat16(), HiddenHead(4, 2, hidden=3).bfloat16()):
+    for head in (mh.LinearHead(4, 2).bfloat16(), MLPHead(4, 2, hidden=3).bfloat16()):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             inside = head(features)
         assert inside.dtype == torch.bfloat16

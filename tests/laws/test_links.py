@@ -4,31 +4,31 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing import LINK_LAWS, check_link_is_slope_ratio
-from manyhot.testing.links import check_link_is_increasing
+from manyhot.testing import LINK_PROPERTIES, check_link_is_slope_ratio
+from manyhot.testing.losses import check_link_is_increasing
 
 
 def fitted_quasibinary():
     draw = torch.Generator().manual_seed(0)
     scores = torch.randn(8, 5, generator=draw, dtype=torch.float64)
-    return mh.QuasibinaryLink().fit([(scores, (scores > 1).int())])
+    return mh.links.QuasibinaryLink().fit([(scores, (scores > 1).int())])
 
 
 LINKS = {
     "sigmoid": mh.SigmoidLink,
     "sigmoid-weighted": lambda: mh.SigmoidLink(7.0),
-    "focal": lambda: mh.AsymmetricLink(4, 1),
-    "focal-below-one": lambda: mh.AsymmetricLink(0.5, 0.5),
-    "asl": lambda: mh.AsymmetricLink(4, 0, 0.05),
-    "asl-official": lambda: mh.AsymmetricLink(4, 1, 0.05),
-    "asl-weighted": lambda: mh.AsymmetricLink(4, 0, 0.2, pos_weight=2.0),
-    "spa": mh.StrictlyProperAsymmetricLink,
-    "spa-weighted": lambda: mh.StrictlyProperAsymmetricLink(pos_weight=0.3),
+    "focal": lambda: mh.links.AsymmetricLink(4, 1),
+    "focal-below-one": lambda: mh.links.AsymmetricLink(0.5, 0.5),
+    "asl": lambda: mh.links.AsymmetricLink(4, 0, 0.05),
+    "asl-official": lambda: mh.links.AsymmetricLink(4, 1, 0.05),
+    "asl-weighted": lambda: mh.links.AsymmetricLink(4, 0, 0.2, pos_weight=2.0),
+    "spa": mh.links.StrictlyProperAsymmetricLink,
+    "spa-weighted": lambda: mh.links.StrictlyProperAsymmetricLink(pos_weight=0.3),
     "quasibinary": fitted_quasibinary,
 }
 
 
-@pytest.mark.parametrize("law", LINK_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", LINK_PROPERTIES, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", LINKS)
 def test_law(name, law):
     law(LINKS[name]())
@@ -44,7 +44,7 @@ def test_the_law_of_the_ratio_notices_a_wrong_link():
 def test_the_law_of_growth_notices_the_printed_link():
     """Equation 17 as printed, with both signs flipped, falls."""
 
-    class Printed(mh.StrictlyProperAsymmetricLink):
+    class Printed(mh.links.StrictlyProperAsymmetricLink):
         def log_odds(self, scores):
             return super().log_odds(-scores)
 
@@ -77,14 +77,14 @@ def test_weights_of_every_label():
 
 
 def test_asymmetric_range_is_the_limit_of_its_probabilities():
-    assert mh.AsymmetricLink(4, 0, 0.05).range[1] == pytest.approx(0.96372, abs=1e-5)
-    assert mh.AsymmetricLink(4, 0, 0.2).range[1] == pytest.approx(0.84237, abs=1e-5)
-    assert mh.AsymmetricLink(4, 1, 0.05).range == (0.0, 1.0)
-    assert mh.AsymmetricLink(4, 0, 0.05).scores(torch.tensor([0.97])).item() == float("inf")
+    assert mh.links.AsymmetricLink(4, 0, 0.05).range[1] == pytest.approx(0.96372, abs=1e-5)
+    assert mh.links.AsymmetricLink(4, 0, 0.2).range[1] == pytest.approx(0.84237, abs=1e-5)
+    assert mh.links.AsymmetricLink(4, 1, 0.05).range == (0.0, 1.0)
+    assert mh.links.AsymmetricLink(4, 0, 0.05).scores(torch.tensor([0.97])).item() == float("inf")
 
 
 def test_margin_makes_low_scores_mean_exactly_zero():
-    link = mh.AsymmetricLink(4, 0, 0.05)
+    link = mh.links.AsymmetricLink(4, 0, 0.05)
     assert link.probs(torch.tensor([-3.0])).item() == 0.0
     assert link.log_odds(torch.tensor([-3.0])).item() == float("-inf")
 
@@ -92,14 +92,14 @@ def test_margin_makes_low_scores_mean_exactly_zero():
 def test_phi_agrees_with_the_link():
     scores = torch.linspace(-6, 6, 25, dtype=torch.float64)
     for options in ({"gamma_neg": 4.0}, {"gamma_neg": 4.0, "gamma_pos": 1.0, "margin": 0.05}):
-        probs = mh.phi(torch.sigmoid(scores), **options)
-        torch.testing.assert_close(probs, mh.AsymmetricLink(**options).probs(scores), rtol=1e-9, atol=1e-12)
+        probs = mh.links.phi(torch.sigmoid(scores), **options)
+        torch.testing.assert_close(probs, mh.links.AsymmetricLink(**options).probs(scores), rtol=1e-9, atol=1e-12)
 
 
 def test_softmax_link():
     draw = torch.Generator().manual_seed(0)
     scores = torch.randn(7, 4, generator=draw, dtype=torch.float64) * 3
-    link = mh.SoftmaxLink()
+    link = mh.links.SoftmaxLink()
     torch.testing.assert_close(torch.sigmoid(link.log_odds(scores)), link.probs(scores))
     torch.testing.assert_close(link.probs(link.scores(link.probs(scores))), link.probs(scores))
     certain = link.log_odds(torch.tensor([[0.0, 500.0, 1.0]], dtype=torch.float64))
@@ -129,14 +129,14 @@ class TestQuasibinaryLink:
         scores = torch.randn(50, 6, generator=draw, dtype=torch.float64) * 5
         targets = (torch.rand(50, 6, generator=draw) < 0.2).int()
         whole = torch.logsumexp(scores.flatten(), 0) - targets.sum().double().log()
-        link = mh.QuasibinaryLink().fit(zip(scores.split(7), targets.split(7), strict=True))
+        link = mh.links.QuasibinaryLink().fit(zip(scores.split(7), targets.split(7), strict=True))
         assert link.log_normaliser.item() == pytest.approx(whole.item(), abs=1e-12)
 
     def test_probabilities_sum_to_the_number_of_labels(self):
         draw = torch.Generator().manual_seed(2)
         scores = torch.randn(40, 6, generator=draw)
         targets = (torch.rand(40, 6, generator=draw) < 0.2).int()
-        link = mh.QuasibinaryLink().fit([(scores, targets)])
+        link = mh.links.QuasibinaryLink().fit([(scores, targets)])
         assert link.log_probs(scores).exp().sum().item() == pytest.approx(targets.sum().item(), rel=1e-4)
 
     def test_refuses_before_a_label_was_seen(self):
@@ -145,11 +145,11 @@ class TestQuasibinaryLink:
         ):
             mh.QuasibinaryLoss().link.probs(torch.zeros(1, 2))
         with pytest.raises(ValueError, match=r"`batches` of `QuasibinaryLink.fit` must hold a label; got none\."):
-            mh.QuasibinaryLink().fit([(torch.zeros(2, 2), torch.zeros(2, 2))])
+            mh.links.QuasibinaryLink().fit([(torch.zeros(2, 2), torch.zeros(2, 2))])
 
 
 def test_phi_takes_arrays_and_lists():
     probs = torch.tensor([[0.0, 0.3], [0.7, 1.0]], dtype=torch.float64)
-    want = mh.phi(probs, gamma_neg=4, margin=0.05)
-    assert torch.equal(mh.phi(probs.numpy(), gamma_neg=4, margin=0.05), want)
-    torch.testing.assert_close(mh.phi(probs.tolist(), gamma_neg=4, margin=0.05), want.float())
+    want = mh.links.phi(probs, gamma_neg=4, margin=0.05)
+    assert torch.equal(mh.links.phi(probs.numpy(), gamma_neg=4, margin=0.05), want)
+    torch.testing.assert_close(mh.links.phi(probs.tolist(), gamma_neg=4, margin=0.05), want.float())

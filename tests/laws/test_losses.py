@@ -6,14 +6,15 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing import LOSS_LAWS, check_compiles, check_link_is_slope_ratio
+from manyhot.registry import classes
+from manyhot.testing import LOSS_PROPERTIES, check_compiles, check_link_is_slope_ratio
 from tests.losses import CASES
 
 ADDITIVE = [name for name, case in CASES.items() if case.build(torch.zeros(1, 5)).adds_over_labels]
 
 
 # Compiling takes a second, the other laws take none.
-LAWS = [pytest.param(law, marks=pytest.mark.slow) if law is check_compiles else law for law in LOSS_LAWS]
+LAWS = [pytest.param(law, marks=pytest.mark.slow) if law is check_compiles else law for law in LOSS_PROPERTIES]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
@@ -29,12 +30,9 @@ def test_link_is_slope_ratio(name):
 
 def test_every_public_loss_is_tried():
     tried = {type(case.build(torch.zeros(1, 5, dtype=torch.int8))) for case in CASES.values()}
-    public = {
-        value
-        for name in set(mh.__all__) - set(mh.api.LATER)  # which need more than torch and numpy
-        if isinstance(value := getattr(mh, name), type) and issubclass(value, mh.Loss)
-    }
-    assert public - {mh.Loss, mh.AdditiveLoss} == tried
+    public = {value for name in mh.losses.__all__ if isinstance(value := getattr(mh.losses, name), type)}
+    losses = {kind for kind in public if issubclass(kind, mh.Loss)} - {mh.Loss, mh.losses.AdditiveLoss}
+    assert losses == tried == set(classes(mh.Loss).values())
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.constructors import construct, public_classes
-from manyhot.losses.curves import FocalCurve
-from manyhot.training.side_by_side import EachHeadLoss
+from manyhot.curves import FocalCurve
+from manyhot.registry import classes, construct
+from manyhot.training.build import EachHeadLoss
 
 CLOSE = (0.1234567, 0.1234568)
 TARGETS = torch.zeros(40, 5, dtype=torch.int8)
@@ -37,7 +37,7 @@ VALUES = {
     "k": (2, 3),
     "k_neg": CLOSE,
     "k_pos": CLOSE,
-    "link": tuple(mh.AsymmetricLink(gamma, pos_weight=[0.5, 0.25]) for gamma in CLOSE),
+    "link": tuple(mh.links.AsymmetricLink(gamma, pos_weight=[0.5, 0.25]) for gamma in CLOSE),
     "loss": tuple(mh.BinaryCrossEntropyLoss(pos_weight=[1.0, weight]) for weight in CLOSE),
     "losses": tuple(mh.BinaryCrossEntropyLoss(pos_weight=weight) for weight in CLOSE),
     "margin": CLOSE,
@@ -56,7 +56,7 @@ VALUES = {
     "zeta_neg": CLOSE,
     "zeta_pos": CLOSE,
 }
-KINDS = {**public_classes(mh.Loss), "EachHeadLoss": EachHeadLoss}
+KINDS = {**classes(mh.Loss), "AdditiveLoss": mh.losses.AdditiveLoss, "EachHeadLoss": EachHeadLoss}
 CHANGES = [(name, p) for name, kind in KINDS.items() if name != "Loss" for p in inspect.signature(kind).parameters]
 
 
@@ -82,19 +82,18 @@ def test_equal_calls_are_spelt_alike():
 
 
 def test_the_text_makes_the_loss_again():
-    kinds = {**public_classes(mh.Loss), **public_classes(mh.Link)}
     loss = mh.SumLoss(
         mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(pos_weight=[1, 2.5]), 0.1),
         mh.TwoWayLoss(margin=1 / 3),
         weights=(1, 0.01),
         link=mh.SigmoidLink(),
     )
-    assert repr(construct(repr(loss), kinds, argument="loss", owner="test")) == repr(loss)
+    assert repr(construct(repr(loss), mh.Loss)) == repr(loss)
 
 
 def test_copies_are_spelt_alike_and_what_was_given_may_change():
     weight = torch.tensor([1.0, 2.0])
-    loss = mh.ROLELoss(TARGETS, 1.5, generator=torch.Generator().manual_seed(3))
+    loss = mh.losses.ROLELoss(TARGETS, 1.5, generator=torch.Generator().manual_seed(3))
     weighted = mh.BinaryCrossEntropyLoss(pos_weight=weight)
     weight += 1
     assert repr(weighted) == "BinaryCrossEntropyLoss(pos_weight=[1, 2], reduction='mean')"

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.calibrate import Beta
+from manyhot.calibrate import BetaCalibration
+from manyhot.errors import InputError
 from manyhot.losses import AdditiveLoss, Branches, Curve, SumLink, SumLoss
-from manyhot.refusal import Refusal
 from manyhot.testing import check_link, check_link_is_slope_ratio, check_loss
-from manyhot.training.choices import build_loss
+from manyhot.training.build import build_loss
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def test_a_curve_of_ones_own_gets_its_link_by_the_law():
 
 def test_a_ranking_part_leaves_no_link_unless_one_is_given():
     loss = SumLoss(BCE(), TWO_WAY())
-    with pytest.raises(Refusal, match="SumLoss"):
+    with pytest.raises(InputError, match="SumLoss"):
         loss.link.probs(torch.zeros(1, 2))
     assert not loss.adds_over_labels
     assert loss.mixes_rows
@@ -97,12 +97,12 @@ def test_the_link_is_saved_and_serves_a_calibrator(tmp_path):
     loss = SUMS["additive"]()
     path = tmp_path / "link.json"
     mh.save(loss.link, path)
-    back = mh.load(path, kinds=[SumLink])
+    back = mh.load(path)
     scores = torch.linspace(-9, 9, 40, dtype=torch.float64)
     assert torch.equal(back.log_odds(scores), loss.link.log_odds(scores))
     check_link(back)
     targets = (torch.rand(40, 1, generator=torch.Generator().manual_seed(0)) < 0.3).int()
-    calibrator = Beta(link=loss.link).fit(scores.unsqueeze(1), targets)
+    calibrator = BetaCalibration(link=loss.link).fit(scores.unsqueeze(1), targets)
     assert bool(calibrator(scores.unsqueeze(1)).isfinite().all())
 
 
@@ -125,9 +125,9 @@ def test_recipes_write_sums_in_words():
         (lambda: SumLoss(BCE(), SPA(), weights=(1,)), "be one number for each part; got 1 for 2"),
         (lambda: SumLoss(BCE(), SPA(), weights=3), "be one number for each part; got int"),
         (lambda: SumLoss(BCE(), SPA(), weights=(1, 0)), "`weights` of `SumLoss` must be"),
-        (lambda: SumLink([mh.SoftmaxLink()], [1.0]), "be those of losses of manyhot; got SoftmaxLink"),
+        (lambda: SumLink([mh.links.SoftmaxLink()], [1.0]), "be those of losses of manyhot; got SoftmaxLink"),
     ],
 )
 def test_what_cannot_be_added_is_refused(make, words):
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(InputError, match=words):
         make()

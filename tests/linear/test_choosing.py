@@ -45,7 +45,7 @@ def test_the_quasibinary_loss_has_a_normaliser_for_each_strength(data):
     figures = []
     for number in range(4):
         head = path.head(number)
-        link = mh.QuasibinaryLink().fit([(head(features).detach(), targets)])
+        link = mh.links.QuasibinaryLink().fit([(head(features).detach(), targets)])
         figures.append(LogLoss().update(link.probs(head(others).detach()), truth).compute().value)
     torch.testing.assert_close(choice.figures, torch.tensor(figures).double(), atol=1e-6, rtol=1e-5)
     assert figures[int(choice.index)] == min(figures)
@@ -57,7 +57,7 @@ def test_the_quasibinary_loss_has_a_normaliser_for_each_strength(data):
 def test_each_label_may_have_a_strength_of_its_own(data):
     features, targets, others, truth = data
     path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())
-    choice = path.choose(others, truth, by="log loss", per="label")
+    choice = path.choose(others, truth, by="log loss", sharing="none")
     assert choice.index.shape == choice.strength.shape == (4,)
     assert len(choice.index.unique()) > 1
     assert choice.strength[0] > choice.strength[3]
@@ -66,15 +66,15 @@ def test_each_label_may_have_a_strength_of_its_own(data):
     one = path.choose(others, truth, by="log loss")
     loss = LogLoss().update(scores.sigmoid(), truth).compute().value
     assert loss < float(one.figures.min())
-    for label, index in enumerate(choice.index.tolist()):
-        torch.testing.assert_close(scores[:, label], path.scores(others, index)[:, label])
+    for none, index in enumerate(choice.index.tolist()):
+        torch.testing.assert_close(scores[:, none], path.scores(others, index)[:, none])
 
 
 def test_a_label_without_a_figure_follows_the_rest(data):
     features, targets, others, truth = data
     truth[:, 2] = 0
     path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())
-    choice = path.choose(others, truth, per="label")
+    choice = path.choose(others, truth, sharing="none")
     assert choice.figures[:, 2].isnan().all()
     assert choice.index[2] == path.choose(others, truth).index
 
@@ -88,15 +88,17 @@ def test_a_function_may_judge(data):
 
 def test_what_cannot_be_chosen_is_refused(data):
     features, targets, others, truth = data
-    path = fit_path(features, targets, mh.SoftmaxLoss(), strengths=[1.0])
-    with pytest.raises(ValueError, match=r"`per` of `LinearPath.choose` must be 'all' for a loss that mixes labels"):
-        path.choose(others, truth, per="label")
+    path = fit_path(features, targets, mh.losses.MultiLabelSoftmaxLoss(), strengths=[1.0])
+    with pytest.raises(
+        ValueError, match=r"`sharing` of `LinearPath.choose` must be 'all' for a loss that mixes labels"
+    ):
+        path.choose(others, truth, sharing="none")
     with pytest.raises(ValueError, match=r"`by` of `LinearPath.choose` must be one of 'mAP', 'log loss'; got 'f1'\."):
         path.choose(others, truth, by="f1")
     with pytest.raises(ValueError, match="a loss whose scores only rank"):
         path.choose(others, truth, by="log loss")
     plain = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=[1.0])
     with pytest.raises(ValueError, match=r"`by` of `LinearPath.choose` must give one number a label"):
-        plain.choose(others, truth, by=lambda scores, targets: 1.0, per="label")
+        plain.choose(others, truth, by=lambda scores, targets: 1.0, sharing="none")
     with pytest.raises(ValueError, match=r"must be \(N, D\) with D = 30; got \(200, 4\)"):
         path.choose(others[:, :4], truth)

@@ -70,7 +70,9 @@ def test_softmax_cross_entropy_is_multinomial_logistic_regression():
     features, _ = make_data()
     classes = np.random.default_rng(1).integers(0, 4, len(features))
     targets = mh.one_hot(torch.tensor(classes), 4)
-    path = fit_path(features, targets, mh.CrossEntropyLoss(), strengths=STRENGTHS, standardise=False, tolerance=1e-13)
+    path = fit_path(
+        features, targets, mh.losses.SoftmaxCrossEntropyLoss(), strengths=STRENGTHS, standardise=False, tolerance=1e-13
+    )
     for number, strength in enumerate(STRENGTHS):
         peer = LogisticRegression(C=1 / strength, solver="newton-cholesky", tol=1e-10, max_iter=1000)
         peer.fit(features, classes)
@@ -83,7 +85,7 @@ def test_softmax_cross_entropy_is_multinomial_logistic_regression():
     [
         mh.BinaryCrossEntropyLoss,
         lambda **words: mh.BinaryCrossEntropyLoss(pos_weight=[1.0, 2.0, 3.0, 0.5, 7.0], **words),
-        lambda **words: mh.AsymmetricFocalLoss(2, 1, **words),
+        lambda **words: mh.FocalLoss(2, 1, **words),
         mh.AsymmetricLoss,
         lambda **words: mh.AsymmetricLoss(4, 1, 0.05, pos_weight=2.0, **words),
         lambda **words: mh.StrictlyProperAsymmetricLoss(pos_weight=[1.0, 2.0, 3.0, 0.5, 7.0], **words),
@@ -104,7 +106,9 @@ def test_every_additive_loss_ends_where_its_gradient_vanishes(make, unknown):
     assert path.converged.all()
 
 
-@pytest.mark.parametrize("loss", [mh.TwoWayLoss(), mh.SoftmaxLoss(), mh.AssumeNegativeLoss(), mh.EPRLoss(1.5)])
+@pytest.mark.parametrize(
+    "loss", [mh.TwoWayLoss(), mh.losses.MultiLabelSoftmaxLoss(), mh.losses.AssumeNegativeLoss(), mh.losses.EPRLoss(1.5)]
+)
 def test_other_losses_are_minimised_over_all_labels_at_once(loss):
     features, targets = make_data()
     path = fit_path(features, targets, loss, strengths=STRENGTHS, standardise=False, tolerance=1e-12)
@@ -158,8 +162,8 @@ def test_groups_and_order_of_labels_do_not_matter(monkeypatch):
 def test_features_in_many_blocks_give_the_same_path(monkeypatch):
     features, targets = make_data()
     whole = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=STRENGTHS, tolerance=1e-12)
-    monkeypatch.setattr("manyhot.linear.basis.NUMBERS_AT_ONCE", 8 * 37)
-    monkeypatch.setattr("manyhot.linear.objective.CELLS_AT_ONCE", 64)
+    monkeypatch.setattr("manyhot.linear.path.NUMBERS_AT_ONCE", 8 * 37)
+    monkeypatch.setattr("manyhot.linear.lbfgs.CELLS_AT_ONCE", 64)
     parts = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=STRENGTHS, tolerance=1e-12)
     torch.testing.assert_close(parts.weights, whole.weights, atol=1e-6, rtol=1e-6)
 
@@ -218,7 +222,7 @@ def test_sparse_targets_are_taken():
 
 def test_the_loss_of_the_caller_is_left_alone():
     features, targets = make_data()
-    loss = mh.SoftmaxLoss()
+    loss = mh.losses.MultiLabelSoftmaxLoss()
     fit_path(features, targets, loss, strengths=[1.0])
     assert loss.reduction == "mean"
 
@@ -261,7 +265,7 @@ def test_steps_that_run_out_are_told():
             "example BinaryCrossEntropyLoss().",
         ),
         (
-            {"loss": mh.NoisedTopKLoss(1)},
+            {"loss": mh.losses.NoisedTopKLoss(1)},
             "`loss` of `fit_path` must depend on scores and targets alone; got NoisedTopKLoss, which draws or learns "
             "something of its own. Pass for example BinaryCrossEntropyLoss().",
         ),

@@ -7,21 +7,21 @@ QUERIES = [([0], []), ([1], [2]), ([3, 4], []), ([0, 5], [1, 2]), ([2], [0, 1, 4
 
 CASES = {
     "calibration": MetricCase(metrics.CalibrationError, values="probs"),
-    "calibration-label": MetricCase(lambda: metrics.CalibrationError(over="label"), values="probs"),
+    "calibration-label": MetricCase(lambda: metrics.CalibrationError(average="macro"), values="probs"),
     "calibration-top": MetricCase(lambda: metrics.CalibrationError(top_k=2), values="probs"),
     "calibration-mass": MetricCase(lambda: metrics.CalibrationError(5, mass="equal"), values="probs"),
     "calibration-mass-label": MetricCase(
-        lambda: metrics.CalibrationError(5, mass="equal", over="label", top_k=3), values="probs"
+        lambda: metrics.CalibrationError(5, mass="equal", average="macro", top_k=3), values="probs"
     ),
     "brier": MetricCase(metrics.BrierScore, values="probs"),
     "log-loss": MetricCase(metrics.LogLoss, values="probs"),
     "f": MetricCase(lambda: metrics.FScores(0.5), values="decisions"),
     "sets": MetricCase(metrics.SetAccuracy, values="decisions"),
     "map-label": MetricCase(metrics.MeanAveragePrecision),
-    "map-sample": MetricCase(lambda: metrics.MeanAveragePrecision(over="sample")),
-    "map-cell": MetricCase(lambda: metrics.MeanAveragePrecision(over="cell")),
+    "map-sample": MetricCase(lambda: metrics.MeanAveragePrecision(average="samples")),
+    "map-cell": MetricCase(lambda: metrics.MeanAveragePrecision(average="micro")),
     "auroc-label": MetricCase(metrics.AUROC),
-    "auroc-cell": MetricCase(lambda: metrics.AUROC(over="cell")),
+    "auroc-cell": MetricCase(lambda: metrics.AUROC(average="micro")),
     "coverage": MetricCase(metrics.CoverageError),
     "ranking-loss": MetricCase(metrics.RankingLoss),
     "ranking-at-k": MetricCase(metrics.RankingAtK),

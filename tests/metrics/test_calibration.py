@@ -10,8 +10,7 @@ import torch
 import torchmetrics
 
 from manyhot.metrics import CalibrationError
-from manyhot.metrics.binning import as_keys, bin_of, even_edges
-from manyhot.metrics.calibration import most_confident
+from manyhot.metrics.calibration import as_keys, bin_of, even_edges, most_confident
 
 
 def calibrated(rows=500, labels=4, *, seed=0, dtype=torch.float64):
@@ -70,7 +69,7 @@ def test_by_label_against_a_loop():
     targets[:, 2] = -1
     edges = [(b + 1) / 15 for b in range(15)]
     each = [naive_errors(naive_bins(known_cells(probs[:, k], targets[:, k]), edges)) for k in (0, 1, 3)]
-    outcome = measure(probs, targets, over="label")
+    outcome = measure(probs, targets, average="macro")
     for name in ("ece", "ace", "mce"):
         assert outcome[name] == pytest.approx(sum(errors[name] for errors in each) / 3, abs=1e-14)
         by_label = outcome.details[name]
@@ -130,7 +129,7 @@ def test_equal_mass_never_tears_equal_probabilities_apart():
 def test_equal_mass_by_label_is_that_of_each_label():
     probs, targets = calibrated(dtype=torch.float32)
     each = [measure(probs[:, k : k + 1], targets[:, k : k + 1], mass="equal") for k in range(4)]
-    outcome = measure(probs, targets, mass="equal", over="label")
+    outcome = measure(probs, targets, mass="equal", average="macro")
     for name in ("ece", "ace", "mce"):
         assert outcome[name] == pytest.approx(sum(one[name] for one in each) / 4, abs=1e-14)
         assert outcome.details[name].tolist() == [one[name] for one in each]
@@ -240,8 +239,8 @@ def test_most_confident_marks_the_first_of_equal_ones():
         ({"bins": 0}, "`bins` of `CalibrationError` must be a whole number, at least 1; got 0. Pass an int."),
         ({"bins": 2.5}, "`bins` of `CalibrationError` must be a whole number, at least 1; got 2.5. Pass an int."),
         (
-            {"over": "class"},
-            "`over` of `CalibrationError` must be one of 'cell', 'label'; got 'class'. Pick one of these.",
+            {"average": "class"},
+            "`average` of `CalibrationError` must be one of 'micro', 'macro'; got 'class'. Pick one of these.",
         ),
         (
             {"mass": "same"},

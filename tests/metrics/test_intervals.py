@@ -8,17 +8,8 @@ import pytest
 import torch
 
 from manyhot.decide.rule import Decision
-from manyhot.metrics import (
-    BrierScore,
-    CalibrationError,
-    FScores,
-    LogLoss,
-    MeanAveragePrecision,
-    SetAccuracy,
-    bootstrap,
-    intervals,
-)
-from manyhot.metrics.intervals import draw_rows, interval_of
+from manyhot.metrics import BrierScore, CalibrationError, FScores, LogLoss, MeanAveragePrecision, SetAccuracy, bootstrap
+from manyhot.metrics.bootstrapping import draw_rows, interval_of
 from tests.metrics.test_calibration import calibrated, with_unknown
 
 
@@ -34,7 +25,7 @@ def sets(rows=60):
         (BrierScore, "probs"),
         (LogLoss, "probs"),
         (CalibrationError, "probs"),
-        (lambda: CalibrationError(over="label"), "probs"),
+        (lambda: CalibrationError(average="macro"), "probs"),
         (lambda: CalibrationError(4, mass="equal"), "probs"),
         (lambda: CalibrationError(top_k=2), "probs"),
         (FScores, "decisions"),
@@ -115,9 +106,9 @@ def test_nothing_to_draw_from():
 def test_an_interval_holds_its_value_even_if_drawing_pushes_it_up():
     """Each label has few cells a bin, so that the noise of drawing adds to the error of every draw."""
     probs, targets = calibrated(150, 8)
-    interval = bootstrap(lambda: CalibrationError(over="label"), probs, targets, replicates=100)["ece"]
+    interval = bootstrap(lambda: CalibrationError(average="macro"), probs, targets, replicates=100)["ece"]
     drawn = [
-        CalibrationError(over="label").update(probs[rows], targets[rows]).compute().value
+        CalibrationError(average="macro").update(probs[rows], targets[rows]).compute().value
         for rows in draw_rows(150, 100, 0)
     ]
     assert np.quantile(drawn, 0.025) > interval.value
@@ -136,8 +127,8 @@ def test_shares_stay_shares():
 def test_many_draws_at_a_time_are_as_one(monkeypatch):
     probs, targets = calibrated(50, 2)
     whole = bootstrap(LogLoss, probs, targets, replicates=30)
-    monkeypatch.setattr("manyhot.metrics.intervals._DRAWS_AT_ONCE", 70)
-    monkeypatch.setattr("manyhot.metrics.intervals._CELLS_AT_ONCE", 30)
+    monkeypatch.setattr("manyhot.metrics.bootstrapping._DRAWS_AT_ONCE", 70)
+    monkeypatch.setattr("manyhot.metrics.bootstrapping._CELLS_AT_ONCE", 30)
     parts = bootstrap(LogLoss, probs, targets, replicates=30)
     for name, interval in whole.items():
         assert (parts[name].low, parts[name].high) == pytest.approx((interval.low, interval.high), rel=1e-12)
@@ -169,7 +160,7 @@ def test_rows_with_parts_larger_than_themselves_come_few_at_a_time(monkeypatch):
             sizes.append(len(values))
             return super().rows(values, targets)
 
-    monkeypatch.setattr(intervals, "_CELLS_AT_ONCE", 2560)
+    monkeypatch.setattr("manyhot.metrics.bootstrapping._CELLS_AT_ONCE", 2560)
     probs, targets = calibrated(95, 1)
     got = bootstrap(lambda: Watched(100), probs, targets, replicates=5)
     assert max(sizes) == 10

@@ -11,7 +11,7 @@ from manyhot.testing import metrics as testing
 from tests.metrics.cases import CASES
 
 
-@pytest.mark.parametrize("law", testing.METRIC_LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", testing.METRIC_PROPERTIES, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_law(name, law):
     law(CASES[name])
@@ -40,7 +40,7 @@ class Share(metrics.Metric):
 
     def compute(self):
         cells = int(self.total("cells"))
-        return metrics.Outcome({"share": int(self.total("hits")) / cells if cells else math.nan})
+        return metrics.MetricResult({"share": int(self.total("hits")) / cells if cells else math.nan})
 
 
 class MeanOfBatches(Share):
@@ -72,7 +72,7 @@ class UnknownAsAbsent(Share):
 
 class DividesByNothing(Share):
     def compute(self):
-        return metrics.Outcome({"share": int(self.total("hits")) / int(self.total("cells"))})
+        return metrics.MetricResult({"share": int(self.total("hits")) / int(self.total("cells"))})
 
 
 class HalfAsItComes(Share):
@@ -90,8 +90,8 @@ class KeepsReferences(metrics.Metric):
         return self.collect(targets=targets)
 
     def compute(self):
-        targets = self.joined("targets")
-        return metrics.Outcome({"present": float((targets > 0).sum())})
+        targets = self.concatenated("targets")
+        return metrics.MetricResult({"present": float((targets > 0).sum())})
 
 
 class ForgetsInCompute(Share):
@@ -129,10 +129,10 @@ def test_a_sound_metric_obeys_the_laws():
         (UnknownAsAbsent, testing.check_unknown),
         (DividesByNothing, testing.check_metric_edges),
         (HalfAsItComes, testing.check_types),
-        (KeepsReferences, testing.check_keeps_copies),
-        (ForgetsInCompute, testing.check_goes_on),
+        (KeepsReferences, testing.check_batches_are_copied),
+        (ForgetsInCompute, testing.check_continues_after_compute),
         (MergesIntoTheOther, testing.check_merge),
-        (TakesAnything, testing.check_refusals),
+        (TakesAnything, testing.check_invalid_batches),
     ],
 )
 def test_a_broken_metric_breaks_its_law(broken, law):
@@ -148,7 +148,7 @@ def test_metrics_that_differ_cannot_be_merged():
     with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
         metrics.MeanAveragePrecision().merge(metrics.AUROC())
     with pytest.raises(ValueError, match="of the same settings"):
-        metrics.MeanAveragePrecision().merge(metrics.MeanAveragePrecision(over="cell"))
+        metrics.MeanAveragePrecision().merge(metrics.MeanAveragePrecision(average="micro"))
 
 
 def test_another_number_of_labels_is_refused():
@@ -164,8 +164,8 @@ def test_another_number_of_labels_is_refused():
 
 
 def test_settings_are_checked():
-    with pytest.raises(ValueError, match=r"`over` of `AUROC` must be one of 'label', 'cell'; got 'sample'\."):
-        metrics.AUROC(over="sample")
+    with pytest.raises(ValueError, match=r"`average` of `AUROC` must be one of 'macro', 'micro'; got 'samples'\."):
+        metrics.AUROC(average="samples")
     with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be one or more whole numbers; got int\."):
         metrics.RankingAtK(ks=3)
     with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be a whole number, at least 1; got 0\."):

@@ -68,10 +68,10 @@ def test_cells_against_loops(options):
     cells = scores.ravel(), targets.ravel()
     same(metrics.cell_average_precision(scores, targets), naive.average_precision(*cells))
     same(
-        metrics.MeanAveragePrecision(over="cell").update(scores, targets).compute().value,
+        metrics.MeanAveragePrecision(average="micro").update(scores, targets).compute().value,
         naive.average_precision(*cells),
     )
-    same(metrics.AUROC(over="cell").update(scores, targets).compute().value, naive.auroc(*cells))
+    same(metrics.AUROC(average="micro").update(scores, targets).compute().value, naive.auroc(*cells))
 
 
 @settings(max_examples=60, deadline=None)
@@ -127,7 +127,7 @@ def test_batches_of_different_precision_stay_exact():
 def test_counts_of_rows():
     targets = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1], [-1, -1, -1], [-1, 1, 1], [0, -1, -1]], dtype=np.int8)
     scores = np.random.default_rng(0).normal(size=targets.shape)
-    assert metrics.MeanAveragePrecision(over="sample").update(scores, targets).compute().counts == {
+    assert metrics.MeanAveragePrecision(average="samples").update(scores, targets).compute().counts == {
         "rows": 3,
         "rows without positives": 2,
     }
@@ -156,7 +156,7 @@ class TestPeers:
     def test_auroc(self, levels):
         scores, targets = naive.table(200, 6, seed=1, levels=levels)
         same(metrics.auroc(scores, targets), roc_auc_score(targets, scores, average=None))
-        micro = metrics.AUROC(over="cell").update(scores, targets).compute().value
+        micro = metrics.AUROC(average="micro").update(scores, targets).compute().value
         same(micro, roc_auc_score(targets, scores, average="micro"))
 
     @pytest.mark.parametrize("levels", [None, 5])
@@ -164,14 +164,14 @@ class TestPeers:
         scores, targets = naive.table(200, 6, seed=2, levels=levels)
         some = (targets.sum(1) > 0) & (targets.sum(1) < 6)
         scores, targets = scores[some], targets[some]
-        ranking = metrics.MeanAveragePrecision(over="sample").update(scores, targets).compute().value
+        ranking = metrics.MeanAveragePrecision(average="samples").update(scores, targets).compute().value
         same(ranking, label_ranking_average_precision_score(targets, scores))
         same(metrics.CoverageError().update(scores, targets).compute().value, coverage_error(targets, scores))
         same(metrics.RankingLoss().update(scores, targets).compute().value, label_ranking_loss(targets, scores))
 
     def test_rows_without_labels_are_not_perfect(self):
         scores, targets = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0, 1], [0, 0]])
-        ours = metrics.MeanAveragePrecision(over="sample").update(scores, targets).compute()
+        ours = metrics.MeanAveragePrecision(average="samples").update(scores, targets).compute()
         assert ours.value == 0.5
         assert label_ranking_average_precision_score(targets, scores) == 0.75
         assert float(multilabel_ranking_average_precision(torch.tensor(scores), torch.tensor(targets), 2)) == 0.75

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyhot import metrics
-from manyhot.metrics.top_k import first_labels
+from manyhot.metrics.ranking import first_labels
 from tests.metrics import naive
 
 

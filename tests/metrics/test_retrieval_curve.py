@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyhot import metrics
-from manyhot.metrics.tag_queries import strata
+from manyhot.metrics.retrieval import strata
 from tests.metrics import naive
 
 

@@ -131,14 +131,12 @@ def refused(sentence):
 
 
 def test_what_is_not_decided_is_refused():
-    remedy = "Pass what a rule returns, or compare probabilities with a threshold."
-    with refused(
-        f"`decisions` of `FScores` must be a boolean tensor or array; got a tensor of torch.float32. {remedy}"
-    ):
+    hint = "Pass what a rule returns, or compare probabilities with a threshold."
+    with refused(f"`decisions` of `FScores` must be a boolean tensor or array; got a tensor of torch.float32. {hint}"):
         FScores().update(torch.rand(4, 3), torch.zeros(4, 3))
-    with refused(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got an array of int64. {remedy}"):
+    with refused(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got an array of int64. {hint}"):
         SetAccuracy().update(np.zeros((4, 3), dtype=int), torch.zeros(4, 3))
-    with refused(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got str. {remedy}"):
+    with refused(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got str. {hint}"):
         SetAccuracy().update("all", torch.zeros(4, 3))
 
 

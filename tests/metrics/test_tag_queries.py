@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from manyhot import metrics
-from manyhot.metrics import tag_queries
-from manyhot.metrics.tag_queries import Stratum, strata
+from manyhot.metrics import retrieval as tag_queries
+from manyhot.metrics.retrieval import Stratum, strata
 from tests.metrics import naive
 
 
@@ -136,5 +136,5 @@ def test_counts_must_be_whole(make):
 
 
 def test_enumeration_is_bounded_by_what_memory_holds():
-    assert tag_queries.MOST_QUERIES * 5 * 4 < 2**30
-    assert math.comb(20, 5) * 31 < tag_queries.MOST_QUERIES
+    assert tag_queries.MAX_QUERIES * 5 * 4 < 2**30
+    assert math.comb(20, 5) * 31 < tag_queries.MAX_QUERIES

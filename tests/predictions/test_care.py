@@ -6,13 +6,13 @@ import numpy as np
 import pandas
 import pytest
 
-from manyhot.predictions import from_csv, from_npz, from_parquet, import_predictions
+from manyhot.predictions import from_csv, from_npz, from_parquet, read_predictions
 
 
 def test_an_id_twice_is_refused_when_streaming_too(write, tmp_path):
     path = write("id,cat\na,0.1\nb,0.2\na,0.3\n")
     with pytest.raises(ValueError, match="`ids` of `Predictions` must be all different; got 'a' twice"):
-        import_predictions(path, kind="probs", to=tmp_path / "out.parquet")
+        read_predictions(path, kind="probs", to=tmp_path / "out.parquet")
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
 
@@ -38,7 +38,7 @@ def test_scores_that_look_like_probabilities_are_noted(write, tmp_path):
     note = "All scores lie between 0 and 1. If they are probabilities, say kind='probs'."
     path = write("id,cat\na,0.1\nb,1\n")
     assert note in from_csv(path, kind="scores").notes
-    assert note in import_predictions(path, kind="scores", to=tmp_path / "out.parquet")[1]
+    assert note in read_predictions(path, kind="scores", to=tmp_path / "out.parquet")[1]
     assert note not in from_csv(path, kind="probs").notes
     assert note not in from_csv(write("id,cat\na,0.1\nb,1.5\n"), kind="scores").notes
     assert note not in from_csv(write("id,cat\n"), kind="scores").notes

@@ -33,8 +33,8 @@ def test_scores_with_their_link(write):
 
 @pytest.mark.parametrize("kind", [None, "logits", "probabilities"])
 def test_the_kind_is_never_guessed(write, kind):
-    remedy = "Say 'scores' for any real numbers and 'probs' for probabilities: nothing is guessed."
-    with refused(f"`kind` of `from_csv` must be 'scores' or 'probs'; got {kind!r}. {remedy}"):
+    hint = "Say 'scores' for any real numbers and 'probs' for probabilities: nothing is guessed."
+    with refused(f"`kind` of `from_csv` must be 'scores' or 'probs'; got {kind!r}. {hint}"):
         from_csv(write(PLAIN), kind=kind)
     with pytest.raises(TypeError, match="kind"):
         from_csv(write(PLAIN))

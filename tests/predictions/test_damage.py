@@ -19,10 +19,10 @@ def saved(tmp_path):
 
 def test_nothing_there(tmp_path):
     rule = "`path` of `open_predictions` must be a Parquet file, a folder of them or a pattern; got"
-    remedy = "Check the path, or write the table there first."
-    with refused(f"{rule} '{tmp_path}/x.parquet', where there is nothing. {remedy}"):
+    hint = "Check the path, or write the table there first."
+    with refused(f"{rule} '{tmp_path}/x.parquet', where there is nothing. {hint}"):
         open_predictions(tmp_path / "x.parquet")
-    with refused(f"{rule} '{tmp_path}', a folder without any. {remedy}"):
+    with refused(f"{rule} '{tmp_path}', a folder without any. {hint}"):
         open_predictions(tmp_path)
 
 
@@ -31,7 +31,7 @@ def test_not_parquet(tmp_path):
     path.write_text("id,dog\na,0.5\n")
     with refused(
         f"`path` of `open_predictions` must be a Parquet file; got '{path}', which is not one. "
-        "Import other files with `import_predictions`."
+        "Import other files with `read_predictions`."
     ):
         open_predictions(path)
     path.write_text("")

@@ -13,7 +13,7 @@ from manyhot.predictions import (
     from_frame,
     from_npz,
     from_parquet,
-    import_predictions,
+    read_predictions,
 )
 from tests.predictions.tables import PLAIN, PROBS, assert_same, refused, table
 
@@ -168,40 +168,40 @@ def test_import_by_the_name_of_the_file(write, tmp_path):
     np.savez(tmp_path / "table.npz", probs=np.array(PROBS))
     pd.read_csv(write(PLAIN)).to_parquet(tmp_path / "theirs.parquet")
     for name in ("table.csv", "table.npz", "theirs.parquet"):
-        read, notes = import_predictions(tmp_path / name, kind="probs")
+        read, notes = read_predictions(tmp_path / name, kind="probs")
         torch.testing.assert_close(read.probs.float(), torch.tensor(PROBS))
         assert notes == read.notes
         assert notes[0].startswith("Read ")
     with refused(
-        "`path` of `import_predictions` must be a Parquet file or end with .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy; "
+        "`path` of `read_predictions` must be a Parquet file or end with .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy; "
         f"got '{write(PLAIN, 'table.xls')}'. Rename the file, or convert it first."
     ):
-        import_predictions(tmp_path / "table.xls", kind="probs")
-    with pytest.raises(ValueError, match=r"`path` of `import_predictions` must be a file; got .*, where there is none"):
-        import_predictions(tmp_path / "nothing.csv", kind="probs")
-    with pytest.raises(ValueError, match="`path` of `import_predictions` must be a Parquet file, a folder of them"):
-        import_predictions(tmp_path / "nothing", kind="probs")
+        read_predictions(tmp_path / "table.xls", kind="probs")
+    with pytest.raises(ValueError, match=r"`path` of `read_predictions` must be a file; got .*, where there is none"):
+        read_predictions(tmp_path / "nothing.csv", kind="probs")
+    with pytest.raises(ValueError, match="`path` of `read_predictions` must be a Parquet file, a folder of them"):
+        read_predictions(tmp_path / "nothing", kind="probs")
 
 
 def test_import_of_our_own_table(write, tmp_path):
     whole = table()
     whole.save(tmp_path / "ours.parquet")
     for kind in (None, "scores", "probs"):
-        read, notes = import_predictions(tmp_path / "ours.parquet", kind=kind)
+        read, notes = read_predictions(tmp_path / "ours.parquet", kind=kind)
         assert isinstance(read, StoredPredictions)
         assert notes == [f"Opened {read!r}."]
         assert_same(read.load(), whole)
     whole.replace(probs=None).save(tmp_path / "scores.parquet")
     with refused(
-        "`kind` of `import_predictions` must be among those of the table, scores, targets, decisions; got 'probs'. "
+        "`kind` of `read_predictions` must be among those of the table, scores, targets, decisions; got 'probs'. "
         "Leave it out: the table knows what it holds."
     ):
-        import_predictions(tmp_path / "scores.parquet", kind="probs")
-    read, _ = import_predictions(tmp_path / "ours.parquet", kind=None, split="val")
+        read_predictions(tmp_path / "scores.parquet", kind="probs")
+    read, _ = read_predictions(tmp_path / "ours.parquet", kind=None, split="val")
     assert isinstance(read, StoredPredictions)
     assert_same(read.load(), whole.of_split("val"))
     labels = write("id,labels\nsample 1,dog\n", "labels.csv")
-    read, notes = import_predictions(tmp_path / "ours.parquet", kind=None, labels=["dog"], targets=labels)
+    read, notes = read_predictions(tmp_path / "ours.parquet", kind=None, labels=["dog"], targets=labels)
     assert read.targets.flatten().tolist() == [-1, 1, -1, -1, -1, -1, -1]
     assert "Targets of labels.csv are joined by column 'id': 1 of 7 rows have some." in notes
     assert read.splits == whole.splits
@@ -209,25 +209,25 @@ def test_import_of_our_own_table(write, tmp_path):
 
 def test_import_of_a_split(write):
     path = write("id,split,cat\na,val,0.5\nb,test,0.25\n", "split.csv")
-    read, notes = import_predictions(path, kind="probs", split="test")
+    read, notes = read_predictions(path, kind="probs", split="test")
     assert (read.ids, read.notes) == (["b"], notes)
     labels = write("id,labels,split\na,cat,val\nb,,test\n", "labels.csv")
-    read, _ = import_predictions(write("id,cat\na,0.5\nb,0.25\n"), kind="probs", targets=labels, split="val")
+    read, _ = read_predictions(write("id,cat\na,0.5\nb,0.25\n"), kind="probs", targets=labels, split="val")
     assert (read.ids, read.targets.tolist()) == (["a"], [[1]])
     with refused("`split` of `Predictions` must be one of the splits, 'val', 'test'; got 'x'. Pass one of these."):
-        import_predictions(path, kind="probs", split="x")
+        read_predictions(path, kind="probs", split="x")
 
 
 @pytest.mark.parametrize("targets", [True, False])
 def test_streaming_to_parquet_is_reading_in_memory(write, tmp_path, monkeypatch, targets):
-    monkeypatch.setattr("manyhot.predictions.delimited.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("manyhot.tables.reader.BLOCK_BYTES", 4096)
     draw = np.random.default_rng(0)
     rows = [f"{row},{row}.jpg,{row % 3}x," + ",".join(f"{p:.4f}" for p in draw.random(4)) for row in range(700)]
     path = write("id,path,split,a,b,c,d\n" + "\n".join(rows) + "\n")
     labels = write("id,labels\n" + "".join(f"{row},a|d\n" for row in range(0, 700, 2)), "labels.csv")
     options = {"kind": "probs", "targets": labels if targets else None, "link": None}
-    in_memory, notes = import_predictions(path, **options)
-    stored, same_notes = import_predictions(path, to=tmp_path / "out.parquet", **options)
+    in_memory, notes = read_predictions(path, **options)
+    stored, same_notes = read_predictions(path, to=tmp_path / "out.parquet", **options)
     assert isinstance(stored, StoredPredictions)
     assert notes == same_notes == stored.notes
     assert_same(stored.load(), in_memory)
@@ -237,7 +237,7 @@ def test_streaming_to_parquet_is_reading_in_memory(write, tmp_path, monkeypatch,
 def test_a_broken_table_leaves_no_file_behind(write, tmp_path):
     path = write("id,cat\n" + "a,0.5\n" * 2000 + "b,many\n")
     with pytest.raises(ValueError, match="many"):
-        import_predictions(path, kind="probs", to=tmp_path / "out.parquet")
+        read_predictions(path, kind="probs", to=tmp_path / "out.parquet")
     with pytest.raises(ValueError, match="as many rows"):
-        import_predictions(write(PLAIN), kind="probs", targets=np.zeros((3, 3)), to=tmp_path / "out.parquet")
+        read_predictions(write(PLAIN), kind="probs", targets=np.zeros((3, 3)), to=tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out*"))

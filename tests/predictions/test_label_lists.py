@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from manyhot.data.targets import LabelLists
 from manyhot.labels import Labels
-from manyhot.predictions.label_lists import LabelLists, NameReader, detect_separator
-from manyhot.predictions.roles import Wish
+from manyhot.tables.columns import PredictionReadOptions
+from manyhot.tables.label_cells import LabelNameReader, separator_for_labels
 from tests.predictions.tables import LABELS, refused
 
 
@@ -25,11 +26,13 @@ from tests.predictions.tables import LABELS, refused
     ],
 )
 def test_separator(texts, separator):
-    assert detect_separator(texts, Labels(LABELS)) == separator
+    assert separator_for_labels(texts, Labels(LABELS)) == separator
 
 
 def targets(column, separator=None, *, leave_out=False):
-    reader = NameReader(Labels(LABELS), Wish("from_csv", "probs", separator=separator, leave_out=leave_out))
+    reader = LabelNameReader(
+        Labels(LABELS), PredictionReadOptions("from_csv", "probs", separator=separator, leave_out=leave_out)
+    )
     owners, columns = reader.read(pa.array(column))
     rows = np.arange(len(column))
     return LabelLists(owners, columns, len(column)).targets(rows, 3).tolist(), reader.notes("labels", "")

@@ -30,11 +30,11 @@ class Half(Rule):
 class Doubled(Calibrator):
     """Doubles the log-odds: enough of a calibrator to be told from a link."""
 
-    def fit_cells(self, evidence, targets, weights):
+    def fit_cells(self, input_log_odds, targets, weights):
         return self.learn()
 
-    def map(self, evidence):
-        return 2 * evidence
+    def map(self, input_log_odds):
+        return 2 * input_log_odds
 
 
 def test_defaults():
@@ -209,7 +209,7 @@ def test_edges():
 
 
 def test_probabilities_are_those_given_then_the_calibrators_then_the_links():
-    link = mh.StrictlyProperAsymmetricLink()
+    link = mh.links.StrictlyProperAsymmetricLink()
     calibrator = Doubled().fit(SCORES, torch.zeros(2, 3))
     everything = Predictions(scores=SCORES, probs=SCORES.sigmoid(), link=link, calibrator=calibrator)
     assert torch.equal(everything.probabilities(), SCORES.sigmoid())
@@ -220,8 +220,8 @@ def test_probabilities_are_those_given_then_the_calibrators_then_the_links():
 
 
 def test_probabilities_are_refused_without_a_link():
-    remedy = "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`."
-    with refused(f"`probs` of `Predictions` must be there or follow from a link; got scores without a link. {remedy}"):
+    hint = "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`."
+    with refused(f"`probs` of `Predictions` must be there or follow from a link; got scores without a link. {hint}"):
         Predictions(scores=SCORES).probabilities()
     with pytest.raises(ValueError, match="of `TwoWayLoss` must be that of a loss which adds over labels"):
         Predictions(scores=SCORES, link=mh.TwoWayLoss().link).probabilities()
@@ -336,7 +336,7 @@ def test_some_labels_keep_their_probabilities(link):
     assert torch.equal(some.probabilities(), whole.probabilities()[:, [2, 0]])
 
 
-@pytest.mark.parametrize("made_by", [{"link": mh.SoftmaxLink()}, {"calibrator": Doubled().learn()}])
+@pytest.mark.parametrize("made_by", [{"link": mh.links.SoftmaxLink()}, {"calibrator": Doubled().learn()}])
 def test_probabilities_that_need_all_labels_are_computed_before_some_are_left_out(made_by):
     whole = Predictions(scores=SCORES, labels=LABELS, **made_by)
     some = whole.read(labels=["dog", "cat"])

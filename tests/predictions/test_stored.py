@@ -19,8 +19,8 @@ from manyhot.predictions import (
     PredictionsWriter,
     StoredPredictions,
     from_parquet,
-    import_predictions,
     open_predictions,
+    read_predictions,
 )
 from manyhot.search import Collection
 from tests.predictions.tables import LABELS, assert_same, refused, table
@@ -125,8 +125,8 @@ def test_any_table_survives(tmp_path_factory, whole, rows):
 @pytest.fixture
 def small_groups(monkeypatch):
     """Row groups and decoded pieces of a few rows, so that a small table has many of them."""
-    monkeypatch.setattr("manyhot.predictions.writer.GROUP_ROWS", 5)
-    monkeypatch.setattr("manyhot.predictions.parts.DECODED_ROWS", 3)
+    monkeypatch.setattr("manyhot.predictions.parquet.GROUP_ROWS", 5)
+    monkeypatch.setattr("manyhot.predictions.parquet.DECODED_ROWS", 3)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 11, 23, 100])
@@ -195,15 +195,16 @@ def test_saving_over_the_file_that_is_read(tmp_path):
         stored.load()
 
 
-def test_what_made_the_columns_is_kept(tmp_path):
+def test_what_made_the_columns_is_kept(tmp_path, monkeypatch):
     whole = table(link=mh.SigmoidLink(pos_weight=[1.0, 2.0, 3.0]), calibrator=Doubled().learn(), rule=Half())
     whole.save(tmp_path / "table.parquet")
     with refused(
         "`path` of `open_predictions` must name a calibrator that is known; got 'Doubled'. "
-        "Update manyhot, or pass your own classes as `classes`."
+        "Update manyhot, or register your own class with `manyhot.registry.register`."
     ):
         Predictions.open(tmp_path / "table.parquet")
-    stored = Predictions.open(tmp_path / "table.parquet", classes=[Doubled, Half])
+    monkeypatch.setattr("manyhot.registry._registered", {"Doubled": Doubled, "Half": Half})
+    stored = Predictions.open(tmp_path / "table.parquet")
     assert stored.link.pos_weight.tolist() == [1.0, 2.0, 3.0]
     assert type(stored.calibrator) is Doubled
     assert type(stored.rule) is Half
@@ -211,11 +212,13 @@ def test_what_made_the_columns_is_kept(tmp_path):
     assert (batch.link, batch.calibrator, batch.rule) == (stored.link, stored.calibrator, stored.rule)
 
 
-@pytest.mark.parametrize("link", [mh.SigmoidLink(pos_weight=[1.0, 5.0, 9.0]), mh.SoftmaxLink(), mh.TwoWayLoss().link])
+@pytest.mark.parametrize(
+    "link", [mh.SigmoidLink(pos_weight=[1.0, 5.0, 9.0]), mh.links.SoftmaxLink(), mh.TwoWayLoss().link]
+)
 def test_some_labels_keep_their_probabilities(tmp_path, link):
     whole = Predictions(scores=torch.randn(5, 3), labels=LABELS, link=link)
     some = round_trip(whole, tmp_path).read(labels=["dog", "cat"])
-    if isinstance(link, mh.NoLink):
+    if isinstance(link, mh.links.NoLink):
         with pytest.raises(ValueError, match="`link` of `TwoWayLoss`"):
             some.probabilities()
     else:
@@ -314,7 +317,7 @@ REMEDY = "Open the parts that belong together, by a pattern or a folder of their
     [
         (lambda: table(labels=["a", "b", "c"]), "labels", "others"),
         (lambda: table().replace(probs=None), "kinds", "others (scores, targets, decisions)"),
-        (lambda: table(link=mh.SoftmaxLink()), "link", "others"),
+        (lambda: table(link=mh.links.SoftmaxLink()), "link", "others"),
         (lambda: table(splits=None), "columns for rows", "ids, paths"),
     ],
 )
@@ -371,7 +374,7 @@ def test_a_folder_of_parts_by_split_opens_with_its_splits(tmp_path):
     assert [len(batch) for batch in stored.batches(rows=12)] == [12, 12, 6]
     one = open_predictions(tmp_path / "parts" / "split=test" / "part.parquet")
     assert one.split_sizes() == {"test": 10}
-    table, _ = import_predictions(tmp_path / "parts", kind=None, split="val")
+    table, _ = read_predictions(tmp_path / "parts", kind=None, split="val")
     assert table.load().ids == whole.of_split("val").ids
 
 

@@ -28,8 +28,8 @@ small_use()
 """
 
 WRITE = """
-import manyhot.predictions.writer
-manyhot.predictions.writer.GROUP_ROWS = 16384
+import manyhot.predictions.parquet
+manyhot.predictions.parquet.GROUP_ROWS = 16384
 probs, targets = torch.rand(5000, LABELS), torch.randint(-1, 2, (5000, LABELS), dtype=torch.int8)
 before = megabytes("VmRSS")
 with PredictionsWriter(path, [f"label {k}" for k in range(LABELS)]) as writer:

@@ -6,11 +6,11 @@ import manyhot as mh
 def temperature(case):
     scores = case.tensor("scores")
     if case.params["link"] == "sigmoid":
-        targets, calibrator = case.targets, mh.Temperature(per="all", link=mh.SigmoidLink())
+        targets, calibrator = case.targets, mh.TemperatureScaling(sharing="all", link=mh.SigmoidLink())
         loss = mh.BinaryCrossEntropyLoss()
     else:
-        targets, calibrator = case.one_hot(scores.shape[1]), mh.SoftmaxTemperature()
-        loss = mh.CrossEntropyLoss()
+        targets, calibrator = case.one_hot(scores.shape[1]), mh.calibrate.SoftmaxTemperature()
+        loss = mh.losses.SoftmaxCrossEntropyLoss()
     fitted = calibrator.fit(scores, targets).temperature.squeeze()
     exact = scores.double()
     return {"T": fitted, "nll_at_T": loss(exact / fitted, targets), "nll_at_1": loss(exact, targets)}

@@ -28,7 +28,7 @@ def avgk_threshold(case):
 
 def threshold_decision(case):
     metrics, t = case.tensor("metrics"), float(case.inputs["t"])
-    accepted = mh.UniformThreshold().learn(threshold=torch.tensor(t, dtype=torch.float64))(metrics).labels
+    accepted = mh.decide.UniformThreshold().learn(threshold=torch.tensor(t, dtype=torch.float64))(metrics).labels
     top = mh.NoneOfThese(mh.TopK(1), threshold=t)(metrics)
     decision = torch.where(top.sizes > 0, top.labels.int().argmax(1), -1)
     return {"accepted": accepted.int(), "decision": decision}

@@ -3,10 +3,10 @@
 import torch
 
 import manyhot as mh
-from manyhot.checks import check_batch
-from manyhot.losses.average_k import AverageKLoss
-from manyhot.losses.pairs import label_pair_rows
-from manyhot.losses.quasibinary import log_batch_normaliser
+from manyhot.checks import prepare_batch
+from manyhot.losses.batch_statistics import log_batch_normaliser
+from manyhot.losses.kernels import label_pair_rows
+from manyhot.losses.softmax import AverageKLoss
 
 SPA_NAMES = ("zeta_pos", "k_pos", "b_pos", "zeta_neg", "k_neg", "b_neg")
 
@@ -76,7 +76,7 @@ def make_bce(case, reduction):
 
 
 def make_focal(case, reduction):
-    return mh.AsymmetricFocalLoss(**case.only("gamma_neg", "gamma_pos"), reduction=reduction)
+    return mh.FocalLoss(**case.only("gamma_neg", "gamma_pos"), reduction=reduction)
 
 
 def make_asl(case, reduction):
@@ -90,7 +90,7 @@ def make_spa(case, reduction="mean"):
 def lpr(case):
     scores = case.leaf("scores")
     link = mh.SigmoidLink() if case.params["link"] == "sigmoid" else make_spa(case).link
-    batch = check_batch("lpr", scores, case.targets)
+    batch = prepare_batch("lpr", scores, case.targets)
     rows = label_pair_rows(link.log_odds(scores), batch)
     return {"rows": rows, "value": rows.mean(), "grad": gradient(rows.mean(), scores)}
 
@@ -108,7 +108,7 @@ def two_way(case):
         "temperature_neg": case.params["T_neg"],
         "margin": case.params["margin"],
     }
-    batch = check_batch("two_way", scores, targets)
+    batch = prepare_batch("two_way", scores, targets)
     sample, column = (mh.TwoWayLoss(axis, **options) for axis in ("sample", "class"))
     values = {
         "sample_value": sample(scores, targets),
@@ -133,7 +133,7 @@ def quasibinary(case):
     loss = mh.QuasibinaryLoss(penalty_weight=case.params["penalty_weight"])
     value = loss(scores, targets)
     labels = int(targets.sum())
-    batch = check_batch("quasibinary", scores, targets)
+    batch = prepare_batch("quasibinary", scores, targets)
     log_c = log_batch_normaliser(batch) if labels else torch.tensor(torch.inf)
     probs = loss.link.probs(scores) if labels else torch.zeros_like(scores)
     return {"n_labels": labels, "log_C": log_c, "value": value, "grad": gradient(value, scores), "q_clipped": probs}
@@ -145,7 +145,7 @@ def quasibinary_ema(case):
     for batch in case.inputs["batches"]:
         scores, targets = torch.tensor(to_floats(batch["scores"]), dtype=case.dtype), torch.tensor(batch["targets"])
         loss(scores, targets)
-        fresh = log_batch_normaliser(check_batch("quasibinary", scores, targets))
+        fresh = log_batch_normaliser(prepare_batch("quasibinary", scores, targets))
         log_c.append(float(fresh) if targets.any() else float("inf"))
         averages.append(float(loss.link.log_normaliser) if loss.link.fitted else None)
     test = case.tensor("test_scores")
@@ -182,7 +182,7 @@ def uniform_losses(case):
 def classwise_bce(case):
     scores = case.leaf("scores")
     mean, none = (
-        mh.ClassWiseLoss(scores.shape[1], reduction=reduction).to(case.dtype) for reduction in ("mean", "none")
+        mh.losses.ClassWiseLoss(scores.shape[1], reduction=reduction).to(case.dtype) for reduction in ("mean", "none")
     )
     for loss in (mean, none):
         loss.bias.data.copy_(case.tensor("bias"))
@@ -208,7 +208,7 @@ def single_label(make):
 
 def epr(case):
     scores = case.leaf("scores")
-    loss = mh.EPRLoss(case.params["K"], beta=case.params["beta"])
+    loss = mh.losses.EPRLoss(case.params["K"], beta=case.params["beta"])
     targets = case.one_hot(scores.shape[1])
     value = loss(scores, targets)
     excess = loss.excess(loss.check(scores, targets), torch.sigmoid(scores))
@@ -218,13 +218,13 @@ def epr(case):
 def role(case):
     scores = case.leaf("scores")
     targets = case.one_hot(scores.shape[1])
-    loss = mh.ROLELoss(targets, expected_labels=case.params["K"]).to(case.dtype)
+    loss = mh.losses.ROLELoss(targets, expected_labels=case.params["K"]).to(case.dtype)
     loss.guesses.data.copy_(case.tensor("theta"))
     value = loss(scores, targets, torch.arange(len(scores)))
     batch = loss.check(scores, targets)
     halves = {
-        "half_scores": loss.reduce(loss.lesson(batch, scores, loss.guesses)),
-        "half_theta": loss.reduce(loss.lesson(batch, loss.guesses, scores)),
+        "half_scores": loss.reduce(loss.half_terms(batch, scores, loss.guesses)),
+        "half_theta": loss.reduce(loss.half_terms(batch, loss.guesses, scores)),
     }
     return {
         "value": value,
@@ -238,18 +238,18 @@ def noised_topk(case):
     scores, noise = case.leaf("scores"), case.tensor("noise")
     targets = case.one_hot(scores.shape[1])
     options = case.only("k", "epsilon")
-    value = mh.NoisedTopKLoss(**options)(scores, targets, noise)
-    rows = mh.NoisedTopKLoss(**options, reduction="none")(scores, targets, noise)
+    value = mh.losses.NoisedTopKLoss(**options)(scores, targets, noise)
+    rows = mh.losses.NoisedTopKLoss(**options, reduction="none")(scores, targets, noise)
     return {"rows": rows, "value": value, "grad": gradient(value, scores)}
 
 
 def softmax_multilabel(case):
     scores, targets = case.leaf("scores"), case.targets
-    value = mh.SoftmaxLoss()(scores, targets)
+    value = mh.losses.MultiLabelSoftmaxLoss()(scores, targets)
     return {
-        "rows": mh.SoftmaxLoss(reduction="none")(scores, targets),
+        "rows": mh.losses.MultiLabelSoftmaxLoss(reduction="none")(scores, targets),
         "value": value,
-        "value_all_rows": mh.SoftmaxLoss(reduction="sum")(scores, targets) / len(scores),
+        "value_all_rows": mh.losses.MultiLabelSoftmaxLoss(reduction="sum")(scores, targets) / len(scores),
         "grad": gradient(value, scores),
     }
 
@@ -258,7 +258,7 @@ def softmax_with(no_label):
     def run(case):
         scores = case.leaf("scores")
         targets = case.one_hot(scores.shape[1])
-        loss = mh.CrossEntropyLoss(no_label=no_label, no_label_weight=case.params["weight"])
+        loss = mh.losses.SoftmaxCrossEntropyLoss(no_label=no_label, no_label_weight=case.params["weight"])
         in_term, out_term = (term.mean() for term in loss.terms(loss.check(scores, targets)))
         value = loss(scores, targets)
         grad = gradient(value, scores)
@@ -290,14 +290,14 @@ def avgk(case):
 def phi(case):
     options = {"gamma_neg": case.params["gamma_neg"], "gamma_pos": case.params["gamma_pos"], "margin": case.params["m"]}
     if "z" in case.inputs:
-        return {"phi": mh.phi(case.tensor("z"), **options)}
-    link = mh.AsymmetricLink(**options)
+        return {"phi": mh.links.phi(case.tensor("z"), **options)}
+    link = mh.links.AsymmetricLink(**options)
     return {"phi": link.probs(case.tensor("scores")), "logit_phi": link.log_odds(case.tensor("scores"))}
 
 
 def optimal_bias(case):
     labels, low, high = int(case.params["N"]), case.params["A"], case.params["B"]
-    b = mh.optimal_bias(labels, low, high)
+    b = mh.losses.optimal_bias(labels, low, high)
     scores = torch.full((1, labels), low - b, dtype=torch.float64)
     scores[0, 0] = high - b
     loss = mh.BinaryCrossEntropyLoss(reduction="batchmean")(scores, mh.one_hot(torch.tensor([0]), labels))
@@ -306,12 +306,12 @@ def optimal_bias(case):
 
 COVERED = {
     "asl": additive(make_asl),
-    "assume_negative": single_label(lambda reduction: mh.AssumeNegativeLoss(reduction=reduction)),
+    "assume_negative": single_label(lambda reduction: mh.losses.AssumeNegativeLoss(reduction=reduction)),
     "asymmetric_focal": additive(make_focal),
     "avgk": avgk,
     "bce": additive(make_bce),
     "classwise_bce": classwise_bce,
-    "cross_entropy": single_label(lambda reduction: mh.CrossEntropyLoss(reduction=reduction)),
+    "cross_entropy": single_label(lambda reduction: mh.losses.SoftmaxCrossEntropyLoss(reduction=reduction)),
     "epr": epr,
     "lpr": lpr,
     "noised_topk": noised_topk,

@@ -9,7 +9,7 @@ from manyhot.metrics.calibration import most_confident
 def calibration(case):
     probs, bins = case.tensor("probs"), case.params["n_bins"]
     pooled = CalibrationError(bins).update(probs, case.targets)
-    by_label = CalibrationError(bins, over="label").update(probs, case.targets).compute()
+    by_label = CalibrationError(bins, average="macro").update(probs, case.targets).compute()
     outcome = pooled.compute()
     cells = outcome.details["cells"]
     return outcome.values | {

@@ -3,8 +3,8 @@
 import torch
 
 from manyhot import metrics
-from manyhot.metrics.matching import Samples
 from manyhot.metrics.metric import mean_of_defined
+from manyhot.metrics.retrieval import Samples
 
 
 def average_precision_by_index(scores, targets):
@@ -25,7 +25,7 @@ def mean_average_precision(case):
         "ap_class": outcome.details["by_label"],
         "map_class": outcome["map"],
         "ap_sample": metrics.sample_average_precision(scores, targets),
-        "map_sample": metrics.MeanAveragePrecision(over="sample").update(scores, targets).compute()["map"],
+        "map_sample": metrics.MeanAveragePrecision(average="samples").update(scores, targets).compute()["map"],
         **{name: mean_of_defined(torch.tensor(values, dtype=torch.float64)) for name, values in by_index.items()},
     }
 

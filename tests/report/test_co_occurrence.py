@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import count_pairs, draw_co_occurrence
-from manyhot.report.co_occurrence import side_by_side
+from manyhot.report.plots_compare import cluster_order
 from tests.report.test_looks import contrast
 
 NAMES = ["cat", "animal", "car"]
@@ -21,7 +21,7 @@ def targets():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 
@@ -63,14 +63,14 @@ class TestOrder:
         scene = torch.randint(3, (2000,), generator=draw)
         present = (group == scene[:, None]) & (torch.rand(2000, 9, generator=draw) < 0.5)
         counted = count_pairs(present.int())
-        order = [counted["labels"][place] for place in side_by_side(counted["together"])]
+        order = [counted["labels"][place] for place in cluster_order(counted["together"])]
         assert sorted(order) == list(range(9))
         groups = group[order].tolist()
         assert sum(one != other for one, other in pairwise(groups)) == 2
 
     def test_a_single_label_and_labels_that_never_occur(self):
-        assert side_by_side([[4]]) == [0]
-        assert sorted(side_by_side([[0, 0], [0, 0]])) == [0, 1]
+        assert cluster_order([[4]]) == [0]
+        assert sorted(cluster_order([[0, 0], [0, 0]])) == [0, 1]
 
 
 class TestDrawing:
@@ -136,19 +136,19 @@ class TestDrawing:
             "`names` of `draw_co_occurrence` must be those of the 3 labels; got 1. "
             "Pass one name for each label, in their order."
         )
-        remedy = "Pass what `count_pairs` gives, or a table (K, K) of how many rows have both labels."
+        hint = "Pass what `count_pairs` gives, or a table (K, K) of how many rows have both labels."
         assert words(lambda: draw_co_occurrence([[1, 2], [0, 1]], names=["a", "b"])) == (
             "`counts` of `draw_co_occurrence` must have the largest number of a row in the diagonal; "
-            f"got 2 against 1 in row 0. {remedy}"
+            f"got 2 against 1 in row 0. {hint}"
         )
         assert words(lambda: draw_co_occurrence([[1, 0]], names=["a"])) == (
-            f"`counts` of `draw_co_occurrence` must be as wide as high; got 1 by 2. {remedy}"
+            f"`counts` of `draw_co_occurrence` must be as wide as high; got 1 by 2. {hint}"
         )
         assert words(lambda: draw_co_occurrence([[0]], names=["a"])) == (
-            f"`counts` of `draw_co_occurrence` must have a label that is present; got none. {remedy}"
+            f"`counts` of `draw_co_occurrence` must have a label that is present; got none. {hint}"
         )
         assert words(lambda: draw_co_occurrence("pairs", names=["a"])) == (
-            f"`counts` of `draw_co_occurrence` must be a table of pairs; got str. {remedy}"
+            f"`counts` of `draw_co_occurrence` must be a table of pairs; got str. {hint}"
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import count_curve
 from manyhot.report.curves import read_curve
 
@@ -24,7 +24,7 @@ def many():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 

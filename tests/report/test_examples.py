@@ -7,16 +7,16 @@ import pytest
 import torch
 from PIL import Image
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import as_png, draw_examples
-from manyhot.report.examples import Said, bar_of, cut
-from manyhot.report.looks import DARK, LIGHT
+from manyhot.report.plots_compare import LabelPrediction, bar_style, shorten_middle
+from manyhot.report.style import DARK, LIGHT
 
 LABELS = [("cat", 0.93, True, 1), ("dog", 0.41, True, 0), ("sky", 0.2, False, 1), ("car", 0.004, False, 0)]
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 
@@ -42,7 +42,9 @@ def test_bars_show_probabilities_and_texts_the_truth():
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
 def test_right_and_wrong_differ_without_colours(look):
     """By filling and hatching, and what is not given by the sign before its name."""
-    given, alarm, missed = (bar_of(Said("a", 0.5, *said), look) for said in ((True, 1), (True, 0), (False, 1)))
+    given, alarm, missed = (
+        bar_style(LabelPrediction("a", 0.5, *said), look) for said in ((True, 1), (True, 0), (False, 1))
+    )
     assert (given["hatch"], alarm["hatch"]) == ("", "////")
     assert missed["facecolor"] == look.face
     assert given["facecolor"] != look.face
@@ -88,8 +90,8 @@ def test_texts_stay_within_their_sample():
 
 
 def test_names_are_cut_in_their_middle():
-    assert cut("a/long/path/to/0001.jpg", 13) == "a/long…01.jpg"
-    assert cut("short", 13) == "short"
+    assert shorten_middle("a/long/path/to/0001.jpg", 13) == "a/long…01.jpg"
+    assert shorten_middle("short", 13) == "short"
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "1"])
@@ -117,22 +119,22 @@ def test_a_picture_is_left_as_it_was():
 
 
 def test_what_is_refused():
-    remedy = 'Pass {"picture": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
+    hint = 'Pass {"picture": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
     rule = "be a name, a probability, whether it is given, and a target of 1, 0, -1 or None"
     assert words(lambda: draw_examples([])) == (
-        f"`examples` of `draw_examples` must be a list of at least one sample; got none. {remedy}"
+        f"`examples` of `draw_examples` must be a list of at least one sample; got none. {hint}"
     )
     assert words(lambda: draw_examples({"a": sample()})) == (
-        f"`examples` of `draw_examples` must be a list of at least one sample; got dict. {remedy}"
+        f"`examples` of `draw_examples` must be a list of at least one sample; got dict. {hint}"
     )
     assert words(lambda: draw_examples([{"title": "a"}])) == (
-        f"`examples[0]` of `draw_examples` must have 'labels'; got none called 'labels'. {remedy}"
+        f"`examples[0]` of `draw_examples` must have 'labels'; got none called 'labels'. {hint}"
     )
     assert words(lambda: draw_examples([sample(labels=[("cat", 93, True, 1)])])) == (
-        f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got ('cat', 93, True, 1). {remedy}"
+        f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got ('cat', 93, True, 1). {hint}"
     )
     assert words(lambda: draw_examples([sample(labels=["cat"])])) == (
-        f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got 'cat'. {remedy}"
+        f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got 'cat'. {hint}"
     )
     assert words(lambda: draw_examples([sample(picture="one.jpg")])) == (
         "`examples[0]['picture']` of `draw_examples` must be an image of Pillow, or an array (H, W) or (H, W, 3) "

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from manyhot import report
-from manyhot.report.page import gathering
+from manyhot.report import results as gathering
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "report.md").read_text()

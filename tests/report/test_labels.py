@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import draw_reliability, label_curves
 
 NAMES = ["cat", "dog", "sky", "rare", "never"]
@@ -28,7 +28,7 @@ def labels():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 

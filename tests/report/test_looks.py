@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from manyhot import report
-from manyhot.report.looks import DARK, LIGHT, style_of
+from manyhot.report.style import DARK, LIGHT, model_style
 
 SPAN = (0.5, 0.4, 0.6)
 BINS = {"cells": [30, 50], "mean_prob": [0.2, 0.7], "share_present": [0.25, 0.65]}
@@ -54,8 +54,8 @@ def contrast(one, other):
 
 
 def test_models_differ_without_colours():
-    assert len({style_of(place)[1:] for place in range(32)}) == 32
-    assert len({style_of(place) for place in range(64)}) == 64
+    assert len({model_style(place)[1:] for place in range(32)}) == 32
+    assert len({model_style(place) for place in range(64)}) == 64
 
 
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import draw_normaliser
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import count_curve, draw_precision_recall
 
 POINT = {"precision": 0.6, "recall": 0.5, "label": "LabelThresholds()"}
@@ -17,7 +17,7 @@ def model():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 

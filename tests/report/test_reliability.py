@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
+from manyhot.errors import InputError
 from manyhot.metrics import CalibrationError
-from manyhot.refusal import Refusal
 from manyhot.report import draw_reliability
-from manyhot.report.reliability import wilson
+from manyhot.report.curves import wilson_interval
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def as_bins(cells, promised, observed):
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 
@@ -55,13 +55,13 @@ def test_points_are_those_of_the_metric(model):
 @pytest.mark.parametrize(("present", "cells"), [(0, 20), (7, 25), (25, 25), (1, 1), (4990, 5000)])
 def test_intervals_are_those_of_wilson(present, cells):
     ends = binomtest(present, cells).proportion_ci(0.95, method="wilson")
-    assert wilson(present / cells, cells) == pytest.approx((ends.low, ends.high), abs=1e-12)
+    assert wilson_interval(present / cells, cells) == pytest.approx((ends.low, ends.high), abs=1e-12)
 
 
 def test_intervals_are_drawn():
     bins = as_bins([40, 100], [0.2, 0.7], [0.25, 0.6])
     _, bars = curve_of(draw_reliability({"a": bins}).axes[0])
-    assert bars == [pytest.approx(wilson(0.25, 40)), pytest.approx(wilson(0.6, 100))]
+    assert bars == [pytest.approx(wilson_interval(0.25, 40)), pytest.approx(wilson_interval(0.6, 100))]
 
 
 def test_points_of_few_cells_are_hidden_but_counted():
@@ -148,7 +148,7 @@ def test_what_is_refused():
         "`curves['a']` of `draw_reliability` must be probabilities with their targets, or bins; got int. "
         "Pass (probs, targets), or what `CalibrationError` computed, or its details as lists."
     )
-    by_label = CalibrationError(over="label").update(torch.rand(5, 2), torch.ones(5, 2)).compute()
+    by_label = CalibrationError(average="macro").update(torch.rand(5, 2), torch.ones(5, 2)).compute()
     assert words(lambda: draw_reliability({"a": by_label})) == (
         "`curves['a']['cells']` of `draw_reliability` must be a row of finite numbers; got lists in it. "
         "Pass a list, an array or a tensor of one axis."

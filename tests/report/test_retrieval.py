@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from manyhot import metrics
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import as_png, draw_counts, draw_retrieval
-from manyhot.report.retrieval import Group, group_counts
+from manyhot.report.plots_compare import MatchGroup, group_matches
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ class TestRetrieval:
         assert axis.get_legend().get_window_extent().x0 >= axis.get_window_extent().x1
 
     def test_what_is_refused(self, models):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InputError) as caught:
             draw_retrieval({"a": metrics.AUROC().update(*models["honest"]).compute()})
         assert str(caught.value) == (
             "`curves['a']` of `draw_retrieval` must have 'by_length', 'low', 'high' and 'map'; got none called "
             "'by_length'. Pass what `RetrievalCurve` computed."
         )
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InputError) as caught:
             draw_retrieval({"a": {"by_length": [0.5], "low": [0.02], "high": [0.03], "map": 0.5}})
         assert str(caught.value) == (
             "`curves['a']` of `draw_retrieval` must have means between 'low' and 'high'; got 0.5 in [0.02, 0.03]. "
@@ -84,20 +84,20 @@ class TestCounts:
         assert [axis.axison for axis in figure.axes] == [True] * 5 + [False] * 3
 
     def test_groups_by_thirds_of_powers_of_ten(self):
-        assert group_counts([1.0, 2.0, 2.5, 12.0, 0.01], [0, 3, 5, 10, 7]) == [
-            Group(1.5, 1.5, 0, 3),
-            Group(2.5, 5.0, 5, 5),
-            Group(12.0, 10.0, 10, 10),
+        assert group_matches([1.0, 2.0, 2.5, 12.0, 0.01], [0, 3, 5, 10, 7]) == [
+            MatchGroup(1.5, 1.5, 0, 3),
+            MatchGroup(2.5, 5.0, 5, 5),
+            MatchGroup(12.0, 10.0, 10, 10),
         ]
 
     def test_bars_reach_over_eight_of_ten(self):
-        (group,) = group_counts([5.0] * 21, list(range(21)))
+        (group,) = group_matches([5.0] * 21, list(range(21)))
         assert (group.low, group.high) == (2, 18)
 
     def test_what_is_refused(self, curves):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InputError) as caught:
             draw_counts(curves)
         assert str(caught.value) == (
-            "`counts['honest']` of `draw_counts` must be what `MatchCounts` computed; got Outcome. "
+            "`counts['honest']` of `draw_counts` must be what `MatchCounts` computed; got MetricResult. "
             "Call `.update(log_odds, targets).compute()` on it."
         )

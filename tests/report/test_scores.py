@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import count_scores, draw_scores
 
 
@@ -19,7 +19,7 @@ def single():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyhot.errors import InputError
 from manyhot.metrics import Interval
-from manyhot.refusal import Refusal
 from manyhot.report import draw_frontier, draw_intervals
-from manyhot.report.frontier import frontier
-from manyhot.report.looks import LIGHT
+from manyhot.report.plots_compare import pareto_front
+from manyhot.report.style import LIGHT
 
 ROWS = {
     "BCE": {"map": (0.61, 0.60, 0.63), "ace": 0.05},
@@ -20,7 +20,7 @@ ROWS = {
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 
@@ -102,7 +102,7 @@ class TestFrontier:
             if any(better[axis](points[other][axis], points[one][axis]) for axis in (0, 1))
             and not any(better[axis](points[one][axis], points[other][axis]) for axis in (0, 1))
         }
-        found = frontier(points, higher)
+        found = pareto_front(points, higher)
         assert set(found) == set(points) - beaten
         assert [points[name][0] for name in found] == sorted(points[name][0] for name in found)
 

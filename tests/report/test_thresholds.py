@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import count_curve, draw_thresholds
 
 
@@ -15,7 +15,7 @@ def model():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.report import count_zero_labels, draw_zero_labels
 
 
@@ -20,7 +20,7 @@ def model():
 
 
 def words(call):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
 
@@ -96,11 +96,11 @@ class TestDrawing:
             assert axis.get_legend().get_window_extent().y0 > axis.transData.transform((0, highest))[1]
 
     def test_what_is_refused(self, model):
-        remedy = "Pass (probs, targets), or what `count_zero_labels` gives."
+        hint = "Pass (probs, targets), or what `count_zero_labels` gives."
         assert words(lambda: draw_zero_labels({"a": torch.ones(3)})) == (
             "`groups['a']` of `draw_zero_labels` must be probabilities with their targets, or histograms; got Tensor. "
-            f"{remedy}"
+            f"{hint}"
         )
         assert words(lambda: draw_zero_labels({"a": {"edges": [0, 1], "in": [1]}})) == (
-            f"`groups['a']` of `draw_zero_labels` must have 'edges', 'in' and 'out'; got none called 'out'. {remedy}"
+            f"`groups['a']` of `draw_zero_labels` must have 'edges', 'in' and 'out'; got none called 'out'. {hint}"
         )

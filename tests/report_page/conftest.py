@@ -4,9 +4,9 @@ import pytest
 from PIL import Image
 
 import manyhot as mh
-from manyhot.demo.pictures_on_disk import write_scenes
+from manyhot.demo import write_scenes
 from manyhot.report import Report
-from manyhot.report.page import gathering
+from manyhot.report import results as gathering
 from tests.report_page.material import population, trained
 
 

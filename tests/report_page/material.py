@@ -4,8 +4,8 @@ import torch
 
 import manyhot as mh
 from manyhot.data import read_data
-from manyhot.demo.running import recipe
-from manyhot.engine import Silent
+from manyhot.demo import demo_settings
+from manyhot.engine import NoProgress
 
 
 def population(rows, labels, *, seed=0, rate=-1.0):
@@ -17,6 +17,6 @@ def population(rows, labels, *, seed=0, rate=-1.0):
 
 def trained(scenes, folder, **settings):
     """A run of a few epochs on the scenes of a table."""
-    wanted = recipe(epochs=4, seed=0)
+    wanted = demo_settings(epochs=4, seed=0)
     wanted = wanted.replace(**settings) if settings else wanted
-    return mh.train(read_data(scenes), wanted, folder=folder, source={"paths": [str(scenes)]}, progress=Silent())
+    return mh.train(read_data(scenes), wanted, folder=folder, source={"paths": [str(scenes)]}, progress=NoProgress())

@@ -10,11 +10,9 @@ import torch
 
 import manyhot as mh
 from manyhot.report import Report, write_report
-from manyhot.report.page import contents
-from manyhot.report.page.honest import reliability
-from manyhot.report.page.labels import every_label, together
-from manyhot.report.page.summary import header
-from manyhot.report.page.writing import render
+from manyhot.report import sections as contents
+from manyhot.report.page import render
+from manyhot.report.sections import co_occurrence_section, label_section, make_header, reliability_section
 from tests.report_page.material import population, trained
 
 pytestmark = pytest.mark.slow
@@ -42,7 +40,7 @@ def keys(report):
 
 def undrawn(report):
     """The page without its figures, which take long to draw."""
-    return render(header(report.subjects), [replace(section, drawings=()) for section in report.sections])
+    return render(make_header(report.models), [replace(section, plots=()) for section in report.sections])
 
 
 def words(html):
@@ -68,7 +66,7 @@ def test_a_run_has_every_section_in_order(run, page):
 
 def test_every_figure_is_there_light_and_dark_and_says_what_it_shows(run, page):
     figures = re.findall(r"<figure id=\"figure-([\w-]+)\">.*?</figure>", page, re.DOTALL)
-    assert figures == [drawing.key for drawing in Report(run).drawings if drawing.on_page]
+    assert figures == [drawing.key for drawing in Report(run).plots if drawing.on_page]
     assert page.count('<source media="screen and (prefers-color-scheme: dark)" srcset="data:image/png') == len(figures)
     alts = re.findall(r'<img src="data:image/png[^>]*? alt="([^"]*)"', page)
     assert len(alts) == len(figures)
@@ -91,7 +89,9 @@ def test_the_page_is_whole_and_well_formed(page):
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(contents, "AFTER", (reliability, together, every_label))  # figures of all kinds take long
+    monkeypatch.setattr(
+        contents, "SECTIONS", (reliability_section, co_occurrence_section, label_section)
+    )  # figures of all kinds take long
     probs, targets = population(50, 2)
     table = mh.Predictions(probs=probs, targets=targets)
     first, second = (write_report(table, tmp_path / f"{name}.html") for name in "ab")
@@ -131,7 +131,7 @@ def test_a_picture_that_is_lost_becomes_a_tile_that_says_why(pictures, tmp_path)
     (tmp_path / "none").mkdir()
     lost = undrawn(Report(pictures, root=tmp_path / "none"))
     assert "None of the pictures was found. Name the folder that their paths begin in with --root." in lost
-    assert "data:image" not in undrawn(Report(pictures, root=tmp_path, pictures=False))
+    assert "data:image" not in undrawn(Report(pictures, root=tmp_path, images=False))
 
 
 def test_probable_annotation_errors_come_first_and_the_surest_first(table):
@@ -153,8 +153,8 @@ def test_the_best_are_right_and_the_worst_are_not(table):
     galleries = {gallery.key: gallery for gallery in Report(table).sections[2].galleries}
     assert len(galleries["best"].cards) == len(galleries["worst"].cards) == 8
     assert all(card.bars for gallery in galleries.values() for card in gallery.cards)
-    assert all(bar.given == (bar.target > 0) for card in galleries["best"].cards for bar in card.bars)
-    assert all(any(bar.given != (bar.target > 0) for bar in card.bars) for card in galleries["worst"].cards)
+    assert all(bar.predicted == (bar.target > 0) for card in galleries["best"].cards for bar in card.bars)
+    assert all(any(bar.predicted != (bar.target > 0) for bar in card.bars) for card in galleries["worst"].cards)
 
 
 def one_label(rows):
@@ -210,7 +210,7 @@ def test_every_table_gives_a_report_that_can_be_drawn(name):
 
 def test_what_does_not_apply_is_left_out_or_says_why():
     text = {name: words(undrawn(report_of(name))) for name in tables()}
-    assert any("at least 50 % gives" in drawing.alt for drawing in report_of("no decisions").drawings)
+    assert any("at least 50 % gives" in drawing.alt for drawing in report_of("no decisions").plots)
     for name in ("no probabilities", "scores of unknown meaning"):
         assert "Left out: these scores mean no probabilities until they are calibrated." in text[name]
         assert "These scores rank, but mean no probabilities" in text[name]
@@ -229,10 +229,10 @@ def test_the_threshold_of_a_rule_is_drawn_where_it_is_the_only_one(table):
         (mh.Threshold(0.3), 0.3),
         (mh.AverageK(1).fit(table.probs), float(mh.AverageK(1).fit(table.probs).threshold)),
         (mh.NoneOfThese(mh.TopK(1), threshold=0.4), None),
-        (mh.ExpectedF(), None),
+        (mh.ExpectedFBeta(), None),
         (mh.Threshold(float("inf")), None),
     ):
-        (subject,) = Report(table.replace(decisions=rule(table.probs), rule=rule)).subjects
+        (subject,) = Report(table.replace(decisions=rule(table.probs), rule=rule)).models
         assert subject.threshold == threshold
         assert subject.rule == repr(rule)
 
@@ -247,6 +247,6 @@ def test_rows_without_labels_are_told_of(table):
 def test_the_normaliser_of_the_quasibinary_loss_is_drawn(scenes, tmp_path):
     report = Report(trained(scenes, tmp_path / "quasi", loss="quasibinary"))
     assert keys(report).index("normaliser") == keys(report).index("training") - 1
-    (drawing,) = [drawing for drawing in report.drawings if drawing.key == "normaliser"]
+    (drawing,) = [drawing for drawing in report.plots if drawing.key == "normaliser"]
     assert re.search(r"quasi: log C ends at -?\d\.\d\d after 4 steps", drawing.alt)
     assert drawing.draw(False).axes[0].get_ylabel() == "log C"

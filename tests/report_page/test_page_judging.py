@@ -8,12 +8,11 @@ from fastapi.testclient import TestClient
 
 import manyhot as mh
 from manyhot.report import Report
-from manyhot.report.page import beyond
-from manyhot.report.page.choosing import crossing, half
-from manyhot.report.page.summary import header
+from manyhot.report import sections as beyond
+from manyhot.report.sections import crossing, make_header, score_of_one_half
 from manyhot.studio import open_studio
 from manyhot.studio.app import build_api
-from manyhot.studio.deciding import Choice
+from manyhot.studio.decisions import DecisionChoice
 from tests.report_page.material import population
 
 
@@ -34,14 +33,14 @@ def partly(times=20):
 
 def test_sizes_leave_out_unknown_rows_and_those_left_to_a_person():
     report = Report(partly())
-    (drawing,) = section(report, "sizes").drawings
+    (drawing,) = section(report, "sizes").plots
     assert "as given gives 2.00 labels on average, 2.00 are true" in drawing.alt
-    assert "are not counted" in section(report, "sizes").words[1]
-    assert ("Rows of which nothing is known", "40") in header(report.subjects).facts
+    assert "are not counted" in section(report, "sizes").paragraphs[1]
+    assert ("Rows of which nothing is known", "40") in make_header(report.models).facts
 
 
 def test_labels_given_together_are_those_of_the_same_rows_in_the_same_order():
-    true, given = (one.draw(False).axes[0] for one in section(Report(partly()), "together").drawings)
+    true, given = (one.draw(False).axes[0] for one in section(Report(partly()), "together").plots)
     titles = [[text.get_text() for text in axis.get_yticklabels()] for axis in (true, given)]
     assert [sorted(one) for one in titles] == [["a (20)", "b (40)", "c (20)"], ["a (40)", "b (20)", "c (20)"]]
     names = [[title.split()[0] for title in one] for one in titles]
@@ -51,7 +50,7 @@ def test_labels_given_together_are_those_of_the_same_rows_in_the_same_order():
 def test_too_few_rows_are_told_of_instead_of_figures():
     report = Report(partly(times=1))
     assert [one.key for one in report.sections if one.key not in ("annotation-errors", "predictions")] == ["summary"]
-    assert section(report, "summary").words == [
+    assert section(report, "summary").paragraphs == [
         "Too small to judge by: 4 rows with known labels, and at least 30 are needed. So no figures are given."
     ]
 
@@ -62,8 +61,8 @@ def with_splits(table, *names):
 
 @pytest.mark.slow
 def test_different_splits_are_named_for_each_model(run):
-    (tuned,), (tested,) = Report({"tuned": run}, split="val").subjects, Report({"tested": run}).subjects
-    head = header([tuned, tested])
+    (tuned,), (tested,) = Report({"tuned": run}, split="val").models, Report({"tested": run}).models
+    head = make_header([tuned, tested])
     assert "different rows" in head.lead
     assert (
         "judged on 30 pictures of the split 'val', which it was tuned on (so that the figures are too rosy)"
@@ -73,16 +72,16 @@ def test_different_splits_are_named_for_each_model(run):
 
 
 def test_training_rows_among_the_judged_ones_are_told_of(table):
-    lead = header(Report(with_splits(table, "train", "val")).subjects).lead
+    lead = make_header(Report(with_splits(table, "train", "val")).models).lead
     assert "120 rows of all splits together (train 60, val 60: training rows are among them" in lead
     assert "too rosy" in lead
-    assert "all splits" not in header(Report(table).subjects).lead
-    assert "60 rows of the split 'test'" in header(Report(with_splits(table, "train", "test")).subjects).lead
-    assert "may be too rosy" in header(Report(with_splits(table, "val", "test"), split="val").subjects).lead
+    assert "all splits" not in make_header(Report(table).models).lead
+    assert "60 rows of the split 'test'" in make_header(Report(with_splits(table, "train", "test")).models).lead
+    assert "may be too rosy" in make_header(Report(with_splits(table, "val", "test"), split="val").models).lead
 
 
 def alike(*tables):
-    return Report(list(tables)).sections[1].words[0]
+    return Report(list(tables)).sections[1].paragraphs[0]
 
 
 def test_the_same_rows_in_another_order_are_the_same_and_another_truth_is_not(table):
@@ -99,19 +98,19 @@ def test_a_threshold_on_scores_is_not_drawn_among_probabilities():
     scores, rule = torch.logit(probs), mh.Threshold(0.4)
     table = mh.Predictions(scores=scores, targets=targets, link=mh.SigmoidLink())
     on_scores = table.replace(decisions=rule(scores), rule=rule)
-    assert Report(on_scores).subjects[0].threshold is None
+    assert Report(on_scores).models[0].threshold is None
     on_probs = table.replace(decisions=rule(probs), rule=rule)
-    assert Report(on_probs).subjects[0].threshold == 0.4
+    assert Report(on_probs).models[0].threshold == 0.4
 
 
 def test_the_line_of_one_half_is_that_of_the_calibrated_probabilities():
     probs, targets = population(400, 3)
     scores = torch.logit(probs) + 2
     shifted = mh.Predictions(scores=scores, probs=probs, targets=targets, link=mh.SigmoidLink())
-    assert abs(half(Report(shifted).subjects[0]) - 2) < 0.05
+    assert abs(score_of_one_half(Report(shifted).models[0]) - 2) < 0.05
     apart = shifted.replace(scores=scores + torch.tensor([0.0, 3.0, -3.0]))
-    assert half(Report(apart).subjects[0]) is None
-    said = [section(Report(one), "scores").drawings[0] for one in (shifted, apart)]
+    assert score_of_one_half(Report(apart).models[0]) is None
+    said = [section(Report(one), "scores").plots[0] for one in (shifted, apart)]
     assert ["dotted line" in drawing.caption for drawing in said] == [True, False]
     legends = [[text.get_text() for text in one.draw(False).axes[0].get_legend().get_texts()] for one in said]
     assert re.fullmatch(r"one half at (1\.9|2\.0)\d", legends[0][-1])
@@ -120,15 +119,15 @@ def test_the_line_of_one_half_is_that_of_the_calibrated_probabilities():
 
 
 def test_how_many_disagreements_chance_lets_expect(table):
-    (found,) = Report(table).subjects
+    (found,) = Report(table).models
     forgotten, _ = section(Report(table), "annotation-errors").galleries
     sure = (found.probs >= 0.9) & (found.targets == 0)
-    assert f"There {'is' if sure.sum() == 1 else 'are'} {int(sure.sum())} such cell" in forgotten.words[1]
+    assert f"There {'is' if sure.sum() == 1 else 'are'} {int(sure.sum())} such cell" in forgotten.paragraphs[1]
     expected = float((1 - found.probs[found.probs >= 0.9]).sum())
-    assert f"{expected:.1f} would be expected" in forgotten.words[1]
+    assert f"{expected:.1f} would be expected" in forgotten.paragraphs[1]
     assert all(bar.prob >= 0.9 for card in forgotten.cards for bar in card.bars if bar.marked)
     timid = Report(table.replace(probs=table.probs.clamp(0.1, 0.8), decisions=table.decisions))
-    assert section(timid, "annotation-errors").galleries[0].words == [
+    assert section(timid, "annotation-errors").galleries[0].paragraphs == [
         "There is none.",
         "If all promises held and the table were right, 0.0 would be expected.",
     ]
@@ -137,7 +136,7 @@ def test_how_many_disagreements_chance_lets_expect(table):
 @pytest.mark.slow
 def test_the_studio_shows_the_figures_of_the_report(run):
     report, (studio, _) = Report(run), open_studio(run.folder, read_only=True)
-    values, labels = report.subjects[0].evaluation.values, report.subjects[0].evaluation.by_label()
+    values, labels = report.models[0].evaluation.values, report.models[0].evaluation.by_label()
     with TestClient(build_api(studio)) as client:
 
         def ask(path, **params):
@@ -149,8 +148,8 @@ def test_the_studio_shows_the_figures_of_the_report(run):
     assert (trust["ece"], trust["ace"]) == (values["ece"], values["ace"])
     assert facts["judged"] == "test"
     summary = section(report, "summary")
-    assert trust["words"] == summary.readings[: len(trust["words"])]
-    table = {row[0]: row[1].splitlines()[0] for group in summary.grids[0].groups for row in group.rows}
+    assert trust["words"] == summary.findings[: len(trust["words"])]
+    table = {row[0]: row[1].splitlines()[0] for group in summary.tables[0].groups for row in group.rows}
     assert (trust["ece_words"], trust["ace_words"]) == (table["ECE"], table["ACE"])
     assert [one["ece"] for one in single] == labels.columns["ece"].tolist()
     assert counted["present"] == labels.columns["present"].tolist()
@@ -158,7 +157,7 @@ def test_the_studio_shows_the_figures_of_the_report(run):
     sets = [values[f"micro_{name}"] for name in ("precision", "recall", "f")]
     assert [observed[name] for name in ("precision", "recall", "f")] == sets
     assert (observed, sized["mean_size"]) == (sized["observed"], values["mean_size"])
-    drawings = {drawing.key: drawing for drawing in report.drawings}
+    drawings = {drawing.key: drawing for drawing in report.plots}
     top, _ = drawings["reliability"].draw(False).axes
     assert points(top)["calibrated"] == [[b["promised"], b["observed"]] for b in trust["bins"] if b["cells"] >= 20]
     panels = drawings["reliability-of-labels"].draw(False).axes
@@ -174,9 +173,9 @@ def test_the_studio_counts_labels_as_the_report_does_where_some_are_unknown(tmp_
     ids = [f"{row}" for row in range(60)]
     table = mh.Predictions(probs=probs, targets=targets, decisions=probs >= 0.4, abstain=probs[:, 0] > 0.9, ids=ids)
     table.save(tmp_path / "table.parquet")
-    values = Report(table).subjects[0].evaluation.values
+    values = Report(table).models[0].evaluation.values
     studio, _ = open_studio(tmp_path / "table.parquet", read_only=True)
-    decided = studio.deciding.summary(Choice("rule"))
+    decided = studio.explorer.summary(DecisionChoice("rule"))
     observed = decided.observed
     assert decided.mean_size == values["mean_size"]
     assert [observed.precision, observed.recall] == [values["micro_precision"], values["micro_recall"]]
@@ -194,7 +193,7 @@ def test_the_studio_gives_no_figures_of_rows_that_are_too_few_to_judge_by(tmp_pa
     assert trust["words"] == [
         "Too small to judge by: 29 rows with known labels, and at least 30 are needed. So no figures are given."
     ]
-    assert [decided["too_small"]] == trust["words"] == section(Report(table), "summary").words
+    assert [decided["too_small"]] == trust["words"] == section(Report(table), "summary").paragraphs
     assert (trust["bins"], trust["ece"], trust["ace_words"], decided["observed"]) == ([], None, "–", None)
     assert enough["ece"] == mh.evaluate(table, split="val")["ece"]
 
@@ -220,7 +219,7 @@ def test_search_is_judged_on_rows_drawn_from_all_of_them(monkeypatch):
             return super().update(values, targets)
 
     monkeypatch.setattr(beyond, "RetrievalCurve", Noted)
-    monkeypatch.setattr(beyond, "ROWS", 200)
+    monkeypatch.setattr(beyond, "MAX_SEARCH_ROWS", 200)
     table = mh.Predictions(probs=probs[ordered], targets=targets[ordered])
     for _ in range(2):
         section(Report(table), "search")

@@ -11,10 +11,8 @@ from PIL import Image
 
 import manyhot as mh
 from manyhot.report import Report, write_report
-from manyhot.report.page import gathering
-from manyhot.report.page.marking import is_report
-from manyhot.report.page.report import named
-from manyhot.report.page.trying import try_report
+from manyhot.report import results as gathering
+from manyhot.report.page import is_report, name_sources, try_report
 from tests.report_page.material import population
 
 
@@ -39,15 +37,15 @@ def test_the_report_goes_with_the_run(tmp_path):
 
 
 def test_templates_come_with_the_package():
-    folder = importlib.resources.files("manyhot.report.page") / "templates"
+    folder = importlib.resources.files("manyhot.report") / "templates"
     assert {"page.html", "parts.html", "page.css"} <= {file.name for file in folder.iterdir()}
 
 
 @pytest.mark.slow
 def test_figures_as_files(table, tmp_path, monkeypatch):
-    whole = {drawing.key: drawing for drawing in Report(table).drawings}
+    whole = {drawing.key: drawing for drawing in Report(table).plots}
     assert {"worst", "best", "reliability", "precision-recall"} <= set(whole)
-    monkeypatch.setattr(Report, "drawings", [whole["worst"], whole["scores"]])
+    monkeypatch.setattr(Report, "plots", [whole["worst"], whole["scores"]])
     report = Report(table)
     paths = report.save_pngs(tmp_path / "light")
     assert [path.stem for path in paths] == list(report.figures())
@@ -73,14 +71,14 @@ def test_several_are_compared_on_the_same_rows(table):
     other = table.replace(probs=table.probs.sqrt(), decisions=table.decisions)
     report = Report({"honest": table, "bold": other})
     summary, comparison, *rest = report.sections
-    assert summary.grids[0].head == ["figure", "honest", "bold"]
-    assert summary.readings[1].startswith("bold: Of the ")
+    assert summary.tables[0].head == ["figure", "honest", "bold"]
+    assert summary.findings[1].startswith("bold: Of the ")
     assert comparison.key == "comparison"
-    assert comparison.words[0].startswith("All were judged on the same rows of the same labels.")
-    assert [drawing.key for drawing in comparison.drawings] == ["comparison", "frontier", "comparison-reliability"]
-    assert "best ECE: honest" in comparison.drawings[0].alt
-    assert "Those of honest." in rest[0].words
-    assert [grid.caption for section in rest if section.key == "labels" for grid in section.grids] == [
+    assert comparison.paragraphs[0].startswith("All were judged on the same rows of the same labels.")
+    assert [drawing.key for drawing in comparison.plots] == ["comparison", "frontier", "comparison-reliability"]
+    assert "best ECE: honest" in comparison.plots[0].alt
+    assert "Those of honest." in rest[0].paragraphs
+    assert [grid.caption for section in rest if section.key == "labels" for grid in section.tables] == [
         "4 labels of honest",
         "4 labels of bold",
     ]
@@ -90,54 +88,54 @@ def test_several_are_compared_on_the_same_rows(table):
 def test_other_rows_and_other_labels_are_said_to_be_others(table):
     less = Report([table, table.take(list(range(100)))])
     assert list(less.sources) == ["predictions", "predictions (2)"]
-    assert "were not judged on the same rows" in less.sections[1].words[0]
+    assert "were not judged on the same rows" in less.sections[1].paragraphs[0]
     renamed = table.replace(labels=["a", "b", "c", "d"])
-    assert "do not have the same labels" in Report([table, renamed]).sections[1].words[0]
+    assert "do not have the same labels" in Report([table, renamed]).sections[1].paragraphs[0]
 
 
 def test_the_split_to_judge(run):
-    assert [(one.split, len(one.table)) for one in Report(run).subjects] == [("test", 120)]
+    assert [(one.split, len(one.table)) for one in Report(run).models] == [("test", 120)]
     val = Report(run, split="val")
-    assert [(one.split, len(one.table)) for one in val.subjects] == [("val", 30)]
+    assert [(one.split, len(one.table)) for one in val.models] == [("val", 30)]
     assert "too rosy" in gathering_words(val)
     table = run.predictions().read()
-    assert [(one.split, one.rows) for one in Report(table).subjects] == [("test", 120)]
+    assert [(one.split, one.rows) for one in Report(table).models] == [("test", 120)]
     no_splits = table.replace(splits=None)
-    assert [(one.split, one.rows) for one in Report(no_splits).subjects] == [(None, 150)]
+    assert [(one.split, one.rows) for one in Report(no_splits).models] == [(None, 150)]
     with pytest.raises(ValueError, match="must be one of"):
-        _ = Report(run, split="nothing").subjects
+        _ = Report(run, split="nothing").models
 
 
 def gathering_words(report):
-    from manyhot.report.page.summary import header
+    from manyhot.report.sections import make_header
 
-    return header(report.subjects).lead
+    return make_header(report.models).lead
 
 
 def test_a_path_leads_to_a_run_or_to_a_table(run, monkeypatch):
-    assert Report(run.folder).subjects[0].run is not None
+    assert Report(run.folder).models[0].run is not None
     table = run.folder / "predictions.parquet"
-    (subject,) = Report(str(table)).subjects
+    (subject,) = Report(str(table)).models
     assert subject.run is None
     assert subject.name == "predictions"
     last = run.folder.parent / "last"
     last.symlink_to(run.folder.name)
-    assert list(named(last)) == [run.folder.name]
+    assert list(name_sources(last)) == [run.folder.name]
 
 
 def test_of_very_large_tables_rows_are_drawn(table, monkeypatch, tmp_path):
     monkeypatch.setattr(gathering, "MOST_CELLS", 200)
     report = Report(table)
-    assert len(report.subjects[0].table) == 50
-    assert report.subjects[0].table.ids == Report(table).subjects[0].table.ids
+    assert len(report.models[0].table) == 50
+    assert report.models[0].table.ids == Report(table).models[0].table.ids
     assert "50 of 120 rows, drawn at random, with 4 labels" in gathering_words(report)
     table.save(tmp_path / "table.parquet")
-    assert Report(tmp_path / "table.parquet").subjects[0].table.ids == report.subjects[0].table.ids
+    assert Report(tmp_path / "table.parquet").models[0].table.ids == report.models[0].table.ids
 
 
 def test_intervals_are_left_out_where_they_take_long(table, monkeypatch):
     monkeypatch.setattr(gathering, "REPLICATES", {100: 10})
-    assert "Intervals are left out" in Report(table).sections[0].words[0]
+    assert "Intervals are left out" in Report(table).sections[0].paragraphs[0]
 
 
 def test_input_that_cannot_be_taken(table, tmp_path):
@@ -150,14 +148,14 @@ def test_input_that_cannot_be_taken(table, tmp_path):
         (3, "must be runs or tables of predictions; got int"),
     ):
         with pytest.raises(ValueError, match=words):
-            _ = Report({"a": given}).subjects
+            _ = Report({"a": given}).models
     with pytest.raises(ValueError, match="must be runs or tables by name, at least one; got none"):
         Report({})
     with pytest.raises(ValueError, match="must be runs or tables by name, at least one; got one without a name"):
         Report({"": table})
     (tmp_path / "config.yaml").write_text("epochs: 1\n")
     with pytest.raises(ValueError, match=r"must be finished; got .* Let it finish: manyhot train --resume"):
-        _ = Report(tmp_path).subjects
+        _ = Report(tmp_path).models
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
@@ -219,8 +217,8 @@ def test_write_report_gives_the_path(tmp_path, monkeypatch, table):
 def test_figures_do_not_follow_the_settings_of_the_user(table, tmp_path, monkeypatch):
     import matplotlib
 
-    (one,) = [drawing for drawing in Report(table).drawings if drawing.key == "scores"]
-    monkeypatch.setattr(Report, "drawings", [one])
+    (one,) = [drawing for drawing in Report(table).plots if drawing.key == "scores"]
+    monkeypatch.setattr(Report, "plots", [one])
     (usual,) = Report(table).save_pngs(tmp_path / "usual")
     with matplotlib.rc_context(
         {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "xtick.direction": "in"}

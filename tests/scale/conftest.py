@@ -7,7 +7,7 @@ import manyhot as mh
 from manyhot.backbones import create_backbone
 from manyhot.classifier import Classifier
 from manyhot.network import Network
-from manyhot.scale.cluster import connected
+from manyhot.scale import connected
 
 LABELS = ["cat", "dog", "bird"]
 

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot import scale as cluster
+from manyhot import scale as predicting
 from manyhot.classifier import Classifier
-from manyhot.data.images import BadImage
+from manyhot.errors import InputError
+from manyhot.images import UnreadableImage
 from manyhot.network import Network
-from manyhot.refusal import Refusal
-from manyhot.scale import cluster, predict_with_ray, predicting
-from manyhot.scale.folder import PartsFolder
-from manyhot.scale.scorer import Scorer, states_of
+from manyhot.predictions.parts_folder import PartsFolder, image_states
+from manyhot.scale import RayScorer, predict_with_ray
 from tests.scale.folders import check_same, draw_images, stamps, watching
 from tests.waiting import HANG
 
@@ -25,15 +26,15 @@ from tests.waiting import HANG
 def one_process(monkeypatch):
     """Lets this process do what those of Ray do."""
 
-    def score_parts(ray, job, parts, *, one, advance):
-        scorer = Scorer(job)
-        scorer.get_ready(one, *states_of(one.images))
+    def score_parts(ray, job, parts, *, probe, advance):
+        scorer = RayScorer(job)
+        scorer.prepare(probe, *image_states(probe.images))
         for number, part in parts:
             for handled in scorer.score(number, part):
                 advance(handled)
 
     monkeypatch.setattr(predicting, "connected", nullcontext)
-    monkeypatch.setattr(predicting, "crew_of", lambda ray, workers, device: cluster.Crew(workers or 2, 0, 0))
+    monkeypatch.setattr(predicting, "plan_workers", lambda ray, workers, device: cluster.Workers(workers or 2, 0, 0))
     monkeypatch.setattr(predicting, "score_parts", score_parts)
 
 
@@ -48,7 +49,7 @@ def test_only_what_is_new_is_scored(run_folder, tmp_path):
 
     again = predict_with_ray(run_folder, images, out, batch_size=2, watch=watching(told))
     assert (again.rows, again.scored, list(again.left_out), told) == (9, 0, ["04.png"], [0])
-    with pytest.raises(BadImage, match=r"The image '04.png' cannot be read"):
+    with pytest.raises(UnreadableImage, match=r"The image '04.png' cannot be read"):
         predict_with_ray(run_folder, images, out, on_bad_image="fail")
 
     # Two more images, one that is mended, and one that has gone.
@@ -100,7 +101,7 @@ def test_pictures_in_parquet_and_another_rule(run_folder, tmp_path):
     classifier = Classifier.load(run_folder)
     classifier.rule = rule
     check_same(tmp_path / "scores", classifier.predict(tmp_path / "images.parquet", batch_size=2))
-    with pytest.raises(Refusal, match="must have been begun with this classifier and rule"):
+    with pytest.raises(InputError, match="must have been begun with this classifier and rule"):
         predict_with_ray(run_folder, tmp_path / "images.parquet", tmp_path / "scores")
 
 
@@ -109,7 +110,7 @@ def test_other_images_under_the_same_names_are_refused(run_folder, tmp_path):
     images, out = draw_images(tmp_path / "images", range(3)), tmp_path / "scores"
     predict_with_ray(run_folder, images, out, rows=2, batch_size=2)
     elsewhere = draw_images(tmp_path / "elsewhere", [2])
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(InputError) as refused:
         predict_with_ray(run_folder, elsewhere, out)
     assert str(refused.value) == (
         "`samples` of `predict_with_ray` must be the images that were scored under these ids; got 1 that changed or "
@@ -125,7 +126,7 @@ def test_other_images_under_the_same_names_are_refused(run_folder, tmp_path):
 def test_images_under_other_names_are_not_scored_a_second_time(run_folder, tmp_path):
     images, out = draw_images(tmp_path / "images", range(3)), tmp_path / "scores"
     predict_with_ray(run_folder, images, out)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(InputError) as refused:
         predict_with_ray(run_folder, [images, draw_images(tmp_path / "more", [7])], out)
     assert str(refused.value) == (
         "`samples` of `predict_with_ray` must have the ids that they were scored under; got "
@@ -150,8 +151,10 @@ def test_a_folder_can_be_begun_anew(run_folder, tmp_path):
 @pytest.mark.usefixtures("one_process")
 def test_a_machine_that_sees_other_files_is_refused(run_folder, tmp_path, monkeypatch):
     images = draw_images(tmp_path / "images", range(1))
-    monkeypatch.setattr("manyhot.scale.scorer.states_of", lambda images: ["another"])
-    with pytest.raises(Refusal, match=r"where every machine finds it; got '00.png', which .* Use paths of a disk that"):
+    monkeypatch.setattr("manyhot.scale.image_states", lambda images: ["another"])
+    with pytest.raises(
+        InputError, match=r"where every machine finds it; got '00.png', which .* Use paths of a disk that"
+    ):
         predict_with_ray(run_folder, images, tmp_path / "scores")
 
 
@@ -160,10 +163,10 @@ def test_a_run_waits_for_processes_of_the_last_one(tmp_path):
     folder, entered = PartsFolder(tmp_path / "scores"), threading.Event()
 
     def next_run():
-        with folder.alone():
+        with folder.exclusive():
             entered.set()
 
-    with folder.writing(), PartsFolder(folder.path).writing():
+    with folder.write_lock(), PartsFolder(folder.path).write_lock():
         thread = threading.Thread(target=next_run)
         thread.start()
         assert not entered.wait(0.3)
@@ -174,7 +177,7 @@ def test_a_run_waits_for_processes_of_the_last_one(tmp_path):
 def test_processes_are_as_many_as_the_cluster_has_room_for():
     class Ray:
         def __init__(self, *nodes):
-            self.made_of = [{"Alive": True, "Resources": node} for node in nodes]
+            self.made_of = [{"Health": True, "Resources": node} for node in nodes]
 
         def nodes(self):
             return self.made_of
@@ -182,21 +185,23 @@ def test_processes_are_as_many_as_the_cluster_has_room_for():
         def cluster_resources(self):
             return {kind: sum(node["Resources"].get(kind, 0) for node in self.made_of) for kind in ("CPU", "GPU")}
 
-    crew = cluster.Crew
+    workers = cluster.Workers
     plain, mixed = Ray({"CPU": 4.0}), Ray({"CPU": 8.0, "GPU": 2.0}, {"CPU": 64.0, "GPU": 4.0}, {"CPU": 2.0})
-    assert cluster.crew_of(plain, workers=None, device=None) == crew(4, 0, 0)
-    assert cluster.crew_of(plain, workers=9, device="cpu") == crew(4, 0, 0)
-    assert cluster.crew_of(mixed, workers=None, device=None) == crew(6, 1, 3)
-    assert cluster.crew_of(mixed, workers=2, device="cuda") == crew(2, 1, 3)
-    assert cluster.crew_of(mixed, workers=None, device="cpu") == crew(74, 0, 0)
-    with pytest.raises(Refusal, match="must be one that the cluster has; got 'cuda' without GPUs"):
-        cluster.crew_of(plain, workers=None, device="cuda")
-    with pytest.raises(Refusal, match="must lead to a cluster with cores or GPUs; got none"):
-        cluster.crew_of(Ray({}), workers=None, device=None)
+    assert cluster.plan_workers(plain, workers=None, device=None) == workers(4, 0, 0)
+    assert cluster.plan_workers(plain, workers=9, device="cpu") == workers(4, 0, 0)
+    assert cluster.plan_workers(mixed, workers=None, device=None) == workers(6, 1, 3)
+    assert cluster.plan_workers(mixed, workers=2, device="cuda") == workers(2, 1, 3)
+    assert cluster.plan_workers(mixed, workers=None, device="cpu") == workers(74, 0, 0)
+    with pytest.raises(InputError, match="must be one that the cluster has; got 'cuda' without GPUs"):
+        cluster.plan_workers(plain, workers=None, device="cuda")
+    with pytest.raises(InputError, match="must lead to a cluster with cores or GPUs; got none"):
+        cluster.plan_workers(Ray({}), workers=None, device=None)
 
 
 def test_addresses_that_lead_nowhere_are_refused():
-    with pytest.raises(Refusal, match=r"which this machine is part of; got 'ray://head:10001'\. Run it on a machine"):
+    with pytest.raises(
+        InputError, match=r"which this machine is part of; got 'ray://head:10001'\. Run it on a machine"
+    ):
         cluster.connected("ray://head:10001").__enter__()
 
 
@@ -209,12 +214,12 @@ def test_bad_arguments_are_refused_before_anything_starts(run_folder, tmp_path):
         ({"on_bad_image": "cry"}, "`on_bad_image` of `predict_with_ray` must be one of 'skip', 'fail'; got 'cry'."),
         ({"device": "abacus"}, "`device` of `predict_with_ray` must be one of 'cpu', 'cuda'; got 'abacus'."),
     ):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(InputError) as refused:
             predict_with_ray(run_folder, images, out, **wrong)
         assert str(refused.value).startswith(said)
     head = mh.LinearHead(2, 3)
     Classifier(Network(None, head), ["a", "b", "c"], link=mh.SigmoidLink()).save(tmp_path / "features")
-    with pytest.raises(Refusal, match="must be one of images; got one of features"):
+    with pytest.raises(InputError, match="must be one of images; got one of features"):
         predict_with_ray(tmp_path / "features", images, out)
     assert not out.exists()
 

@@ -12,10 +12,11 @@ import pytest
 import ray
 
 import manyhot as mh
+from manyhot import scale as pool
 from manyhot.classifier import Classifier
 from manyhot.data import Files, read_images
-from manyhot.refusal import Refusal
-from manyhot.scale import pool, predict_with_ray
+from manyhot.errors import InputError
+from manyhot.scale import predict_with_ray
 from tests.scale import slow_scoring
 from tests.scale.folders import check_same, draw_images, stamps, watching
 from tests.waiting import HANG, eventually
@@ -95,7 +96,7 @@ def test_errors_of_processes_are_one_sentence(cluster, run_folder, tmp_path, mon
         (Missing, r"^The image '00.png' cannot be read: there is no such file\.$"),
     ):
         odd = replace(dataset, images=kind(dataset.images.paths, root=dataset.images.root))
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(InputError, match=said):
             predict_with_ray(run_folder, odd, tmp_path / "scores", on_bad_image="fail", workers=1)
     assert not stamps(tmp_path / "scores")
 
@@ -111,6 +112,6 @@ def test_an_error_that_nobody_foresaw_names_the_part():
         (RuntimeError("CUDA out of memory"), "RuntimeError: CUDA out of memory. Try a smaller batch size."),
     ):
         broken = Broken(exceptions=ray.exceptions, ObjectRefGenerator=ray.ObjectRefGenerator, cause=cause)
-        with pytest.raises(Refusal) as refused:
-            pool._is_over(broken, None, "Part 3, 'a' to 'b',", print)
+        with pytest.raises(InputError) as refused:
+            pool._is_finished(broken, None, "Part 3, 'a' to 'b',", print)
         assert str(refused.value) == f"Part 3, 'a' to 'b', failed in a process of Ray: {said}"

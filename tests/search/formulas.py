@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 from hypothesis import strategies
 
-from manyhot.search.formula import And, Count, Not, Or, Present, holds
+from manyhot.search.formula import And, Count, Label, Not, Or, holds
 
 
 def formulas(num_labels):
     """Formulas over few labels, so that labels are repeated."""
-    labels = strategies.integers(0, num_labels - 1).map(Present)
+    labels = strategies.integers(0, num_labels - 1).map(Label)
     limits = strategies.tuples(strategies.integers(-1, 4), strategies.none() | strategies.integers(0, 5))
     all_labels = limits.map(lambda limit: Count(*limit))
 
@@ -24,7 +24,7 @@ def formulas(num_labels):
 
 def tangles(num_labels):
     """Formulas whose parts all share labels: conjunctions and counts of short alternatives."""
-    labels = strategies.integers(0, num_labels - 1).map(Present)
+    labels = strategies.integers(0, num_labels - 1).map(Label)
     literals = labels | labels.map(Not)
     pairs = strategies.lists(literals, min_size=2, max_size=3, unique=True).map(tuple)
     count = strategies.tuples(strategies.integers(0, 3), strategies.none() | strategies.integers(1, 4))

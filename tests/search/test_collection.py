@@ -15,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhot as mh
-from manyhot.refusal import Refusal
-from manyhot.search import view
+from manyhot.errors import InputError
+from manyhot.search import collection as view
 from manyhot.search.collection import Collection
-from manyhot.search.formula import holds
-from manyhot.search.parsing import parse
-from manyhot.search.writing import write
+from manyhot.search.formula import format_query, holds
+from manyhot.search.parser import parse_query
 from tests.search.formulas import Worlds, formulas, tangles
 
 LABELS = ["cat", "dog", "traffic light", "sofa", "bird"]
@@ -48,7 +47,7 @@ def random_table(rows=400, *, seed=0, labels=LABELS, dtype=torch.float32, **colu
 
 def probabilities(table, query):
     """The probability of a query for each row, by adding up all sets of labels for which it holds."""
-    formula = parse(query, table.labels.names)
+    formula = parse_query(query, table.labels.names)
     cells = table.probabilities().double().numpy()
     total = np.zeros(len(cells))
     for present in product((False, True), repeat=cells.shape[1]):
@@ -62,7 +61,7 @@ def ways(table, folder):
     table.save(folder / "table.parquet")
     yield Collection.of(table)
     yield Collection.open(folder / "table.parquet")
-    yield Collection.open(folder / "table.parquet", keep=0)
+    yield Collection.open(folder / "table.parquet", cache_bytes=0)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -96,7 +95,7 @@ def both_ways(tmp_path_factory):
     table = random_table(64, seed=11, dtype=torch.float64)
     table.save(path)
     probs = table.probs.numpy()
-    return [Collection.open(path), Collection.open(path, keep=0)], Worlds(probs, 1 - probs)
+    return [Collection.open(path), Collection.open(path, cache_bytes=0)], Worlds(probs, 1 - probs)
 
 
 @pytest.mark.slow
@@ -106,7 +105,7 @@ def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(b
     collections, worlds = both_ways
     want = worlds.probs(formula)[0]
     for collection in collections:
-        found = collection.search(write(formula, LABELS), k=7)
+        found = collection.search(format_query(formula, LABELS), k=7)
         np.testing.assert_allclose([hit.prob for hit in found.hits], np.sort(want)[::-1][:7], rtol=1e-12)
         assert found.expected.mean == pytest.approx(want.sum(), rel=1e-12)
 
@@ -114,8 +113,8 @@ def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(b
 @pytest.mark.slow
 def test_a_sample_that_rules_rows_out_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(view, "WORTH_SAMPLING", 1)
-    monkeypatch.setattr("manyhot.search.kept.SAMPLE_ROWS", 60)
-    monkeypatch.setattr("manyhot.search.files.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("manyhot.search.collection.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("manyhot.search.collection.SAMPLE_ROWS", 60)
     for seed, dtype in ((1, torch.float32), (2, torch.float64)):
         table = random_table(700, seed=seed, dtype=dtype)
         for collection in ways(table, tmp_path):
@@ -127,7 +126,7 @@ def test_a_sample_that_rules_rows_out_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_a_guess_that_was_too_high_is_taken_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(view.View, "_guess", lambda *_: 0.999)
+    monkeypatch.setattr(view.CollectionView, "_guess", lambda *_: 0.999)
     table = random_table(300)
     for collection in ways(table, tmp_path):
         for query in QUERIES:
@@ -209,10 +208,10 @@ def test_columns_that_a_query_does_not_name_are_not_read(tmp_path):
     content = bytearray(path.read_bytes())
     content[dog.data_page_offset : dog.data_page_offset + dog.total_compressed_size] = bytes(dog.total_compressed_size)
     path.write_bytes(content)
-    for keep in (0, 2**20):
-        collection = Collection.open(path, keep=keep)
+    for cache_bytes in (0, 2**20):
+        collection = Collection.open(path, cache_bytes=cache_bytes)
         assert len(collection.search("cat & !sofa").hits) == 20
-        with pytest.raises(Refusal, match="lead to whole Parquet files"):
+        with pytest.raises(InputError, match="lead to whole Parquet files"):
             collection.search("dog")
 
 
@@ -230,7 +229,7 @@ def test_parts_in_folders_patterns_and_runs_are_one_collection(tmp_path):
     parts = tmp_path / "parts"
     for path in (parts, f"{parts}/day=*/*.parquet", [parts / f"day={part}" for part in range(3)], run):
         assert Collection.open(path).search("cat & dog") == want
-        assert Collection.open(path, keep=0).search("cat & dog") == want
+        assert Collection.open(path, cache_bytes=0).search("cat & dog") == want
 
 
 def test_one_split_is_searched_as_a_table_of_its_own(tmp_path):
@@ -242,8 +241,8 @@ def test_one_split_is_searched_as_a_table_of_its_own(tmp_path):
         part.save(tmp_path / "parts" / f"split={name}" / "part.parquet")
     want = Collection.of(test).search("cat & !dog")
     for path in (tmp_path / "table.parquet", tmp_path / "parts"):
-        for keep in (0, 2**20):
-            collection = Collection.open(path, split="test", keep=keep)
+        for cache_bytes in (0, 2**20):
+            collection = Collection.open(path, split="test", cache_bytes=cache_bytes)
             assert len(collection) == 40
             assert collection.search("cat & !dog") == want
 
@@ -261,7 +260,7 @@ def test_scores_are_searched_through_their_link(tmp_path):
 
 def test_scores_that_only_rank_are_refused(tmp_path):
     mh.Predictions(scores=torch.randn(5, 2)).save(tmp_path / "scores.parquet")
-    with pytest.raises(Refusal, match="Fit a calibrator on held-out scores"):
+    with pytest.raises(InputError, match="Fit a calibrator on held-out scores"):
         Collection.open(tmp_path / "scores.parquet")
 
 
@@ -316,11 +315,11 @@ def test_many_threads_may_ask_at_once(tmp_path):
 def test_few_columns_are_kept_where_memory_is_scarce(tmp_path):
     table = random_table(1000)
     table.save(tmp_path / "table.parquet")
-    collection = Collection.open(tmp_path / "table.parquet", keep=3 * 1000 * 4)
+    collection = Collection.open(tmp_path / "table.parquet", cache_bytes=3 * 1000 * 4)
     for query in QUERIES * 2:
         assert collection.search(query) == Collection.of(table).search(query)
-    kept = collection._view._kept._kept
-    assert sum(values.nbytes for column, values in kept.items() if isinstance(column, int)) <= 3 * 1000 * 4
+    cached = collection._view._cache._cache
+    assert sum(values.nbytes for column, values in cached.items() if isinstance(column, int)) <= 3 * 1000 * 4
 
 
 def test_a_table_without_rows_has_no_matches(tmp_path):
@@ -336,24 +335,27 @@ def test_a_table_without_rows_has_no_matches(tmp_path):
 def test_what_cannot_be_asked_is_refused_in_a_sentence(tmp_path):
     collection = Collection.of(random_table(5))
     with pytest.raises(
-        Refusal, match=r"`k` of `Collection.search` must be a whole number from 1 on, of 18 digits at the most; got 0\."
+        InputError,
+        match=r"`k` of `Collection.search` must be a whole number from 1 on, of 18 digits at the most; got 0\.",
     ):
         collection.search("cat", k=0)
-    with pytest.raises(Refusal, match=r"`precision` of `Collection.search` must lie above 0 and not above 1; got 90\."):
+    with pytest.raises(
+        InputError, match=r"`precision` of `Collection.search` must lie above 0 and not above 1; got 90\."
+    ):
         collection.search("cat", precision=90)
-    with pytest.raises(Refusal, match="Did you mean 'cat'"):
+    with pytest.raises(InputError, match="Did you mean 'cat'"):
         collection.search("catt")
-    with pytest.raises(Refusal, match=r"`level` of `Collection.expect` must lie above 0 and below 1; got 1"):
+    with pytest.raises(InputError, match=r"`level` of `Collection.expect` must lie above 0 and below 1; got 1"):
         collection.expect("cat", level=1)
-    with pytest.raises(Refusal, match="must lie on disk as Parquet with probabilities; got one in memory"):
+    with pytest.raises(InputError, match="must lie on disk as Parquet with probabilities; got one in memory"):
         collection.sql("cat")
-    with pytest.raises(Refusal, match=r"`table` of `Collection.of` must be a table of predictions; got int"):
+    with pytest.raises(InputError, match=r"`table` of `Collection.of` must be a table of predictions; got int"):
         Collection.of(3)
-    with pytest.raises(Refusal, match="`query`"):
+    with pytest.raises(InputError, match="`query`"):
         collection.search(["cat"])
-    with pytest.raises(Refusal, match="where there is nothing"):
+    with pytest.raises(InputError, match="where there is nothing"):
         Collection.open(tmp_path / "none.parquet")
-    with pytest.raises(Refusal, match=r"`path` of `Collection.open` must be a path or several; got int"):
+    with pytest.raises(InputError, match=r"`path` of `Collection.open` must be a path or several; got int"):
         Collection.open(3)
 
 
@@ -366,8 +368,8 @@ def test_parts_may_differ_in_paths_and_precision(tmp_path):
         folder = tmp_path / str(number)
         for table, name in zip((narrow, wide), names, strict=True):
             table.save(folder / f"part-{name}.parquet")
-        for keep in (0, 2**20):
-            hits = {hit.id: hit for hit in Collection.open(folder, keep=keep).search("cat").hits}
+        for cache_bytes in (0, 2**20):
+            hits = {hit.id: hit for hit in Collection.open(folder, cache_bytes=cache_bytes).search("cat").hits}
             assert [name for name in hits if name in "xyz"] == ["y", "z", "x"]
             assert hits["y"].prob == 3e-60
             assert hits["y"].path == "y.jpg"
@@ -382,28 +384,28 @@ def test_a_file_named_twice_is_searched_once(tmp_path):
 def test_a_split_that_is_not_there_is_refused(tmp_path):
     random_table(4, splits=["val", "test"] * 2).save(tmp_path / "a.parquet")
     random_table(4).save(tmp_path / "b.parquet")
-    with pytest.raises(Refusal, match=r"got 'tset'\. Did you mean 'test'"):
+    with pytest.raises(InputError, match=r"got 'tset'\. Did you mean 'test'"):
         Collection.open(tmp_path / "a.parquet", split="tset")
-    with pytest.raises(Refusal, match="There are 'test', 'val'"):
+    with pytest.raises(InputError, match="There are 'test', 'val'"):
         Collection.open(tmp_path / "a.parquet", split="train")
-    with pytest.raises(Refusal, match=r"got 'test' for one without splits\. Leave it out"):
+    with pytest.raises(InputError, match=r"got 'test' for one without splits\. Leave it out"):
         Collection.open(tmp_path / "b.parquet", split="test")
 
 
-@pytest.mark.parametrize("keep", [0, 2**20])
-def test_files_that_change_are_not_mixed_with_what_was_read_before(tmp_path, keep):
+@pytest.mark.parametrize("cache_bytes", [0, 2**20])
+def test_files_that_change_are_not_mixed_with_what_was_read_before(tmp_path, cache_bytes):
     path = tmp_path / "table.parquet"
     table = random_table(50)
     table.save(path)
-    collection = Collection.open(path, keep=keep)
+    collection = Collection.open(path, cache_bytes=cache_bytes)
     collection.expect("cat")
     table.take(list(range(49, -1, -1))).save(path)
-    with pytest.raises(Refusal, match=r"which has changed\. Open it again, or call `refresh\(\)`"):
+    with pytest.raises(InputError, match=r"which has changed\. Open it again, or call `refresh\(\)`"):
         collection.search("cat & dog")
     collection.refresh()
     assert collection.search("cat & dog").hits == Collection.open(path).search("cat & dog").hits
     path.unlink()
-    with pytest.raises(Refusal, match="which has changed"):
+    with pytest.raises(InputError, match="which has changed"):
         collection.search("bird & !sofa")
 
 
@@ -420,7 +422,7 @@ def test_searches_during_a_refresh_see_one_state_of_the_files(tmp_path):
         while not stop.is_set():
             try:
                 hits = collection.search("cat & dog", k=5).hits
-            except Refusal:  # the files changed before the refresh
+            except InputError:  # the files changed before the refresh
                 continue
             wrong.extend(hit for hit in hits if abs(truth[hit.id] - hit.prob) > 1e-12)
 
@@ -444,7 +446,7 @@ def test_threads_that_share_little_memory_do_not_take_columns_from_each_other(tm
     monkeypatch.setattr(view, "WORTH_SAMPLING", 1)
     table = random_table(2000, dtype=dtype)
     table.save(tmp_path / "table.parquet")
-    collection = Collection.open(tmp_path / "table.parquet", keep=2000 * 4 * 2)
+    collection = Collection.open(tmp_path / "table.parquet", cache_bytes=2000 * 4 * 2)
     queries = ["cat & dog", "sofa & bird", "cat & bird", "dog & !sofa"]
     want = {query: Collection.of(table).search(query, k=5) for query in queries}
     with ThreadPoolExecutor(4) as pool:
@@ -452,9 +454,9 @@ def test_threads_that_share_little_memory_do_not_take_columns_from_each_other(tm
             assert [hit.id for hit in found.hits] == [hit.id for hit in want[query].hits]
 
 
-@pytest.mark.parametrize("keep", [0, 2**20])
+@pytest.mark.parametrize("cache_bytes", [0, 2**20])
 @pytest.mark.parametrize("bad", [math.nan, None, 1.5, -0.1, math.inf])
-def test_cells_that_are_no_probabilities_are_refused(tmp_path, keep, bad):
+def test_cells_that_are_no_probabilities_are_refused(tmp_path, cache_bytes, bad):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -466,17 +468,17 @@ def test_cells_that_are_no_probabilities_are_refused(tmp_path, keep, bad):
     schema = pa.schema([pa.field(field.name, field.type) for field in table.schema], metadata)
     table = table.set_column(table.column_names.index("prob:cat"), "prob:cat", cells).cast(schema)
     pq.write_table(table, path)
-    collection = Collection.open(path, keep=keep)
+    collection = Collection.open(path, cache_bytes=cache_bytes)
     assert len(collection.search("dog").hits) == 3
     for expect in (True, False):
-        with pytest.raises(Refusal, match="1 cells of label 'cat' that do not, or are blank"):
+        with pytest.raises(InputError, match="1 cells of label 'cat' that do not, or are blank"):
             collection.search("!cat & dog", expect=expect)
 
 
 def test_parts_of_different_models_are_refused(tmp_path):
     random_table(3).save(tmp_path / "a.parquet")
     random_table(3, labels=[*LABELS[:-1], "horse"]).save(tmp_path / "b.parquet")
-    with pytest.raises(Refusal, match=r"parts with the same labels as 'a.parquet'; got 'b.parquet' with others"):
+    with pytest.raises(InputError, match=r"parts with the same labels as 'a.parquet'; got 'b.parquet' with others"):
         Collection.open(tmp_path)
 
 

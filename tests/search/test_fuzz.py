@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.search.parsing import QueryError, parse
-from manyhot.search.words import KEYWORDS, LONGEST
-from manyhot.search.writing import write
+from manyhot.search.formula import format_query
+from manyhot.search.lexer import KEYWORDS, MAX_QUERY_LENGTH, QueryError
+from manyhot.search.parser import parse_query
 
 LABELS = [
     "cat",
@@ -79,20 +79,20 @@ def check(error, text):
     assert sentence.isprintable(), text
     assert len(sentence) < 1_000, text
     assert error.text == text
-    assert 0 <= error.place <= len(text)
+    assert 0 <= error.position <= len(text)
     assert error.hint
 
 
 def read(text):
     """The formula, or None for a query that is refused as it should be."""
     try:
-        formula = parse(text, LABELS)
+        formula = parse_query(text, LABELS)
     except QueryError as error:
         check(error, text)
         return None
-    plain = write(formula, LABELS)
+    plain = format_query(formula, LABELS)
     assert plain.isprintable(), text
-    assert parse(plain, LABELS) == formula, text
+    assert parse_query(plain, LABELS) == formula, text
     return formula
 
 
@@ -111,5 +111,5 @@ def test_any_text_is_read_or_refused_in_one_line(text):
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_long_repetition_is_read_or_refused_in_one_line(piece):
-    for size in (LONGEST, LONGEST + 1):
+    for size in (MAX_QUERY_LENGTH, MAX_QUERY_LENGTH + 1):
         read((piece * size)[:size])

@@ -26,7 +26,7 @@ def test_the_examples_of_the_guide(blocks, capsys):
     names = run_all(blocks)
     (printed,) = [text for language, text in blocks if language == "text"]
     assert capsys.readouterr().out == printed
-    found = names["found"]
+    found = names["result"]
     assert [hit.id for hit in found.hits] == ["lunch", "dinner", "drawer"]
     lunch = 0.98 * 0.95 * 0.96
     assert found.hits[0].prob == pytest.approx(lunch, rel=1e-6)

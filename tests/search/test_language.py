@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.refusal import Refusal
-from manyhot.search.formula import And, Count, Not, Or, Present, holds
-from manyhot.search.normal import normal_form
-from manyhot.search.parsing import QueryError, parse
-from manyhot.search.words import KEYWORDS
-from manyhot.search.writing import write
+from manyhot.errors import InputError
+from manyhot.search.formula import And, Count, Label, Not, Or, format_query, holds, normalize
+from manyhot.search.lexer import KEYWORDS, QueryError
+from manyhot.search.parser import parse_query
 
 LABELS = ["cat", "dog", "bird", "sofa", "traffic light", "black and white", "or", "rock & roll", "Polish", "polish"]
-CAT, DOG, BIRD, SOFA, LIGHT = map(Present, range(5))
+CAT, DOG, BIRD, SOFA, LIGHT = map(Label, range(5))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +31,7 @@ CAT, DOG, BIRD, SOFA, LIGHT = map(Present, range(5))
         ("((((cat))))", CAT),
         ("traffic   light&cat", And((LIGHT, CAT))),
         ("'traffic light' | \"cat\"", Or((LIGHT, CAT))),
-        ("'black and white' & 'or'", And((Present(5), Present(6)))),
+        ("'black and white' & 'or'", And((Label(5), Label(6)))),
         ("only(cat, sofa)", And((CAT, SOFA, Count(2, 2)))),
         ("only(cat, CAT, cat)", And((CAT, Count(1, 1)))),
         ("dog & only(cat)", And((DOG, CAT, Count(1, 1)))),
@@ -69,30 +67,30 @@ CAT, DOG, BIRD, SOFA, LIGHT = map(Present, range(5))
     ],
 )
 def test_what_a_query_means(text, formula):
-    assert parse(text, LABELS) == formula
+    assert parse_query(text, LABELS) == formula
 
 
 def test_a_name_that_is_there_exactly_comes_before_one_that_is_alike():
-    assert parse("polish & Polish", LABELS) == And((Present(9), Present(8)))
-    assert parse("cafe\u0301", ["caf\u00e9"]) == Present(0)
-    assert parse("cafe\u0301", ["caf\u00e9", "cafe\u0301"]) == Present(1)
-    assert parse("STRASSE", ["straße"]) == Present(0)
-    assert parse("''", ["cat", ""]) == Present(1)
+    assert parse_query("polish & Polish", LABELS) == And((Label(9), Label(8)))
+    assert parse_query("cafe\u0301", ["caf\u00e9"]) == Label(0)
+    assert parse_query("cafe\u0301", ["caf\u00e9", "cafe\u0301"]) == Label(1)
+    assert parse_query("STRASSE", ["straße"]) == Label(0)
+    assert parse_query("''", ["cat", ""]) == Label(1)
 
 
 def test_digits_are_labels_where_no_number_is_due():
     names = [str(column) for column in range(5)]
-    assert parse("3 & !1", names) == And((Present(3), Not(Present(1))))
-    assert parse("atleast(2, 3, 4) & 2 <= count & 2", names) == And(
-        (Count(2, None, (Present(3), Present(4))), Count(2, None), Present(2))
+    assert parse_query("3 & !1", names) == And((Label(3), Not(Label(1))))
+    assert parse_query("atleast(2, 3, 4) & 2 <= count & 2", names) == And(
+        (Count(2, None, (Label(3), Label(4))), Count(2, None), Label(2))
     )
 
 
 def test_control_characters_can_be_typed():
     names = ["\x00", "a\nb", "tab\t", "quo\"te'", "back\\slash", "\ud800", "\U000e0001"]
     typed = [r"'\x00'", r'"a\nb"', r"'tab\t'", r'"quo\"te\'"', r"'back\\slash'", r"'\ud800'", r"'\U000e0001'"]
-    assert [parse(text, names).column for text in typed] == list(range(7))
-    assert parse('"a\nb"', names) == Present(1)
+    assert [parse_query(text, names).column for text in typed] == list(range(7))
+    assert parse_query('"a\nb"', names) == Label(1)
 
 
 # Python reads a large part of the language too, and is the oracle here.
@@ -157,15 +155,15 @@ queries = st.recursive(leaves, larger, max_leaves=8)
 @settings(max_examples=150, deadline=None)
 @given(queries, st.randoms(use_true_random=False))
 def test_a_query_holds_where_python_says_so(text, random):
-    formula = parse(text, "abcd")
+    formula = parse_query(text, "abcd")
     for size in range(5):
         for present in itertools.combinations(range(4), size):
             assert holds(formula, present) == python_says(text, {"abcd"[column] for column in present})
-    assert parse(write(formula, "abcd"), "abcd") == formula
+    assert parse_query(format_query(formula, "abcd"), "abcd") == formula
 
     ways = {"and": ["&", "&&", " And "], "or": ["|", "||", " OR "], "not": ["!", "~", " noT "], "==": ["=", "=="]}
     other = re.sub(r" ?\b(and|or|not)\b ?|==", lambda sign: random.choice(ways[sign.group().strip()]), text)
-    assert parse(other, "abcd") == formula
+    assert parse_query(other, "abcd") == formula
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_a_query_holds_where_python_says_so(text, random):
 )
 def test_a_formula_is_written_plainly(text, plain):
     labels = ["fork", "apple", "knife", "dog", "beach", "park", "red wine", "count", "it's", "\x1b[31m"]
-    assert write(parse(text, labels), labels) == plain
+    assert format_query(parse_query(text, labels), labels) == plain
 
 
 NASTY = [
@@ -241,7 +239,7 @@ any_labels = st.lists(any_text, min_size=1, max_size=5, unique=True)
 
 
 def formulas(num_labels):
-    columns = st.integers(0, num_labels - 1).map(Present)
+    columns = st.integers(0, num_labels - 1).map(Label)
     limits = st.tuples(st.integers(-1, 4), st.none() | st.integers(-1, 10**10))
     leaf = st.one_of(
         columns, limits.map(lambda pair: Count(*pair)), st.integers(0, 3).map(lambda size: Count(size, size))
@@ -260,31 +258,32 @@ def formulas(num_labels):
 @given(any_labels.flatmap(lambda labels: st.tuples(st.just(labels), formulas(len(labels)))))
 def test_what_is_written_reads_as_the_same_formula(pair):
     labels, formula = pair
-    text = write(formula, labels)
+    text = format_query(formula, labels)
     assert text.isprintable()
-    plain = parse(text, labels)
-    assert plain == normal_form(formula)
-    assert write(plain, labels) == text
+    plain = parse_query(text, labels)
+    assert plain == normalize(formula)
+    assert format_query(plain, labels) == text
     for size in range(len(labels) + 1):
         for present in itertools.combinations(range(len(labels)), size):
             assert holds(plain, present) == holds(formula, present)
 
 
 def test_write_refuses_what_has_no_name_or_no_end():
-    with pytest.raises(Refusal, match=r"^`formula` of `write` must name columns of 2 labels; got column 2\. Pass the"):
-        write(And((CAT, BIRD)), ["cat", "dog"])
+    with pytest.raises(
+        InputError, match=r"^`formula` of `format_query` must name columns of 2 labels; got column 2\. Pass the"
+    ):
+        format_query(And((CAT, BIRD)), ["cat", "dog"])
     deep = CAT
     for _ in range(101):
         deep = Count(1, None, (deep, DOG))
-    sentence = (
-        "`formula` of `write` must nest at most 100 levels of parentheses; got more. Leave out what is not needed."
-    )
-    with pytest.raises(Refusal, match=f"^{re.escape(sentence)}$"):
-        write(deep, LABELS)
+    rule = "`formula` of `format_query` must nest at most 100 levels of parentheses"
+    sentence = f"{rule}; got more. Leave out what is not needed."
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        format_query(deep, LABELS)
     for _ in range(100_000):
         deep = Not(deep)
-    with pytest.raises(Refusal, match=f"^{re.escape(sentence)}$"):
-        write(deep, LABELS)
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        format_query(deep, LABELS)
     while isinstance(deep, Not):  # one by one, as freeing such a chain at once would go as deep
         deep = deep.part
 
@@ -294,13 +293,13 @@ def test_the_deepest_query_is_read_and_written():
     for _ in range(100):
         text = f"dog | bird & !atleast(1, sofa, {text})"
     text = text.replace("sofa, cat", "sofa, cat | dog & not count >= 3 & only(cat, dog)")
-    formula = parse(text, LABELS)
-    assert write(formula, LABELS) == text
+    formula = parse_query(text, LABELS)
+    assert format_query(formula, LABELS) == text
     with pytest.raises(QueryError, match="nest parentheses at most 100 levels deep; got one more at character"):
-        parse(f"({text})", LABELS)
+        parse_query(f"({text})", LABELS)
 
 
 @pytest.mark.process
 def test_the_language_does_without_torch():
-    code = "import manyhot.search.parsing, manyhot.search.writing, sys; print('torch' in sys.modules)"
+    code = "import manyhot.search.parser, manyhot.search.formula, sys; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -4,8 +4,9 @@ import copy
 
 import pytest
 
-from manyhot.refusal import Refusal
-from manyhot.search.parsing import QueryError, parse
+from manyhot.errors import InputError
+from manyhot.search.lexer import QueryError
+from manyhot.search.parser import parse_query
 
 LABELS = ["cat", "dog", "bird", "sofa", "traffic light", "black and white", "or", "rock & roll", "Polish", "polish"]
 
@@ -143,11 +144,11 @@ LINES = CASES.strip("\n").split("\n")
 
 @pytest.mark.parametrize(("marked", "said", "hint"), list(zip(LINES[::3], LINES[1::3], LINES[2::3], strict=True)))
 def test_an_error_points_at_the_place_and_helps(marked, said, hint):
-    text, place = marked.replace("▸", ""), marked.index("▸")
+    text, position = marked.replace("▸", ""), marked.index("▸")
     with pytest.raises(QueryError) as caught:
-        parse(text, LABELS)
+        parse_query(text, LABELS)
     assert str(caught.value) == f"`query` of `search` must {said.strip()}: {marked}. {hint.strip()}"
-    assert (caught.value.text, caught.value.place, caught.value.hint) == (text, place, hint.strip())
+    assert (caught.value.text, caught.value.position, caught.value.hint) == (text, position, hint.strip())
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n\t"])
@@ -158,7 +159,7 @@ def test_an_empty_query_gets_an_example(text):
 
 def message(text, labels=LABELS):
     with pytest.raises(QueryError) as caught:
-        parse(text, labels)
+        parse_query(text, labels)
     return str(caught.value)
 
 
@@ -185,14 +186,14 @@ def test_an_error_without_labels_and_of_something_else_than_text():
     )
     assert message("", []).endswith("got an empty text. Write for instance none.")
     with pytest.raises(
-        Refusal, match=r"^`query` of `search` must be text; got int\. Pass for instance 'cat & !dog'\.$"
+        InputError, match=r"^`query` of `search` must be text; got int\. Pass for instance 'cat & !dog'\.$"
     ):
-        parse(3, LABELS)
+        parse_query(3, LABELS)
 
 
 def test_an_error_survives_being_handed_over():
     with pytest.raises(QueryError) as caught:
-        parse("dgo", LABELS)
+        parse_query("dgo", LABELS)
     other = copy.copy(caught.value)
     assert str(other) == str(caught.value)
-    assert (other.text, other.place, other.hint) == ("dgo", 0, "Did you mean 'dog'?")
+    assert (other.text, other.position, other.hint) == ("dgo", 0, "Did you mean 'dog'?")

@@ -11,11 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.refusal import Refusal
-from manyhot.search.formula import And, Count, Not, Or, Present
-from manyhot.search.probs import log_probs
-from manyhot.search.program import compile_formula
-from manyhot.search.steps import Choice, Product, Tally, Within
+from manyhot.errors import InputError
+from manyhot.search.diagram import AllOf, Branch, CountIn, Tally, compile_query
+from manyhot.search.formula import And, Count, Label, Not, Or
+from manyhot.search.tensors import log_probs
 from tests.search.formulas import Worlds, formulas, tangles
 
 LABELS = 5
@@ -36,8 +35,8 @@ WORLDS = Worlds(torch.sigmoid(ODDS).numpy(), torch.sigmoid(-ODDS).numpy())
 
 
 def check(formula):
-    program = compile_formula(formula, LABELS)
-    got = log_probs(program, ODDS[:, list(program.columns)]).numpy()
+    diagram = compile_query(formula, LABELS)
+    got = log_probs(diagram, ODDS[:, list(diagram.columns)]).numpy()
     np.testing.assert_allclose(got, WORLDS.log_probs(formula), rtol=1e-12, atol=0)
 
 
@@ -68,7 +67,7 @@ def exact(formula, odds):
         return float(mpmath.log(held) if held < failed else mpmath.log1p(-failed))
 
 
-A, B, C, D = map(Present, range(4))
+A, B, C, D = map(Label, range(4))
 TANGLED = [
     Or((And((A, B)), And((B, C)), And((C, A)))),
     Not(Or((And((A, B)), And((Not(B), C)), And((C, D))))),
@@ -84,17 +83,17 @@ TANGLED = [
 @pytest.mark.parametrize("scale", [1.0, 30.0, 400.0, 1e4])
 def test_logarithms_are_relatively_right_however_small_or_near_to_one_a_probability_is(formula, scale):
     rows = torch.tensor(list(itertools.product((-1.1, 0.9), (-1.3, 1.05), (-0.7, 0.8), (-1.2, 1.7)))).double() * scale
-    program = compile_formula(formula, 4)
-    got = log_probs(program, rows[:, list(program.columns)])
+    diagram = compile_query(formula, 4)
+    got = log_probs(diagram, rows[:, list(diagram.columns)])
     want = np.array([exact(formula, row.tolist()) for row in rows])
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-305)
 
 
 def test_eighty_rare_labels_do_not_underflow():
-    everything = And(tuple(map(Present, range(80))))
+    everything = And(tuple(map(Label, range(80))))
     odds = torch.full((1, 80), float(mpmath.log(mpmath.mpf("1e-9") / (1 - mpmath.mpf("1e-9")))), dtype=torch.float64)
-    assert log_probs(compile_formula(everything, 80), odds).item() == pytest.approx(-80 * 9 * np.log(10), rel=1e-12)
-    forty = compile_formula(Count(40, None), 80)
+    assert log_probs(compile_query(everything, 80), odds).item() == pytest.approx(-80 * 9 * np.log(10), rel=1e-12)
+    forty = compile_query(Count(40, None), 80)
     with mpmath.workdps(50):
         chance = mpmath.mpf("1e-9")
         tail = mpmath.fsum(mpmath.binomial(80, k) * chance**k * (1 - chance) ** (80 - k) for k in range(40, 81))
@@ -102,7 +101,7 @@ def test_eighty_rare_labels_do_not_underflow():
 
 
 def test_rows_that_all_but_surely_match_keep_their_order():
-    either = compile_formula(Or((And((A, B)), And((B, C)), And((C, A)))), 3)
+    either = compile_query(Or((And((A, B)), And((B, C)), And((C, A)))), 3)
     rows = torch.arange(55.0, 75.0).double()[:, None] + torch.zeros(3)
     scores = log_probs(either, rows)
     assert (scores.exp() == 1).all()
@@ -111,19 +110,19 @@ def test_rows_that_all_but_surely_match_keep_their_order():
 
 
 def test_rows_are_scored_the_same_alone_and_among_many():
-    program = compile_formula(Or((And((A, B)), Count(3, None))), 40)
+    diagram = compile_query(Or((And((A, B)), Count(3, None))), 40)
     odds = torch.randn(70_000, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
     some = torch.tensor([0, 1, 51_000, 52_429, 69_999])
-    torch.testing.assert_close(log_probs(program, odds)[some], log_probs(program, odds[some]), rtol=1e-13, atol=0)
+    torch.testing.assert_close(log_probs(diagram, odds)[some], log_probs(diagram, odds[some]), rtol=1e-13, atol=0)
 
 
 def test_the_vectors_of_retrieval_come_out():
     for case in json.loads(VECTORS.read_text())["cases"]:
         logits = torch.tensor([[float(cell) for cell in row] for row in case["inputs"]["logits"]], dtype=torch.float64)
         for query, want in zip(case["inputs"]["queries"], case["expected"]["per_query"], strict=True):
-            parts = [*map(Present, query["P"]), *(Not(Present(column)) for column in query["N"])]
-            program = compile_formula(And(tuple(parts)), logits.shape[1])
-            got = log_probs(program, logits[:, list(program.columns)]).numpy()
+            parts = [*map(Label, query["P"]), *(Not(Label(column)) for column in query["N"])]
+            diagram = compile_query(And(tuple(parts)), logits.shape[1])
+            got = log_probs(diagram, logits[:, list(diagram.columns)]).numpy()
             wanted = [float(score) for score in want["log_scores"]]
             np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-300)
 
@@ -142,91 +141,91 @@ def test_the_vectors_of_retrieval_come_out():
     ],
 )
 def test_what_says_of_each_label_what_it_is_becomes_a_plain_list(formula, literals):
-    program = compile_formula(formula, 5)
-    assert program.is_conjunction
-    assert list(program.literals) == literals
-    assert program.columns == tuple(column for column, _ in literals)
+    diagram = compile_query(formula, 5)
+    assert diagram.is_conjunction
+    assert list(diagram.literals) == literals
+    assert diagram.columns == tuple(column for column, _ in literals)
 
 
 @pytest.mark.parametrize("formula", [Or(()), And((A, Not(A))), Count(3, 2), Count(6, None), Count(1, 1, (A, A))])
 def test_what_cannot_be_reads_no_column(formula):
-    program = compile_formula(formula, 5)
-    assert program.columns == ()
-    assert not program.is_conjunction
-    assert log_probs(program, torch.zeros(2, 0)).tolist() == [-np.inf, -np.inf]
+    diagram = compile_query(formula, 5)
+    assert diagram.columns == ()
+    assert not diagram.is_conjunction
+    assert log_probs(diagram, torch.zeros(2, 0)).tolist() == [-np.inf, -np.inf]
 
 
-def kinds(program, kind):
-    return [step for step in program.steps if isinstance(step, kind)]
+def kinds(diagram, kind):
+    return [step for step in diagram.steps if isinstance(step, kind)]
 
 
 def test_independent_parts_are_multiplied_and_counted_without_a_choice():
-    program = compile_formula(
+    diagram = compile_query(
         And(
-            (Or((A, B)), Count(1, 2, (C, D, And((Present(4), Present(5)))))),
+            (Or((A, B)), Count(1, 2, (C, D, And((Label(4), Label(5)))))),
         ),
         6,
     )
-    assert not kinds(program, Choice)
-    assert len(kinds(program, Tally)) == 1
+    assert not kinds(diagram, Branch)
+    assert len(kinds(diagram, Tally)) == 1
 
 
 def test_labels_without_a_name_are_counted_once_for_all_branches():
-    program = compile_formula(And((Or((A, B)), Or((B, C)), Count(2, 4))), 50)
-    large = [tally for tally in kinds(program, Tally) if len(tally.parts) > 3]
+    diagram = compile_query(And((Or((A, B)), Or((B, C)), Count(2, 4))), 50)
+    large = [tally for tally in kinds(diagram, Tally) if len(tally.parts) > 3]
     assert [len(tally.parts) for tally in large] == [47]
     assert large[0].most == 4
-    assert len(kinds(program, Within)) > 1
+    assert len(kinds(diagram, CountIn)) > 1
 
 
 def test_counts_of_fewer_labels_are_parts_of_counts_of_more():
-    names = tuple(Present(column) for column in (7, 3, 20, 11, 5, 2, 16, 0))
-    program = compile_formula(And((Or(names), Count(3, None))), 30)
-    small = [len(tally.parts) for tally in kinds(program, Tally) if tally.more is not None]
+    names = tuple(Label(column) for column in (7, 3, 20, 11, 5, 2, 16, 0))
+    diagram = compile_query(And((Or(names), Count(3, None))), 30)
+    small = [len(tally.parts) for tally in kinds(diagram, Tally) if tally.base is not None]
     assert small == [1] * 7
 
 
 @pytest.mark.slow
 def test_chains_of_labels_stay_small_in_counts_and_in_conjunctions():
-    pairs = tuple((Present(column), Present(column + 1)) for column in range(60))
-    assert len(compile_formula(And(tuple(map(Or, pairs))), 61).steps) < 400
-    assert len(compile_formula(Count(5, 9, tuple(map(And, pairs))), 61).steps) < 3000
+    pairs = tuple((Label(column), Label(column + 1)) for column in range(60))
+    assert len(compile_query(And(tuple(map(Or, pairs))), 61).steps) < 400
+    assert len(compile_query(Count(5, 9, tuple(map(And, pairs))), 61).steps) < 3000
 
 
 def test_a_count_reaches_no_further_than_its_limit_from_either_end():
-    assert [tally.most for tally in kinds(compile_formula(Count(3, None), 90), Tally)] == [3]
-    assert [tally.most for tally in kinds(compile_formula(Count(88, None), 90), Tally)] == [3]
-    assert [tally.most for tally in kinds(compile_formula(Count(2, 4), 90), Tally)] == [5]
+    assert [tally.most for tally in kinds(compile_query(Count(3, None), 90), Tally)] == [3]
+    assert [tally.most for tally in kinds(compile_query(Count(88, None), 90), Tally)] == [3]
+    assert [tally.most for tally in kinds(compile_query(Count(2, 4), 90), Tally)] == [5]
 
 
 def test_products_are_flat():
-    program = compile_formula(And((A, And((B, And((C, Count(3, 3))))))), 9)
-    assert len(kinds(program, Product)) == 1
+    diagram = compile_query(And((A, And((B, And((C, Count(3, 3))))))), 9)
+    assert len(kinds(diagram, AllOf)) == 1
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(formulas(4), st.lists(st.floats(0, 1, width=32), min_size=4, max_size=4), st.floats(0, 1))
 def test_bounds_exclude_no_row_that_is_probable_enough(formula, row, share):
-    program = compile_formula(formula, 4)
+    diagram = compile_query(formula, 4)
     odds = torch.special.logit(torch.tensor([row], dtype=torch.float64))
-    prob = log_probs(program, odds[:, list(program.columns)]).exp().item()
+    prob = log_probs(diagram, odds[:, list(diagram.columns)]).exp().item()
     for least in (prob, share * prob):
-        for column, low, high in program.bounds(least):
+        for column, low, high in diagram.bounds(least):
             assert low is None or row[column] >= low
             assert high is None or row[column] <= high
 
 
 def test_bounds_are_as_near_as_they_may_be():
-    program = compile_formula(And((A, Not(B), Or((C, D)))), 4)
-    ((first, low, _), (second, _, high)) = sorted(program.bounds(0.25))
+    diagram = compile_query(And((A, Not(B), Or((C, D)))), 4)
+    ((first, low, _), (second, _, high)) = sorted(diagram.bounds(0.25))
     assert (first, second) == (0, 1)
     assert low == pytest.approx(0.25, abs=1e-5)
     assert high == pytest.approx(0.75, abs=1e-5)
     assert low < 0.25
     assert high > 0.75
-    assert program.bounds(0) == []
-    assert compile_formula(Or((A, B)), 4).bounds(0.5) == []
+    assert diagram.bounds(0) == []
+    assert compile_query(Or((A, B)), 4).bounds(0.5) == []
 
 
 @pytest.mark.slow
@@ -234,37 +233,37 @@ def test_deep_formulas_are_taken_or_refused_in_a_sentence():
     nots, deep = A, A
     for level in range(5000):
         nots = Not(nots)
-        deep = And((Present(level % 7), Or((Not(Present(level % 5)), deep))))
-    assert compile_formula(nots, 3).literals == ((0, True),)
-    fresh = Present(0)
+        deep = And((Label(level % 7), Or((Not(Label(level % 5)), deep))))
+    assert compile_query(nots, 3).literals == ((0, True),)
+    fresh = Label(0)
     for level in range(1, 56):
-        fresh = (And if level % 2 else Or)((Present(level % 11), Not(Present(level % 13)), fresh))
-    compile_formula(fresh, 60)
+        fresh = (And if level % 2 else Or)((Label(level % 11), Not(Label(level % 13)), fresh))
+    compile_query(fresh, 60)
     for level in range(56, 5000):
-        fresh = (And if level % 2 else Or)((Present(level), fresh))
-    with pytest.raises(Refusal, match="must have at most 60 levels of conditions within conditions; got more"):
-        compile_formula(fresh, 6000)
+        fresh = (And if level % 2 else Or)((Label(level), fresh))
+    with pytest.raises(InputError, match="must have at most 60 levels of conditions within conditions; got more"):
+        compile_query(fresh, 6000)
 
 
 @pytest.mark.slow
 def test_formulas_that_tie_too_much_together_are_refused():
     random = np.random.default_rng(0)
     clauses = [
-        Or(tuple(Present(int(k)) if random.random() < 0.5 else Not(Present(int(k))) for k in random.choice(120, 4)))
+        Or(tuple(Label(int(k)) if random.random() < 0.5 else Not(Label(int(k))) for k in random.choice(120, 4)))
         for _ in range(300)
     ]
     words = "must have a decision diagram of at most 20,000 steps; got one that ties too many labels together"
-    with pytest.raises(Refusal, match=words):
-        compile_formula(And(tuple(clauses)), 120)
+    with pytest.raises(InputError, match=words):
+        compile_query(And(tuple(clauses)), 120)
 
 
 def test_input_that_does_not_fit_is_refused():
-    with pytest.raises(Refusal, match="must name columns of its 3 labels; got column 3"):
-        compile_formula(Present(3), 3)
-    program = compile_formula(And((A, B)), 3)
-    with pytest.raises(Refusal, match=r"`log_odds` of `log_probs` must be \(N, L\) with L = 2; got \(4, 3\)"):
-        log_probs(program, torch.zeros(4, 3))
-    with pytest.raises(Refusal, match="must be a tensor of floating-point numbers; got a tensor of"):
-        log_probs(program, torch.zeros(4, 2, dtype=torch.int64))
-    with pytest.raises(Refusal, match="must be numbers; got NaN"):
-        log_probs(program, torch.tensor([[0.0, torch.nan]]))
+    with pytest.raises(InputError, match="must name columns of its 3 labels; got column 3"):
+        compile_query(Label(3), 3)
+    diagram = compile_query(And((A, B)), 3)
+    with pytest.raises(InputError, match=r"`log_odds` of `log_probs` must be \(N, L\) with L = 2; got \(4, 3\)"):
+        log_probs(diagram, torch.zeros(4, 3))
+    with pytest.raises(InputError, match="must be a tensor of floating-point numbers; got a tensor of"):
+        log_probs(diagram, torch.zeros(4, 2, dtype=torch.int64))
+    with pytest.raises(InputError, match="must be numbers; got NaN"):
+        log_probs(diagram, torch.tensor([[0.0, torch.nan]]))

@@ -16,9 +16,9 @@ def runs(tmp_path):
     log_odds = 2 * torch.randn(400, 6, generator=draw) - 1
     targets = (torch.rand(400, 6, generator=draw) < torch.sigmoid(log_odds)).to(torch.int8)
     splits = ["val"] * 200 + ["test"] * 200
-    for name, link in {"bce": mh.SigmoidLink(), "spa": mh.StrictlyProperAsymmetricLink()}.items():
+    for name, link in {"bce": mh.SigmoidLink(), "spa": mh.links.StrictlyProperAsymmetricLink()}.items():
         scores = link.scores_of_log_odds(log_odds.double()).float()
-        calibrator = mh.Affine(link=link).fit(scores[:200], targets[:200])
+        calibrator = mh.PlattScaling(link=link).fit(scores[:200], targets[:200])
         table = mh.Predictions(
             scores=scores, probs=calibrator(scores), targets=targets, splits=splits, link=link, calibrator=calibrator
         )

@@ -12,13 +12,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from manyhot.data import images
-from manyhot.refusal import Refusal
-from manyhot.search import tiles
-from manyhot.search.found import Found, Hit
-from manyhot.search.lettering import Lettering
-from manyhot.search.places import MISSING, Place, Unreadable, likeliest_first, locate
-from manyhot.search.sheet import BLANK, FILL, TRACK, Grid, balanced, contact_sheet, read_pictures
+from manyhot import images
+from manyhot import images as tiles
+from manyhot.errors import InputError
+from manyhot.image_paths import locate_images, sort_image_roots
+from manyhot.images import NO_SUCH_FILE, ImageLocation, UnavailableImage
+from manyhot.search.collection import Hit, SearchResult
+from manyhot.search.contact_sheet import (
+    BLANK,
+    FILL,
+    TRACK,
+    SheetLayout,
+    TextRenderer,
+    balanced_columns,
+    contact_sheet,
+    read_tiles,
+)
 
 RED, GREEN, BLUE = (230, 20, 20), (20, 200, 20), (20, 20, 230)
 
@@ -42,8 +51,8 @@ def rgb(text):
 
 
 def middle(sheet, number, columns, tile=96):
-    left, top = Grid(columns, 1, tile, 0).corner(number)
-    return sheet.getpixel((left + tile // 2, Grid(columns, 1, tile, 0).gap + top + tile // 2))
+    left, top = SheetLayout(columns, 1, tile, 0).corner(number)
+    return sheet.getpixel((left + tile // 2, SheetLayout(columns, 1, tile, 0).gap + top + tile // 2))
 
 
 def test_pictures_are_in_the_order_of_the_hits(tmp_path):
@@ -57,9 +66,9 @@ def test_pictures_are_in_the_order_of_the_hits(tmp_path):
 
 
 def test_a_picture_keeps_its_shape_and_small_ones_grow(tmp_path):
-    (wide,) = read_pictures([hit(save(tmp_path / "wide.png", RED, (300, 100)))], ".", 96)
-    (small,) = read_pictures([hit(save(tmp_path / "small.png", RED, (14, 28)))], ".", 96)
-    (thread,) = read_pictures([hit(save(tmp_path / "thread.png", RED, (5000, 1)))], ".", 96)
+    (wide,) = read_tiles([hit(save(tmp_path / "wide.png", RED, (300, 100)))], ".", 96)
+    (small,) = read_tiles([hit(save(tmp_path / "small.png", RED, (14, 28)))], ".", 96)
+    (thread,) = read_tiles([hit(save(tmp_path / "thread.png", RED, (5000, 1)))], ".", 96)
     assert (wide.size, small.size, thread.size) == ((96, 32), (48, 96), (96, 1))
 
 
@@ -67,7 +76,7 @@ def test_the_bar_is_as_long_as_the_probability(tmp_path):
     path = save(tmp_path / "a.png", RED)
     for prob in (0.25, 0.5, 1.0):
         sheet = contact_sheet([hit(path, prob)], tile=100)
-        grid = Grid(1, 1, 100, 12)
+        grid = SheetLayout(1, 1, 100, 12)
         row = [sheet.getpixel((grid.gap + x, grid.top + 100 + 1)) for x in range(100)]
         assert row.count(rgb(FILL)) == round(100 * prob)
         assert row.count(rgb(FILL)) + row.count(rgb(TRACK)) == 100
@@ -81,17 +90,17 @@ def test_what_cannot_be_read_is_grey_and_says_why(tmp_path):
     (tmp_path / "half.jpg").write_bytes(whole.getvalue()[:1500])
     names = ["empty.jpg", "page.jpg", "half.jpg", "nowhere.jpg", "", ".", "x" * 5000, "zero\0byte", "a.tar/b.jpg"]
     hits = [hit(name) for name in names] + [hit(save(tmp_path / "good.png", GREEN).name)]
-    pictures = read_pictures(hits, tmp_path, 64)
+    pictures = read_tiles(hits, tmp_path, 64)
     assert [str(picture) for picture in pictures[:4]] == [
         "it is no picture of a known format",
         "it is no picture of a known format",
         "the file ends too early",
-        MISSING,
+        NO_SUCH_FILE,
     ]
-    assert [isinstance(picture, Unreadable) for picture in pictures] == [True] * 9 + [False]
+    assert [isinstance(picture, UnavailableImage) for picture in pictures] == [True] * 9 + [False]
     assert str(pictures[5]) == "it is a folder"
     sheet = contact_sheet(hits, columns=10, tile=96, root=tmp_path)
-    grid = Grid(10, 1, 96, Grid(10, 1, 96, 0).gap)
+    grid = SheetLayout(10, 1, 96, SheetLayout(10, 1, 96, 0).gap)
     for number in range(9):
         left, top = grid.corner(number)
         assert sheet.getpixel((left + 2, top + 2)) == rgb(BLANK)
@@ -102,7 +111,7 @@ def test_a_picture_that_is_too_large_is_refused_by_its_header(tmp_path):
     header = b"P5 20000 20000 255\n"
     (tmp_path / "huge.pgm").write_bytes(header)
     (tmp_path / "large.pgm").write_bytes(b"P5 12000 12000 255\n")
-    huge, large = read_pictures([hit("huge.pgm"), hit("large.pgm")], tmp_path, 64)
+    huge, large = read_tiles([hit("huge.pgm"), hit("large.pgm")], tmp_path, 64)
     assert str(huge) == "it has too many pixels"
     assert str(large) == "it has 12,000 x 12,000 pixels"
 
@@ -115,7 +124,7 @@ def test_limits_are_those_of_the_training_data():
 def test_pictures_are_shown_where_pillow_lacks_a_format(ending, tmp_path, monkeypatch):
     Image.new("RGB", (32, 32), GREEN).save(tmp_path / f"picture{ending}")
     monkeypatch.delitem(Image.OPEN, "AVIF")
-    (picture,) = read_pictures([hit(f"picture{ending}")], tmp_path, 32)
+    (picture,) = read_tiles([hit(f"picture{ending}")], tmp_path, 32)
     assert near(picture.getpixel((16, 16)), GREEN)
 
 
@@ -131,7 +140,7 @@ def test_pictures_look_as_they_do_in_training(mode, tmp_path):
     path = tmp_path / f"a.{'tiff' if mode in ('F', 'CMYK', 'YCbCr') else 'png'}"
     picture.save(path)
     wanted = images.decode(path.read_bytes(), name="a")
-    assert np.array_equal(np.asarray(tiles.small_picture(Place(path), 8)), np.asarray(wanted))
+    assert np.array_equal(np.asarray(tiles.thumbnail(ImageLocation(path), 8)), np.asarray(wanted))
 
 
 def test_pictures_are_upright(tmp_path):
@@ -140,7 +149,7 @@ def test_pictures_are_upright(tmp_path):
     note = Image.Exif()
     note[0x0112] = 6  # to be turned to the right by a quarter
     picture.save(tmp_path / "turned.png", exif=note)
-    (shown,) = read_pictures([hit(tmp_path / "turned.png")], ".", 40)
+    (shown,) = read_tiles([hit(tmp_path / "turned.png")], ".", 40)
     assert shown.size == (20, 40)
     assert shown.getpixel((10, 5)) == BLUE
 
@@ -163,7 +172,7 @@ def test_pictures_in_tar_archives(tmp_path):
     (tmp_path / "bad.tar").write_text("no archive")
     save(tmp_path / "c.tar" / "1.png", GREEN)  # a folder may be called so
     paths = ["a.tar/1.png", "a.tar/./deep/2.png", "x.tar/b.tar/1.png", "c.tar/1.png", "a.tar/9.png", "bad.tar/1.png"]
-    pictures = read_pictures([hit(path) for path in paths], tmp_path, 30)
+    pictures = read_tiles([hit(path) for path in paths], tmp_path, 30)
     assert [picture.getpixel((15, 15)) for picture in pictures[:4]] == [RED, GREEN, BLUE, GREEN]
     assert [str(picture) for picture in pictures[4:]] == ["the archive has no such file", "the archive cannot be read"]
 
@@ -173,7 +182,7 @@ def test_an_archive_is_gone_through_once(tmp_path, monkeypatch):
     opened = []
     real = tarfile.open
     monkeypatch.setattr(tarfile, "open", lambda *args, **options: opened.append(args) or real(*args, **options))
-    places = locate([f"a.tar/{row}.png" for row in range(20)], [tmp_path])
+    places = locate_images([f"a.tar/{row}.png" for row in range(20)], [tmp_path])
     assert len(opened) == 1
     assert len({place.start for place in places}) == 20
 
@@ -185,15 +194,15 @@ def test_the_folder_that_has_the_most_counts_first(tmp_path):
     save(tmp_path / "here" / "4.png", RED)
     roots = [tmp_path / "here", tmp_path / "data"]
     paths = ["1.png", "2.png", "3.png", "4.png"]
-    assert likeliest_first(roots, paths) == roots[::-1]
-    assert likeliest_first([*roots, tmp_path / "here"], []) == roots
-    pictures = read_pictures([hit(path) for path in paths], roots, 40)
+    assert sort_image_roots(roots, paths) == roots[::-1]
+    assert sort_image_roots([*roots, tmp_path / "here"], []) == roots
+    pictures = read_tiles([hit(path) for path in paths], roots, 40)
     assert [picture.getpixel((5, 5)) for picture in pictures] == [GREEN, GREEN, GREEN, RED]
 
 
 def test_an_id_serves_as_a_path(tmp_path):
     save(tmp_path / "cat.png", RED)
-    (picture,) = read_pictures([Hit("cat.png", None, 0.5, math.log(0.5))], tmp_path, 40)
+    (picture,) = read_tiles([Hit("cat.png", None, 0.5, math.log(0.5))], tmp_path, 40)
     assert picture.getpixel((5, 5)) == RED
 
 
@@ -201,7 +210,7 @@ def test_of_many_hits_the_first_two_hundred_are_shown(tmp_path):
     hits = [hit("nowhere.jpg")] * 450
     sheet = contact_sheet(hits, tile=48)
     full = contact_sheet(hits[:200], tile=48)
-    assert sheet.width == full.width == Grid(10, 20, 48, 0).width
+    assert sheet.width == full.width == SheetLayout(10, 20, 48, 0).width
     assert sheet.height > full.height  # "and 250 more"
     below = np.asarray(sheet)[full.height :]
     assert (below < 200).any()
@@ -209,7 +218,7 @@ def test_of_many_hits_the_first_two_hundred_are_shown(tmp_path):
 
 @pytest.mark.parametrize(("count", "columns"), [(0, 1), (1, 1), (4, 4), (5, 3), (12, 4), (20, 5), (50, 8), (200, 10)])
 def test_sheets_are_balanced(count, columns):
-    assert balanced(count) == columns
+    assert balanced_columns(count) == columns
 
 
 def test_a_sheet_of_nothing_has_its_title():
@@ -226,14 +235,14 @@ def test_titles_move_the_tiles_and_change_nothing_else(tmp_path):
 
 
 def test_letters_that_the_font_does_not_have():
-    letters = Lettering(14)
+    letters = TextRenderer(14)
     assert letters.drawable("Müller-Ångström") == "Muller-Angstrom"
     assert letters.drawable("犬\x1b[31m\n.jpg") == "??[31m?.jpg"
     assert letters.drawable("plain…") == "plain…"
 
 
 def test_names_are_cut_in_the_middle():
-    letters = Lettering(14)
+    letters = TextRenderer(14)
     cut = letters.cut("holiday-in-the-mountains-0042.jpg", 120)
     assert letters.width(cut) <= 120
     start, end = cut.split("…")
@@ -247,7 +256,7 @@ def test_names_are_cut_in_the_middle():
 
 
 def test_long_titles_are_wrapped_and_then_cut():
-    letters = Lettering(14)
+    letters = TextRenderer(14)
     lines = letters.wrapped(" & ".join(f"label{number}" for number in range(40)), 200, lines=3)
     assert len(lines) == 3
     assert all(letters.width(line) <= 200 for line in lines)
@@ -270,21 +279,23 @@ def test_pillow_does_not_warn(tmp_path):
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="Corrupt EXIF data"):
             Image.open(tmp_path / "a.jpg").getexif()
-        (shown,) = read_pictures([hit(tmp_path / "a.jpg")], ".", 20)
+        (shown,) = read_tiles([hit(tmp_path / "a.jpg")], ".", 20)
     assert shown.size == (20, 20)
 
 
 def test_refusals():
-    with pytest.raises(Refusal, match="`tile` of `contact_sheet` must be a whole number between 48 and 1,024; got 5"):
+    with pytest.raises(
+        InputError, match="`tile` of `contact_sheet` must be a whole number between 48 and 1,024; got 5"
+    ):
         contact_sheet([], tile=5)
-    with pytest.raises(Refusal, match="`columns` of `contact_sheet` must be a whole number, at least 1; got 0"):
+    with pytest.raises(InputError, match="`columns` of `contact_sheet` must be a whole number, at least 1; got 0"):
         contact_sheet([], columns=0)
 
 
 @pytest.mark.process
 def test_torch_is_not_loaded(tmp_path):
     code = (
-        "import sys; from manyhot.search.found import Hit; from manyhot.search.sheet import contact_sheet;"
+        "import sys; from manyhot.search.collection import Hit; from manyhot.search.contact_sheet import contact_sheet;"
         "contact_sheet([Hit('1', 'a.png', 0.5, -0.7)]); sys.exit('torch' in sys.modules)"
     )
     save(tmp_path / "a.png", RED)
@@ -294,18 +305,18 @@ def test_torch_is_not_loaded(tmp_path):
 def test_letters_stay_within_their_tile(tmp_path):
     hits = [hit(save(tmp_path / ("w" * 80 + ".png"), RED), 0.123)] * 2
     sheet = np.asarray(contact_sheet(hits, tile=96))
-    gap = Grid(2, 1, 96, 0).gap
+    gap = SheetLayout(2, 1, 96, 0).gap
     assert (sheet[:, gap + 96 : 2 * gap + 96] == 255).all()
     assert (sheet[:, -gap:] == 255).all()
 
 
 def test_what_was_found_can_be_drawn_as_a_whole():
     hits = [Hit("1", "dog.jpg", 0.9, -0.1), Hit("2", "cat.jpg", 0.8, -0.2)]
-    found = Found("dog", hits, None, 0.85, None)
+    found = SearchResult("dog", hits, None, 0.85, None)
     assert contact_sheet(found).tobytes() == contact_sheet(hits).tobytes()
 
 
 def test_a_picture_too_long_for_any_file_is_refused():
     hits = [Hit(str(number), f"{number}.jpg", 0.5, -0.7) for number in range(200)]
-    with pytest.raises(Refusal, match="not more than 65,000 pixels a side; got 200 for 200 tiles of 1024 pixels"):
+    with pytest.raises(InputError, match="not more than 65,000 pixels a side; got 200 for 200 tiles of 1024 pixels"):
         contact_sheet(hits, columns=200, tile=1024)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhot.search.found import Expectation, Found, Hit
-from manyhot.search.showing import expected_words, file_stem, hits_words
-from manyhot.terminal import percent_of_log as percent
+from manyhot.formatting import format_log_prob as percent
+from manyhot.search.collection import ExpectedMatches, Hit, SearchResult
+from manyhot.search.summary import describe_expected, describe_hits, file_stem
 
 
 def number(text):
@@ -51,22 +51,22 @@ def test_probabilities_that_differ_look_different():
 
 def found(probs, mean):
     hits = [Hit(str(row), None, prob, math.log(prob)) for row, prob in enumerate(probs)]
-    expected = None if mean is None else Expectation(mean, 0, 2, 0.95, 1000)
+    expected = None if mean is None else ExpectedMatches(mean, 0, 2, 0.95, 1000)
     total = math.fsum(probs)
     recall = None if mean is None else total / mean if mean else math.nan
-    return Found("dog", hits, expected, total / len(probs) if probs else math.nan, recall)
+    return SearchResult("dog", hits, expected, total / len(probs) if probs else math.nan, recall)
 
 
 def test_hits_in_words():
     twenty = found([0.93] * 20, 123.4)
-    assert hits_words(twenty) == (
+    assert describe_hits(twenty) == (
         "Of these 20, 18.6 are expected to match (93 %); they hold 15 % of all expected matches."
     )
-    assert hits_words(found([0.5], 2)) == (
+    assert describe_hits(found([0.5], 2)) == (
         "This one matches with a probability of 50 %; it holds 25 % of all expected matches."
     )
-    assert hits_words(found([0.5, 0.5], None)) == "Of these 2, 1 is expected to match (50 %)."
-    assert hits_words(found([], 0)) == "Nothing was found."
+    assert describe_hits(found([0.5, 0.5], None)) == "Of these 2, 1 is expected to match (50 %)."
+    assert describe_hits(found([], 0)) == "Nothing was found."
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_hits_in_words():
     [(0.0, "0"), (0.0371, "0.037"), (1.0, "1"), (12.34, "12.3"), (99.97, "100"), (1234567.8, "1,234,568")],
 )
 def test_expected_numbers(mean, shown):
-    words = expected_words(Expectation(mean, 0, 3, 0.9, 1))
+    words = describe_expected(ExpectedMatches(mean, 0, 3, 0.9, 1))
     assert words == f"Expected matches: {shown} (90 %: 0 to 3) among 1 image."
 
 

@@ -7,15 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.search import sql
-from manyhot.search.formula import And, Count, Not, Or, Present
-from manyhot.search.probs import log_probs
-from manyhot.search.program import compile_formula
+from manyhot.search.diagram import compile_query
+from manyhot.search.formula import And, Count, Label, Not, Or
+from manyhot.search.tensors import log_probs
 from tests.search.formulas import Worlds, formulas, tangles
 
 LABELS = 5
-A, B, C, D, E = map(Present, range(LABELS))
+A, B, C, D, E = map(Label, range(LABELS))
 NAMES = {column: sql.quote_name(f"prob:{column}") for column in range(LABELS)}
 
 
@@ -57,15 +57,15 @@ def ask(connection, text):
 @settings(max_examples=300, deadline=None)
 @given(formula=st.one_of(formulas(LABELS), tangles(LABELS)))
 def test_any_formula_has_the_sum_over_all_sets_where_it_holds(database, formula):
-    program = compile_formula(formula, LABELS)
+    diagram = compile_query(formula, LABELS)
     want, logs = WORLDS.probs(formula)[0], WORLDS.log_probs(formula)
-    _, got, got_logs = ask(database, sql.scored(program, "photos", NAMES, ["id"]))
+    _, got, got_logs = ask(database, sql.scored_query(diagram, "photos", NAMES, ["id"]))
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
     np.testing.assert_allclose(got_logs, logs, rtol=1e-11, atol=0)
-    _, alone = ask(database, sql.probability(program, "photos", NAMES, ["id"]))
+    _, alone = ask(database, sql.probability_query(diagram, "photos", NAMES, ["id"]))
     np.testing.assert_allclose(alone, want, rtol=1e-12, atol=0)
     assert max(got.max(), alone.max()) <= 1
-    short = sql.scored(program, "photos", NAMES, ["id"], least=1e-100)
+    short = sql.scored_query(diagram, "photos", NAMES, ["id"], min_prob=1e-100)
     np.testing.assert_allclose(ask(database, short)[2], logs, rtol=1e-11, atol=0)
 
 
@@ -89,9 +89,9 @@ def test_nothing_underflows_and_nothing_is_rounded_to_one():
             Count(2, 3, (And((A, B)), C, Or((A, D)), E)),
             Or((A, B, C)),
         ):
-            program = compile_formula(formula, LABELS)
-            want = log_probs(program, odds[:, list(program.columns)]).numpy()
-            got = ask(connection, sql.scored(program, "photos", NAMES, ["id"]))[2]
+            diagram = compile_query(formula, LABELS)
+            want = log_probs(diagram, odds[:, list(diagram.columns)]).numpy()
+            got = ask(connection, sql.scored_query(diagram, "photos", NAMES, ["id"]))[2]
             np.testing.assert_allclose(got, want, rtol=1e-11, atol=0, err_msg=str(formula))
             assert not len(want[want < -700]) or len(set(got[want < -700])) == len(set(want[want < -700]))
 
@@ -100,8 +100,8 @@ def test_columns_of_32_bits_are_computed_with_64():
     probs = np.float32([[0.1, 0.7, 0.25, 1e-30, 1e-3]])
     with duckdb.connect() as connection:
         table(connection, "photos", probs, "FLOAT")
-        program = compile_formula(And((A, Not(B), D)), LABELS)
-        _, prob, _ = ask(connection, sql.scored(program, "photos", NAMES, ["id"]))
+        diagram = compile_query(And((A, Not(B), D)), LABELS)
+        _, prob, _ = ask(connection, sql.scored_query(diagram, "photos", NAMES, ["id"]))
         wide = probs.astype(np.float64)[0]
         assert prob[0] == pytest.approx(wide[0] * (1 - wide[1]) * wide[3], rel=1e-15)
 
@@ -112,12 +112,12 @@ def test_hundreds_of_labels_are_counted_in_texts_of_moderate_size(formula):
     random = np.random.default_rng(1)
     probs = random.random((3, num_labels)) * 0.02
     names = {column: sql.quote_name(f"prob:{column}") for column in range(num_labels)}
-    program = compile_formula(formula, num_labels)
+    diagram = compile_query(formula, num_labels)
     odds = torch.special.logit(torch.tensor(probs))
-    want = log_probs(program, odds[:, list(program.columns)]).numpy()
+    want = log_probs(diagram, odds[:, list(diagram.columns)]).numpy()
     with duckdb.connect() as connection:
         table(connection, "photos", probs)
-        text = sql.scored(program, "photos", names, ["id"], least=1e-200)
+        text = sql.scored_query(diagram, "photos", names, ["id"], min_prob=1e-200)
         assert len(text) < 500 * num_labels
         best = f"SELECT id, log_probability FROM ({text}) AS scored ORDER BY log_probability DESC LIMIT 3"
         found = connection.execute(best).fetchall()
@@ -130,7 +130,7 @@ def test_a_probability_that_is_missing_makes_the_answer_missing():
         table(connection, "photos", PROBS)
         connection.execute('UPDATE photos SET "prob:1" = NULL WHERE id = 4')
         for formula in (And((A, B)), Or((And((A, B)), And((B, C)))), Count(2, None)):
-            text = sql.scored(compile_formula(formula, LABELS), "photos", NAMES, ["id"])
+            text = sql.scored_query(compile_query(formula, LABELS), "photos", NAMES, ["id"])
             assert connection.execute(f"SELECT * FROM ({text}) AS s WHERE id = 4").fetchall() == [(4, None, None)]
 
 
@@ -138,18 +138,20 @@ def test_kept_columns_keep_their_names_and_clash_with_nothing():
     source = (
         '(SELECT id, "prob:0" AS a, "prob:1" AS b, id + 1 AS p0, id + 2 AS k0, id + 3 AS "AS ""x" FROM photos) AS t'
     )
-    keep = ["p0", "t.k0", '"AS ""x"', 'id * 2 AS "twice, AS said"', "id"]
+    extra_columns = ["p0", "t.k0", '"AS ""x"', 'id * 2 AS "twice, AS said"', "id"]
     with duckdb.connect() as connection:
         table(connection, "photos", PROBS)
         for formula in (And((A, B)), Or((A, B)), Or((And((A, Not(B))), And((B, Not(A))))), And(()), Or(())):
-            for write in (sql.probability, sql.scored):
-                text = write(compile_formula(formula, 2), source, {0: "a", 1: "b"}, keep)
+            for write in (sql.probability_query, sql.scored_query):
+                text = write(compile_query(formula, 2), source, {0: "a", 1: "b"}, extra_columns)
                 answer = connection.execute(f"SELECT * FROM ({text}) AS s ORDER BY id")
                 names = [column[0] for column in answer.description]
                 assert names[:6] == ["p0", "k0", 'AS "x', "twice, AS said", "id", "probability"]
                 assert answer.fetchall()[4][:5] == (5, 6, 7, 8, 4)
-    with pytest.raises(Refusal, match="`keep` of `sql` must hold columns, or expressions with AS and a name; got"):
-        sql.scored(compile_formula(A, 1), "photos", {0: "a"}, ["id + 1"])
+    with pytest.raises(
+        InputError, match="`extra_columns` of `sql` must hold columns, or expressions with AS and a name; got"
+    ):
+        sql.scored_query(compile_query(A, 1), "photos", {0: "a"}, ["id + 1"])
 
 
 @settings(max_examples=150, deadline=None)
@@ -162,30 +164,32 @@ def test_names_and_texts_of_any_letters_come_back(database, name, value):
 
 
 def test_names_that_no_engine_takes_are_refused():
-    with pytest.raises(Refusal, match="must have letters; got an empty one"):
+    with pytest.raises(InputError, match="must have letters; got an empty one"):
         sql.quote_name("")
-    with pytest.raises(Refusal, match="`text` of `quote_text` must have no zero byte"):
+    with pytest.raises(InputError, match="`text` of `quote_text` must have no zero byte"):
         sql.quote_text("a\0b")
 
 
 @pytest.mark.slow
 def test_statements_that_would_be_endless_are_refused():
-    program = compile_formula(Count(450, 550), 1000)
+    diagram = compile_query(Count(450, 550), 1000)
     with pytest.raises(
-        Refusal, match="`program` of `sql` must need at most 150,000 sums and products as SQL; got more"
+        InputError, match="`diagram` of `sql` must need at most 150,000 sums and products as SQL; got more"
     ):
-        sql.probability(program, "photos", {column: f"c{column}" for column in range(1000)}, [])
+        sql.probability_query(diagram, "photos", {column: f"c{column}" for column in range(1000)}, [])
 
 
 def test_statements_that_would_be_too_deep_are_refused():
-    program = compile_formula(And((Or(tuple(map(Present, range(250)))), Count(3, None))), 260)
+    diagram = compile_query(And((Or(tuple(map(Label, range(250)))), Count(3, None))), 260)
     names = {column: f"c{column}" for column in range(260)}
-    assert sql.scored(program, "photos", names, [], least=1e-200).count("SELECT") < 800
-    with pytest.raises(Refusal, match="`program` of `sql` must need at most 800 queries within each other as SQL; got"):
-        sql.scored(program, "photos", names, [])
+    assert sql.scored_query(diagram, "photos", names, [], min_prob=1e-200).count("SELECT") < 800
+    with pytest.raises(
+        InputError, match="`diagram` of `sql` must need at most 800 queries within each other as SQL; got"
+    ):
+        sql.scored_query(diagram, "photos", names, [])
 
 
 def test_a_conjunction_is_a_plain_product_over_its_columns():
-    program = compile_formula(And((A, Not(C))), LABELS)
-    text = sql.probability(program, "photos", NAMES, [])
+    diagram = compile_query(And((A, Not(C))), LABELS)
+    text = sql.probability_query(diagram, "photos", NAMES, [])
     assert text == 'SELECT CAST("prob:0" AS DOUBLE)*(1-CAST("prob:2" AS DOUBLE)) AS probability\nFROM photos'

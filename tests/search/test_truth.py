@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.refusal import Refusal
-from manyhot.search.formula import And, Count, Not, Present, holds
-from manyhot.search.program import compile_formula
-from manyhot.search.truth import matches
+from manyhot.errors import InputError
+from manyhot.search.diagram import compile_query
+from manyhot.search.formula import And, Count, Label, Not, holds
+from manyhot.search.tensors import match_targets
 from tests.search.formulas import formulas, tangles
 
 LABELS = 4
@@ -24,8 +24,8 @@ VECTORS = Path(__file__).parents[1] / "reference/vectors/retrieval.json"
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(formulas(LABELS), tangles(LABELS)))
 def test_a_match_is_unknown_only_if_it_depends_on_what_is_unknown(formula):
-    program = compile_formula(formula, LABELS)
-    got = matches(program, ROWS[:, list(program.columns)])
+    diagram = compile_query(formula, LABELS)
+    got = match_targets(diagram, ROWS[:, list(diagram.columns)])
     there = {labels: holds(formula, {k for k in range(LABELS) if labels[k]}) for labels in _sets()}
     for row, answer in zip(ROWS.tolist(), got.tolist(), strict=True):
         ways = {there[labels] for labels in _sets() if all(t in (-1, int(x)) for t, x in zip(row, labels, strict=True))}
@@ -39,29 +39,29 @@ def _sets():
 @pytest.mark.slow
 def test_hundreds_of_unknown_labels_stay_unknown():
     targets = torch.full((1, 600), -1)
-    assert matches(compile_formula(Count(0, 0), 600), targets).tolist() == [-1]
-    assert matches(compile_formula(Count(300, None), 600), targets).tolist() == [-1]
+    assert match_targets(compile_query(Count(0, 0), 600), targets).tolist() == [-1]
+    assert match_targets(compile_query(Count(300, None), 600), targets).tolist() == [-1]
     targets[0, :301] = 0
-    assert matches(compile_formula(Count(300, None), 600), targets).tolist() == [0]
+    assert match_targets(compile_query(Count(300, None), 600), targets).tolist() == [0]
 
 
 def test_the_vectors_of_retrieval_come_out():
     for case in json.loads(VECTORS.read_text())["cases"]:
         targets = torch.tensor(case["inputs"]["targets"])
         for query, want in zip(case["inputs"]["queries"], case["expected"]["per_query"], strict=True):
-            parts = [*map(Present, query["P"]), *(Not(Present(column)) for column in query["N"])]
-            program = compile_formula(And(tuple(parts)), targets.shape[1])
-            assert matches(program, targets[:, list(program.columns)]).tolist() == want["relevant"]
+            parts = [*map(Label, query["P"]), *(Not(Label(column)) for column in query["N"])]
+            diagram = compile_query(And(tuple(parts)), targets.shape[1])
+            assert match_targets(diagram, targets[:, list(diagram.columns)]).tolist() == want["relevant"]
 
 
 def test_targets_of_any_kind_are_taken_and_others_refused():
-    program = compile_formula(And((Present(0), Not(Present(1)))), 2)
-    assert matches(program, torch.tensor([[True, False]])).tolist() == [1]
-    assert matches(program, torch.tensor([[1.0, -1.0]])).tolist() == [-1]
-    assert matches(program, torch.zeros(0, 2)).dtype == torch.int8
-    with pytest.raises(Refusal, match=r"`targets` of `matches` must be \(N, L\) with L = 2; got \(1, 3\)"):
-        matches(program, torch.zeros(1, 3))
-    with pytest.raises(Refusal, match=r"`targets` of `matches` must be 1, 0 or -1; got 0.5"):
-        matches(program, torch.full((1, 2), 0.5))
-    with pytest.raises(Refusal, match="`targets` of `matches` must be a tensor of real numbers; got list"):
-        matches(program, [[1, 0]])
+    diagram = compile_query(And((Label(0), Not(Label(1)))), 2)
+    assert match_targets(diagram, torch.tensor([[True, False]])).tolist() == [1]
+    assert match_targets(diagram, torch.tensor([[1.0, -1.0]])).tolist() == [-1]
+    assert match_targets(diagram, torch.zeros(0, 2)).dtype == torch.int8
+    with pytest.raises(InputError, match=r"`targets` of `match_targets` must be \(N, L\) with L = 2; got \(1, 3\)"):
+        match_targets(diagram, torch.zeros(1, 3))
+    with pytest.raises(InputError, match=r"`targets` of `match_targets` must be 1, 0 or -1; got 0.5"):
+        match_targets(diagram, torch.full((1, 2), 0.5))
+    with pytest.raises(InputError, match="`targets` of `match_targets` must be a tensor of real numbers; got list"):
+        match_targets(diagram, [[1, 0]])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from manyhot.studio.serving import server_of
+from manyhot.studio.server import make_server
 from tests.waiting import HANG
 
 # What lies outside of the collection: a colour that no picture of it has, and a text.
@@ -125,7 +125,7 @@ END = b"--" + BOUNDARY + b"--\r\n"
 def served(app, address):
     """An application served at an address by a thread, until the block ends."""
     started = threading.Event()
-    server = server_of(app, started=started.set)
+    server = make_server(app, started=started.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listener]})
     thread.start()
     try:

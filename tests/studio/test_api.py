@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 import manyhot as mh
-from manyhot.studio import listen, open_studio
+from manyhot.studio import bind, open_studio
 from manyhot.studio.app import build_api, build_app
-from manyhot.studio.classifying import Classifying
+from manyhot.studio.classify import UploadClassifier
 from manyhot.studio.routes import ROUTES
 from tests.studio.collections import LABELS, write_collection, write_run
 from tests.studio.targets import served
@@ -161,23 +161,23 @@ def test_what_is_no_picture_is_refused_in_a_sentence(client):
 
 
 def test_too_many_at_once_are_asked_to_try_again(client):
-    client.app.state.studio.classifying.most_waiting = 0
+    client.app.state.studio.upload_classifier.most_waiting = 0
     answer = client.post("/api/classify", files=png())
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
 
 
 @pytest.mark.process
 def test_others_are_answered_while_a_picture_is_decoded(folder, monkeypatch):
-    decoding, may_end, prepare = threading.Event(), threading.Event(), Classifying._prepare
+    decoding, may_end, prepare = threading.Event(), threading.Event(), UploadClassifier._prepare
 
     def prepare_later(self, *said):
         decoding.set()
         assert may_end.wait(HANG)
         return prepare(self, *said)
 
-    monkeypatch.setattr(Classifying, "_prepare", prepare_later)
+    monkeypatch.setattr(UploadClassifier, "_prepare", prepare_later)
     studio, _ = open_studio(folder, read_only=True)
-    address = listen("127.0.0.1", 0)
+    address = bind("127.0.0.1", 0)
     with served(build_app(studio, hosts=address.hosts), address) as target, ThreadPoolExecutor(1) as thread:
         sent = thread.submit(target.upload, png()["image"][1])
         assert decoding.wait(HANG)

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from manyhot.studio.batching import Batcher
+from manyhot.studio.classify import MicroBatcher
 from tests.waiting import HANG
 
 
 def test_everybody_gets_the_scores_of_their_own_input():
-    batcher = Batcher(lambda inputs: inputs * 2)
+    batcher = MicroBatcher(lambda inputs: inputs * 2)
     with ThreadPoolExecutor(16) as threads:
         inputs = [torch.tensor([float(number)]) for number in range(500)]
         found = list(threads.map(lambda one: batcher.submit(one).result(), inputs))
@@ -27,7 +27,7 @@ def test_requests_that_wait_are_scored_together_up_to_a_number():
         sizes.append(len(inputs))
         return inputs
 
-    batcher = Batcher(score, most=4)
+    batcher = MicroBatcher(score, most=4)
     futures = [batcher.submit(torch.tensor([1.0])) for _ in range(10)]
     may_go.set()
     for future in futures:
@@ -44,7 +44,7 @@ def test_who_asks_is_told_of_an_error_and_others_are_served():
             raise ValueError("negative")
         return inputs
 
-    batcher = Batcher(score)
+    batcher = MicroBatcher(score)
     with pytest.raises(ValueError, match="negative"):
         batcher.submit(torch.tensor([-1.0])).result()
     assert float(batcher.submit(torch.tensor([1.0])).result()) == 1.0
@@ -52,7 +52,7 @@ def test_who_asks_is_told_of_an_error_and_others_are_served():
 
 
 def test_closing_answers_what_waits_and_takes_no_more():
-    batcher = Batcher(lambda inputs: inputs)
+    batcher = MicroBatcher(lambda inputs: inputs)
     futures = [batcher.submit(torch.tensor([float(number)])) for number in range(100)]
     batcher.close()
     batcher.close()
@@ -70,7 +70,7 @@ def test_who_no_longer_waits_is_left_out():
         seen.extend(inputs.squeeze(1).tolist())
         return inputs
 
-    batcher = Batcher(score)
+    batcher = MicroBatcher(score)
     first = batcher.submit(torch.tensor([1.0]))
     assert begun.wait(HANG)
     second = batcher.submit(torch.tensor([2.0]))
@@ -89,7 +89,7 @@ def test_several_workers_score_at_once_and_answer_everybody():
         both.wait(HANG)  # broken, and so an error, where the second pass waits for the first
         return inputs
 
-    batcher = Batcher(score, most=1, workers=2)
+    batcher = MicroBatcher(score, most=1, workers=2)
     futures = [batcher.submit(torch.tensor([float(number)])) for number in range(20)]
     batcher.close()
     assert [float(future.result()) for future in futures] == list(range(20))
@@ -99,7 +99,7 @@ def test_workers_share_the_cores_and_leave_those_of_others_alone():
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        batcher = Batcher(lambda inputs: inputs.new_full((len(inputs),), torch.get_num_threads()), workers=2)
+        batcher = MicroBatcher(lambda inputs: inputs.new_full((len(inputs),), torch.get_num_threads()), workers=2)
         assert int(batcher.submit(torch.zeros(10, 10)).result()) == 2
         batcher.close()
         with ThreadPoolExecutor(1) as other:

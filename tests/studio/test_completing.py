@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhot.search.query import Query
-from manyhot.studio.completing import Completing, inserted, start_of_name
+from manyhot.studio.items import LabelCompleter, format_label, start_of_name
 from tests.studio.collections import LABELS
 
-COMPLETING = Completing(LABELS, [5.0, 3.0, 9.0, 1.0, 2.0])
+COMPLETING = LabelCompleter(LABELS, [5.0, 3.0, 9.0, 1.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_is_inserted_is_understood_as_that_label(labels):
     # Names that differ in case or form alone are told apart by their exact text, which quoting keeps.
     for label in labels:
         if not any("\ud800" <= sign <= "\udfff" for sign in label):
-            assert Query(inserted(label), labels).names == [label]
+            assert Query(format_label(label), labels).names == [label]
 
 
 @given(st.text(max_size=40), st.integers(-5, 60))

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import manyhot as mh
-from manyhot.search.tiles import small_picture
-from manyhot.studio import listen, open_studio
+from manyhot.images import thumbnail
+from manyhot.studio import bind, open_studio
 from manyhot.studio.app import build_app
 from tests.studio.bombs import many_scans, tiff, zeros
 from tests.studio.targets import FORBIDDEN_COLOUR, FORBIDDEN_TEXT, served
@@ -168,7 +168,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def target(place):
     studio, _ = open_studio(place / "table.parquet", roots=[place], read_only=True)
-    address = listen("127.0.0.1", 0)
+    address = bind("127.0.0.1", 0)
     with served(build_app(studio, hosts=address.hosts), address) as target:
         yield target
 
@@ -316,9 +316,9 @@ def test_nothing_can_be_swapped_between_the_look_at_a_file_and_its_opening(targe
         else:
             path.symlink_to(outside / ("secret.png" if path.suffix else ""))
         swapped.append(found.file)
-        return small_picture(found, side)
+        return thumbnail(found, side)
 
-    monkeypatch.setattr("manyhot.studio.pictures.small_picture", small_after_a_swap)
+    monkeypatch.setattr("manyhot.studio.thumbnails.thumbnail", small_after_a_swap)
     os.utime(place / name)  # another picture, which is not taken from memory
     answer = target.ask(f"/api/pictures/{GOOD.index(name)}?side=512")
     path.unlink()

@@ -9,13 +9,12 @@ import time
 import duckdb
 import pytest
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 from manyhot.search import Collection
-from manyhot.studio import listen, open_studio
+from manyhot.studio import bind, open_studio
 from manyhot.studio.app import build_api, build_app
-from manyhot.studio.bodies import Limited, said_length
-from manyhot.studio.connections import HEAD_SECONDS, Connection
-from manyhot.studio.guarding import Guard, Guarded
+from manyhot.studio.http_protocol import HEAD_SECONDS, HeaderTimeoutProtocol
+from manyhot.studio.middleware import AccessGuard, AccessPolicy, BodyLimit, content_length
 from tests.studio.collections import write_collection
 from tests.studio.targets import served
 from tests.waiting import HANG, eventually
@@ -35,7 +34,7 @@ def studio(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def target(studio):
-    address = listen("127.0.0.1", 0)
+    address = bind("127.0.0.1", 0)
     with served(build_app(studio, token=address.token, hosts=address.hosts), address) as target:
         yield target
 
@@ -43,7 +42,7 @@ def target(studio):
 @pytest.fixture(scope="module")
 def guarded(studio):
     """A server that asks for a token."""
-    address = listen("127.0.0.1", 0, token=TOKEN)
+    address = bind("127.0.0.1", 0, token=TOKEN)
     assert address.url.endswith(f"/?token={TOKEN}")
     with served(build_app(studio, token=address.token, hosts=address.hosts), address) as target:
         yield target
@@ -140,8 +139,8 @@ def test_a_cookie_of_backslashes_takes_no_time(guarded):
 
 @pytest.mark.parametrize("token", ["", " ", "two words", "a;b", "a\r\nset-cookie: x=y", "tökén", "a&b", "a#b"])
 def test_a_token_that_fits_into_no_address_or_cookie_is_refused(token):
-    with pytest.raises(Refusal, match="letters, digits and"):
-        listen("127.0.0.1", 0, token=token)
+    with pytest.raises(InputError, match="letters, digits and"):
+        bind("127.0.0.1", 0, token=token)
 
 
 @pytest.mark.parametrize(
@@ -257,23 +256,23 @@ def test_a_query_that_is_too_much_for_the_database_is_refused(target, monkeypatc
 
 def test_answers_go_out_at_once(target, monkeypatch):
     """An answer in two pieces that waits for the other side to confirm the first takes 40 milliseconds."""
-    made, begin = [], Connection.connection_made
+    made, begin = [], HeaderTimeoutProtocol.connection_made
 
     def noted(connection, transport):
         made.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         begin(connection, transport)
 
-    monkeypatch.setattr(Connection, "connection_made", noted)
+    monkeypatch.setattr(HeaderTimeoutProtocol, "connection_made", noted)
     assert target.is_alive()
     assert made == [1]
 
 
 def test_who_says_nothing_or_too_little_is_let_go(studio, monkeypatch):
     assert HEAD_SECONDS <= 60
-    address = listen("127.0.0.1", 0)
+    address = bind("127.0.0.1", 0)
     with served(build_app(studio, hosts=address.hosts), address) as target, target.connect() as second:
         assert target.answer(second, target.head("/api/health")).status == 200
-        monkeypatch.setattr("manyhot.studio.connections.HEAD_SECONDS", 0.2)
+        monkeypatch.setattr("manyhot.studio.http_protocol.HEAD_SECONDS", 0.2)
         assert target.answer(second, target.head("/api/health")).status == 200
         with target.connect() as silent, target.connect() as slow:
             slow.sendall(b"GET / HTTP/1.1\r\nhost: ")
@@ -298,8 +297,8 @@ def let_go(connection, drop=b""):
 
 
 def test_only_so_many_connections_are_open(studio, monkeypatch):
-    monkeypatch.setattr("manyhot.studio.connections.MOST_OPEN", 20)
-    address = listen("127.0.0.1", 0)
+    monkeypatch.setattr("manyhot.studio.http_protocol.MOST_OPEN", 20)
+    address = bind("127.0.0.1", 0)
     with served(build_app(studio, hosts=address.hosts), address) as target, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(target.connect())
@@ -319,9 +318,9 @@ def answers(target):
 @pytest.fixture(scope="module")
 def narrow(studio):
     """A server that takes little at once."""
-    limited = Limited(build_api(studio), {"/api/classify": 200_000}, together=300_000)
-    address = listen("127.0.0.1", 0)
-    with served(Guarded(limited, Guard(None, None)), address) as target:
+    limited = BodyLimit(build_api(studio), {"/api/classify": 200_000}, together=300_000)
+    address = bind("127.0.0.1", 0)
+    with served(AccessGuard(limited, AccessPolicy(None, None)), address) as target:
         yield target, limited
 
 
@@ -369,8 +368,8 @@ def test_who_vanishes_leaves_nothing_behind(narrow):
 
 
 def test_a_length_of_any_kind_is_understood():
-    assert [said_length(text) for text in ("0", "17", "-1", "+1", "1_0", "x", "", "١")] == [0, 17, 0, 0, 0, 0, 0, 0]
-    assert said_length("9" * 5000) > 2**64
+    assert [content_length(text) for text in ("0", "17", "-1", "+1", "1_0", "x", "", "١")] == [0, 17, 0, 0, 0, 0, 0, 0]
+    assert content_length("9" * 5000) > 2**64
 
 
 def test_a_query_of_ten_thousand_signs_fits_into_an_address(target):

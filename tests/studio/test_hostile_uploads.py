@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from manyhot.studio.classifying import UPLOAD_BYTES, UPLOAD_FORMATS
+from manyhot.studio.classify import UPLOAD_BYTES, UPLOAD_FORMATS
 from tests.studio.bombs import enormous, no_pictures, png, saved
 from tests.studio.collections import write_run
 from tests.studio.servers import Started

@@ -3,17 +3,18 @@
 import pytest
 
 import manyhot as mh
-from manyhot.refusal import Refusal
-from manyhot.studio import open_studio, opening
+from manyhot.errors import InputError
+from manyhot.studio import open_studio
+from manyhot.studio import session as opening
 from tests.studio.collections import LABELS, predictions, write_collection, write_pictures
 
 
 def test_a_table_beside_its_pictures(tmp_path):
     studio, notes = open_studio(write_collection(tmp_path), read_only=True)
     assert len(studio.table) == 30
-    assert studio.classifying is None
-    assert studio.pictures.words() in notes
-    assert all(studio.pictures.why(row) is None for row in range(30))
+    assert studio.upload_classifier is None
+    assert studio.thumbnails.summary() in notes
+    assert all(studio.thumbnails.why(row) is None for row in range(30))
     assert studio.labels_file == tmp_path / "predictions.reviewed.csv"
 
 
@@ -32,7 +33,7 @@ def test_a_table_of_another_program(tmp_path):
         tmp_path / "scores.csv", kind="probs", targets=tmp_path / "truth.csv", roots=[tmp_path], read_only=True
     )
     assert studio.table.targets.sum() == 6
-    assert studio.pictures.why(0) is None  # its id is the path of a file
+    assert studio.thumbnails.why(0) is None  # its id is the path of a file
     assert studio.labels_file == tmp_path / "scores.reviewed.csv"
 
 
@@ -46,38 +47,38 @@ def test_pictures_outside_of_the_roots_are_told_about(tmp_path):
 def test_scores_without_a_link_are_refused(tmp_path):
     table = predictions(["a", "b", "c"])
     mh.Predictions(scores=table.probs, labels=LABELS, link=mh.TwoWayLoss().link).save(tmp_path / "scores.parquet")
-    with pytest.raises(Refusal, match="probabilit"):
+    with pytest.raises(InputError, match="probabilit"):
         open_studio(tmp_path / "scores.parquet", read_only=True)
 
 
 def test_what_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "MOST_CELLS", 100)
     with pytest.raises(
-        Refusal, match=r"at most 100 cells, rows times labels; got 30 x 5\. Open one split with --split"
+        InputError, match=r"at most 100 cells, rows times labels; got 30 x 5\. Open one split with --split"
     ):
         open_studio(write_collection(tmp_path), read_only=True)
 
 
 def test_a_root_that_is_no_folder_is_refused(tmp_path):
     path = write_collection(tmp_path)
-    with pytest.raises(Refusal, match="`--root` of `studio` must be a folder"):
+    with pytest.raises(InputError, match="`--root` of `studio` must be a folder"):
         open_studio(path, roots=[path], read_only=True)
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_only_where_it_was_asked_for(tmp_path):
     path = write_collection(tmp_path)
-    with pytest.raises(Refusal):
+    with pytest.raises(InputError):
         open_studio(path, model=tmp_path, read_only=True)
     (tmp_path / "classifier.json").write_text("{}")
     studio, notes = open_studio(tmp_path, read_only=True)
-    assert studio.classifying is None
+    assert studio.upload_classifier is None
     assert any(note.startswith("New pictures cannot be classified: ") for note in notes)
     assert studio.labels_file == tmp_path / "reviewed.csv"
 
 
 def test_a_run_without_predictions_is_refused(tmp_path):
     (tmp_path / "classifier.json").write_text("{}")
-    with pytest.raises(Refusal, match=r"must be a run with a predictions.parquet; got .*manyhot predict"):
+    with pytest.raises(InputError, match=r"must be a run with a predictions.parquet; got .*manyhot predict"):
         open_studio(tmp_path, read_only=True)
 
 

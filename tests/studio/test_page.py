@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from manyhot.studio import listen, open_studio
+from manyhot.formatting import format_prob
+from manyhot.studio import bind, open_studio
 from manyhot.studio.app import build_app
-from manyhot.terminal import percent
 from tests.browsers import open_browser, open_page
 from tests.studio.collections import LABELS, write_collection, write_run
 from tests.studio.targets import served
@@ -67,7 +67,7 @@ class Served:
 def serving(path, **options):
     """A run or a table in a studio."""
     studio, _ = open_studio(path, **options)
-    address = listen("127.0.0.1", 0)
+    address = bind("127.0.0.1", 0)
     with served(build_app(studio, hosts=address.hosts), address) as target:
         yield Served(target)
 
@@ -104,7 +104,7 @@ SHARES = [0, 1, 0.5, 0.934, 0.98, 0.9995, 0.000031, 0.99, 0.995, 0.9999999, 0.07
 
 def in_percent(share):
     """A share as the page shows it."""
-    return percent(share)
+    return format_prob(share)
 
 
 def picture(colour="white"):
@@ -186,7 +186,7 @@ def test_a_picture_opens_with_all_its_bars_and_closes_again(browser, shown):
 def test_sliders_change_decisions_and_what_is_to_be_expected(browser, shown):
     with opened(browser, shown.url) as page:
         written = page.evaluate("async (all) => all.map((await import('/static/dom.js')).percent)", SHARES)
-        assert [text.replace("\u00a0", " ") for text in written] == [percent(share) for share in SHARES]
+        assert [text.replace("\u00a0", " ") for text in written] == [format_prob(share) for share in SHARES]
         at(page, "way-threshold").check()
         at(page, "slider-threshold").fill("0.9")
         few = shown.ask("/api/decide?by=threshold&value=0.9")

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manyhot.data import from_arrays, read_corrections, read_data
-from manyhot.refusal import Refusal
-from manyhot.studio.reviewing.journal import NotSaved
-from manyhot.studio.reviewing.review import Review
+from manyhot.errors import InputError
+from manyhot.studio.review import Review
+from manyhot.studio.review_journal import WriteError
 from tests.waiting import HANG, eventually
 
 LABELS, IDS = ["dog", "cat", "park"], ["a", "b", "c", "d"]
@@ -40,7 +40,7 @@ def opened(file, *, labels=LABELS, ids=IDS, splits=None, delay=NEVER, paths=None
 
 def crash(review):
     """Ends a review as a killed process does: nothing more is written."""
-    keeper = review._keeper
+    keeper = review._store
     keeper._closed = True
     if keeper._timer is not None:
         keeper._timer.cancel()
@@ -143,7 +143,7 @@ def test_labels_files_laid_over_each_other_and_over_repaired_data_undo_nothing(f
 def test_a_label_that_only_late_rows_speak_of_is_read(file):
     ids = [f"s{n:04}" for n in range(1002)]
     with opened(file, ids=ids) as review:
-        review._keeper._keep(
+        review._store._append(
             [
                 {"kind": "edit", "number": n, "id": name, "labels": {"dog": 1}, "done": None}
                 for n, name in enumerate(ids)
@@ -183,7 +183,7 @@ def test_a_journal_that_holds_what_was_known_opens_and_that_is_not_said(file):
 )
 def test_what_is_no_edit_is_refused(file, arguments, words):
     with opened(file) as review:
-        with pytest.raises(Refusal) as error:
+        with pytest.raises(InputError) as error:
             review.edit(*arguments)
         assert str(error.value).startswith(words)
     assert list(file.parent.glob("reviewed*")) == []
@@ -198,13 +198,13 @@ def test_what_is_no_edit_is_refused(file, arguments, words):
     ],
 )
 def test_parts_that_do_not_fit_are_refused(file, change, words):
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         opened(file, **change)
     assert str(error.value).startswith(words)
 
 
 def test_a_second_studio_is_kept_out(file):
-    with opened(file), pytest.raises(Refusal, match="which another studio has open"):
+    with opened(file), pytest.raises(InputError, match="which another studio has open"):
         opened(file)
     opened(file).close()
 
@@ -216,11 +216,11 @@ def test_a_full_disk_changes_nothing(file):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size, limits[1]))
     try:
-        with pytest.raises(NotSaved, match="nothing was changed"):
+        with pytest.raises(WriteError, match="nothing was changed"):
             review.edit(0, {"cat": 0, "dog": 0}, done=True)
-        with pytest.raises(NotSaved):
+        with pytest.raises(WriteError):
             review.undo()
-        with pytest.raises(NotSaved):
+        with pytest.raises(WriteError):
             review.write()
         assert (review.cells(0), review.is_done(0), review.edited) == ({1: 1}, False, 1)
     finally:
@@ -243,13 +243,13 @@ def test_a_labels_file_that_cannot_be_written_is_told_and_written_later(file):
     review.close()
     assert review.trouble is None
     assert file.read_text() == "path,dog,cat,park\na.jpg,,1,\n"
-    with pytest.raises(NotSaved, match="it has been closed"):
+    with pytest.raises(WriteError, match="it has been closed"):
         review.edit(0, {"cat": 0})
 
 
 @pytest.mark.parametrize("spoil", ["folder", "something else", "no journal", "no way"])
 def test_a_labels_file_that_cannot_be_written_at_the_end_is_told_and_the_journal_set_free(file, spoil, monkeypatch):
-    monkeypatch.setattr("manyhot.studio.reviewing.keeping.QUIET", 0.01)
+    monkeypatch.setattr("manyhot.studio.review.QUIET", 0.01)
     journal = file.with_name("reviewed.csv.journal")
     review = opened(file)
     review.edit(0, {"cat": 1})
@@ -265,14 +265,14 @@ def test_a_labels_file_that_cannot_be_written_at_the_end_is_told_and_the_journal
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
         monkeypatch.setattr(type(file), "stat", fail)
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(InputError) as error:
         review.close()
     assert str(error.value).startswith("`file` of `Review` must ")
     assert str(error.value) == review.trouble
     if spoil == "no way":
         monkeypatch.undo()
     review.close()  # nothing is left to do
-    with pytest.raises(NotSaved, match="it has been closed"):
+    with pytest.raises(WriteError, match="it has been closed"):
         review.edit(0, {"cat": 0})
     if spoil == "folder":
         file.rmdir()
@@ -487,14 +487,14 @@ class TestChangesByHand:
         ],
     )
     def test_what_cannot_be_understood_is_refused_and_left_as_it_is(self, changed, file, old, new, words):
-        with pytest.raises(Refusal) as error:
+        with pytest.raises(InputError) as error:
             changed((old, new))
         assert words in str(error.value)
         assert str(file) in str(error.value)
         assert new in file.read_text()
 
     def test_they_are_taken_over_while_the_studio_is_open(self, file, monkeypatch):
-        monkeypatch.setattr("manyhot.studio.reviewing.keeping.QUIET", 0.05)
+        monkeypatch.setattr("manyhot.studio.review.QUIET", 0.05)
         with opened(file) as review:
             review.edit(0, {"cat": 1})
             review.write()
@@ -504,7 +504,7 @@ class TestChangesByHand:
             assert [review.cells(0), review.cells(2), review.edited] == [{1: 1, 0: 0}, {0: 1}, 2]
             file.write_text("something else")
             for _ in range(2):
-                with pytest.raises(Refusal, match="must have a column of paths"):
+                with pytest.raises(InputError, match="must have a column of paths"):
                     review.write()
             assert file.read_text() == "something else"
             review.edit(3, {"dog": 1})
@@ -514,7 +514,7 @@ class TestChangesByHand:
     def test_a_table_of_another_kind_is_not_overwritten(self, file):
         text = "path,labels\na.jpg,dog|cat\n"
         file.write_text(text)
-        with pytest.raises(Refusal, match=r"must hold 1, 0, -1 or blank for each label; got 'dog.cat' in line 2"):
+        with pytest.raises(InputError, match=r"must hold 1, 0, -1 or blank for each label; got 'dog.cat' in line 2"):
             opened(file)
         assert file.read_text() == text
         assert not file.with_name("reviewed.csv.journal").exists()

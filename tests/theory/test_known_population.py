@@ -12,8 +12,8 @@ RATES = torch.tensor([0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99], dtype=torch
 LOSSES = {
     "bce": mh.BinaryCrossEntropyLoss,
     "bce-weighted": lambda: mh.BinaryCrossEntropyLoss(pos_weight=[999.0, 99, 19, 4, 1, 0.25, 0.05, 0.01]),
-    "focal": lambda: mh.AsymmetricFocalLoss(4, 1),
-    "focal-symmetric": lambda: mh.AsymmetricFocalLoss(2, 2),
+    "focal": lambda: mh.FocalLoss(4, 1),
+    "focal-symmetric": lambda: mh.FocalLoss(2, 2),
     "asl-without-margin": lambda: mh.AsymmetricLoss(4, 0, 0),
     "asl-official": lambda: mh.AsymmetricLoss(4, 1, 0.05),
     "spa": mh.StrictlyProperAsymmetricLoss,
@@ -152,7 +152,7 @@ def test_label_pairs_compared_by_another_link_leave_none():
     scores = train_on_sets(loss, independent_shares())
     for link in (mh.AsymmetricLoss().link, mh.SigmoidLink()):
         assert float((link.probs(scores) - INDEPENDENT).abs().max()) > 0.05
-    assert isinstance(loss.link, mh.NoLink)
+    assert isinstance(loss.link, mh.links.NoLink)
     with pytest.raises(ValueError, match=r"`link` of `LabelPairRegulariser` .* Fit a calibrator on held-out scores"):
         loss.link.probs(scores)
 
@@ -161,8 +161,8 @@ def test_label_pairs_know_the_losss_own_link_when_it_is_passed():
     for inner in (
         mh.BinaryCrossEntropyLoss(),
         mh.BinaryCrossEntropyLoss(pos_weight=[1.0, 2.0]),
-        mh.AsymmetricFocalLoss(),
+        mh.FocalLoss(),
     ):
         assert mh.LabelPairRegulariser(inner, 1.0, link=copy.deepcopy(inner.link)).link is inner.link
     weighted = mh.LabelPairRegulariser(mh.BinaryCrossEntropyLoss(pos_weight=2.0), 1.0, link=mh.SigmoidLink())
-    assert isinstance(weighted.link, mh.NoLink)
+    assert isinstance(weighted.link, mh.links.NoLink)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from manyhot.data import from_arrays
-from manyhot.engine import Silent
+from manyhot.engine import NoProgress
 from manyhot.report import draw_normaliser
-from manyhot.training import Recipe, Run, train
+from manyhot.training import Run, TrainSettings, train
 from manyhot.training.run import clear_run
 
 
@@ -20,7 +20,7 @@ def data():
 
 def trained(data, folder, **settings):
     quick = {"epochs": 6, "batch_size": 32, "hidden": 0, "lr": 0.05, "accelerator": "cpu", "loss": "quasibinary"}
-    return train(data, Recipe.build(quick | settings), folder=folder, progress=Silent())
+    return train(data, TrainSettings.build(quick | settings), folder=folder, progress=NoProgress())
 
 
 def test_the_trace_of_a_run_can_be_drawn(data, tmp_path):

@@ -1,68 +1,67 @@
 """Settings: from words to a recipe and back, and what is said about those that cannot be taken."""
 
 import dataclasses
-from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
 import manyhot as mh
-from manyhot.engine import Plan
-from manyhot.training import Recipe
-from manyhot.training.choices import build_calibrator, build_loss, build_rule
-from manyhot.training.recipe import PLANS, parse_overrides, read_settings, write_settings
+from manyhot.engine import FitSettings
+from manyhot.settings import PRESETS, parse_overrides, read_settings, write_settings
+from manyhot.training import TrainSettings
+from manyhot.training.build import build_calibrator, build_loss, build_rule
 
 
 @pytest.mark.parametrize("tune", ["head", "all"])
 @pytest.mark.parametrize("settings", [{}, {"hidden": 32}, {"head": "cosine"}, {"loss": "SPA", "size": 64}])
 def test_a_recipe_is_the_same_however_it_is_made(tune, settings, tmp_path):
-    made = Recipe(tune=tune, **settings)
-    assert made.plan == PLANS[tune]
-    assert Recipe.build({"tune": tune, **settings}) == made
+    made = TrainSettings(tune=tune, **settings)
+    assert made.fit == PRESETS[tune]
+    assert TrainSettings.build({"tune": tune, **settings}) == made
     other = {"head": "all", "all": "head"}[tune]
-    assert Recipe(tune=other, **settings).replace(tune=tune) == made
-    assert Recipe().replace(tune=other).replace(tune=tune, **settings) == made
+    assert TrainSettings(tune=other, **settings).replace(tune=tune) == made
+    assert TrainSettings().replace(tune=other).replace(tune=tune, **settings) == made
     write_settings(made.settings(), tmp_path / "config.yaml")
-    assert Recipe.build(read_settings(tmp_path / "config.yaml")) == made
+    assert TrainSettings.build(read_settings(tmp_path / "config.yaml")) == made
 
 
 def test_what_was_given_stays_when_a_recipe_is_copied():
-    recipe = Recipe.build({"lr": 0.5, "hidden": 8}).replace(tune="all", epochs=3)
-    assert (recipe.plan.lr, recipe.plan.epochs, recipe.plan.weight_decay, recipe.hidden) == (0.5, 3, 0.05, 8)
+    recipe = TrainSettings.build({"lr": 0.5, "hidden": 8}).replace(tune="all", epochs=3)
+    assert (recipe.fit.lr, recipe.fit.epochs, recipe.fit.weight_decay, recipe.hidden) == (0.5, 3, 0.05, 8)
     assert recipe.loss == "BinaryCrossEntropyLoss()"
-    own = Recipe(plan=Plan(lr=0.2)).replace(tune="all")
-    assert own.plan == Plan(lr=0.2)
+    own = TrainSettings(fit=FitSettings(lr=0.2)).replace(tune="all")
+    assert own.fit == FitSettings(lr=0.2)
 
 
 def test_copies_that_would_mix_two_presets_are_refused():
-    with pytest.raises(ValueError, match=r"Copy a recipe with `recipe.replace\(...\)`"):
-        dataclasses.replace(Recipe(), tune="all")
+    with pytest.raises(ValueError, match=r"Copy settings with `settings.replace\(...\)`"):
+        dataclasses.replace(TrainSettings(), tune="all")
 
 
 def test_objects_become_the_texts_that_build_them():
-    loss, calibrator = mh.AsymmetricLoss(gamma_neg=3, margin=0.125), mh.Isotonic(per="label")
-    rule = mh.AskPerson(mh.AverageK(3), at_most=0.123456789)
-    recipe = Recipe(loss=loss, calibrator=calibrator, rule=rule)
-    assert recipe == Recipe.build({"loss": loss, "calibrator": calibrator, "rule": rule})
+    loss, calibrator = mh.AsymmetricLoss(gamma_neg=3, margin=0.125), mh.IsotonicCalibration(sharing="none")
+    rule = mh.Abstain(mh.AverageK(3), at_most=0.123456789)
+    recipe = TrainSettings(loss=loss, calibrator=calibrator, rule=rule)
+    assert recipe == TrainSettings.build({"loss": loss, "calibrator": calibrator, "rule": rule})
     assert repr(build_loss(recipe.loss)) == repr(loss)
-    assert build_calibrator(recipe.calibrator, loss.link).per == "label"
+    assert build_calibrator(recipe.calibrator, loss.link).sharing == "none"
     built = build_rule(recipe.rule)
     assert (built.rule.k, built.at_most) == (3, 0.123456789)
-    assert (Recipe(calibrator=None).calibrator, Recipe(rule=None).rule) == ("none", "none")
+    assert (TrainSettings(calibrator=None).calibrator, TrainSettings(rule=None).rule) == ("none", "none")
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"loss": torch.nn.BCELoss()}, "`loss` of `Recipe` must be a loss; got BCELoss."),
-        ({"loss": mh.ROLELoss(torch.ones(20, 20), 2.0)}, "so that `config.yaml` can hold it; got ROLELoss("),
-        ({"rule": mh.Beta()}, "`rule` of `Recipe` must be a rule; got Beta."),
-        ({"calibrator": mh.Temperature().fit(torch.randn(9, 2), torch.ones(9, 2))}, "that has learnt nothing"),
+        ({"loss": torch.nn.BCELoss()}, "`loss` of `TrainSettings` must be a loss; got BCELoss."),
+        ({"loss": mh.losses.ROLELoss(torch.ones(20, 20), 2.0)}, "so that `config.yaml` can hold it; got ROLELoss("),
+        ({"rule": mh.BetaCalibration()}, "`rule` of `TrainSettings` must be a rule; got BetaCalibration."),
+        ({"calibrator": mh.TemperatureScaling().fit(torch.randn(9, 2), torch.ones(9, 2))}, "that has learnt nothing"),
     ],
 )
 def test_objects_that_no_text_builds_are_refused_at_once(settings, words):
-    for make in (lambda: Recipe(**settings), lambda: Recipe.build(settings)):
+    for make in (lambda: TrainSettings(**settings), lambda: TrainSettings.build(settings)):
         with pytest.raises(ValueError, match="must be a") as error:
             make()
         assert words in str(error.value)
@@ -77,9 +76,9 @@ WRONG = {
 }
 EVERY = [
     pytest.param(cls, item.name, value, id=f"{item.name}={value!r}")
-    for cls in (Recipe, Plan)
+    for cls in (TrainSettings, FitSettings)
     for item in dataclasses.fields(cls)
-    if item.name not in ("plan", "given", "milestones")
+    if item.name not in ("fit", "fields_set", "milestones")
     for value in WRONG[item.type.removesuffix(" | None")]
 ]
 
@@ -91,24 +90,24 @@ def test_no_setting_takes_a_value_of_another_kind(cls, name, value):
     assert repr(value) in str(error.value) or type(value).__name__ in str(error.value)
 
 
-@pytest.mark.parametrize(("cls", "module"), [(Recipe, "training.recipe"), (Plan, "engine.plan")])
-def test_every_setting_has_a_check(cls, module):
-    checks = import_module(f"manyhot.{module}").CHECKS
-    assert [item.name for item in dataclasses.fields(cls) if item.name != "given"] == list(checks)
+@pytest.mark.parametrize(("cls", "checks"), [(TrainSettings, "TRAIN_CHECKS"), (FitSettings, "FIT_CHECKS")])
+def test_every_setting_has_a_check(cls, checks):
+    known = list(getattr(mh.settings, checks))
+    assert [item.name for item in dataclasses.fields(cls) if item.name != "fields_set"] == known
 
 
 def test_settings_hold_plain_values():
-    recipe = Recipe(size=np.int64(64), plan=Plan(epochs=np.int64(3), lr=np.float64(0.1)))
-    assert {type(value) for value in (recipe.size, recipe.plan.epochs)} == {int}
-    assert type(recipe.plan.lr) is float
+    recipe = TrainSettings(size=np.int64(64), fit=FitSettings(epochs=np.int64(3), lr=np.float64(0.1)))
+    assert {type(value) for value in (recipe.size, recipe.fit.epochs)} == {int}
+    assert type(recipe.fit.lr) is float
 
 
 def test_left_out_settings_are_those_of_what_is_trained():
-    assert Recipe.build({}).plan == PLANS["head"]
-    assert Recipe.build({"tune": "all"}).plan == PLANS["all"]
-    assert Recipe.build({}).hidden == 1024
-    assert Recipe.build({"tune": "all"}).hidden == 0
-    assert Recipe.build({"head": "cosine"}).hidden == 0
+    assert TrainSettings.build({}).fit == PRESETS["head"]
+    assert TrainSettings.build({"tune": "all"}).fit == PRESETS["all"]
+    assert TrainSettings.build({}).hidden == 1024
+    assert TrainSettings.build({"tune": "all"}).hidden == 0
+    assert TrainSettings.build({"head": "cosine"}).hidden == 0
 
 
 def test_texts_become_what_the_setting_is():
@@ -122,57 +121,62 @@ def test_texts_become_what_the_setting_is():
         "size": "96",
         "precision": 32,
     }
-    recipe = Recipe.build(texts)
-    assert recipe.plan.epochs == 3
-    assert recipe.plan.lr == 0.01
-    assert recipe.plan.milestones == (0.5, 0.7)
-    assert recipe.plan.ema is None
-    assert recipe.plan.devices == 2
-    assert recipe.plan.precision == "32"
+    recipe = TrainSettings.build(texts)
+    assert recipe.fit.epochs == 3
+    assert recipe.fit.lr == 0.01
+    assert recipe.fit.milestones == (0.5, 0.7)
+    assert recipe.fit.ema is None
+    assert recipe.fit.devices == 2
+    assert recipe.fit.precision == "32"
     assert recipe.pretrained is False
     assert recipe.size == 96
-    assert Recipe.build({"devices": "auto"}).plan.devices == "auto"
+    assert TrainSettings.build({"devices": "auto"}).fit.devices == "auto"
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epoch": 3}, "`settings` of `Recipe` must be known; got 'epoch'. Did you mean 'epochs'?"),
-        ({"epochs": "many"}, "`epochs` of `Recipe` must be a whole number; got 'many'."),
-        ({"epochs": 2.5}, "`epochs` of `Recipe` must be a whole number; got 2.5."),
-        ({"pretrained": "perhaps"}, "`pretrained` of `Recipe` must be true or false; got 'perhaps'."),
-        ({"tune": "body"}, "`tune` of `Recipe` must be one of 'head', 'all'; got 'body'."),
-        ({"val": 0.6, "test": 0.5}, "`val and test` of `Recipe` must leave rows to train on; got 0.6 + 0.5."),
-        ({"dropout": 1}, "`dropout` of `Recipe` must be a number at least 0 and below 1; got 1"),
+        ({"epoch": 3}, "`settings` of `TrainSettings` must be known; got 'epoch'. Did you mean 'epochs'?"),
+        ({"epochs": "many"}, "`epochs` of `TrainSettings` must be a whole number; got 'many'."),
+        ({"epochs": 2.5}, "`epochs` of `TrainSettings` must be a whole number; got 2.5."),
+        ({"pretrained": "perhaps"}, "`pretrained` of `TrainSettings` must be true or false; got 'perhaps'."),
+        ({"tune": "body"}, "`tune` of `TrainSettings` must be one of 'head', 'all'; got 'body'."),
+        ({"val": 0.6, "test": 0.5}, "`val and test` of `TrainSettings` must leave rows to train on; got 0.6 + 0.5."),
+        ({"dropout": 1}, "`dropout` of `TrainSettings` must be a number at least 0 and below 1; got 1"),
         (
             {"augmentation": "strng"},
-            "`augmentation` of `Recipe` must be one of 'none', 'light', 'strong'; got 'strng'.",
+            "`augmentation` of `TrainSettings` must be one of 'none', 'light', 'strong'; got 'strng'.",
         ),
-        ({"schedule": "cosin"}, "`schedule` of `Plan` must be one of 'cosine', 'step', 'one-cycle', 'constant'; got"),
-        ({"size": -3}, "`size` of `Recipe` must be a whole number, at least 1; got -3."),
-        ({"workers": -2}, "`workers` of `Recipe` must be a whole number, at least 0; got -2."),
-        ({"on_bad_image": "ignore"}, "`on_bad_image` of `Recipe` must be one of 'skip', 'fail'; got 'ignore'."),
+        (
+            {"schedule": "cosin"},
+            "`schedule` of `FitSettings` must be one of 'cosine', 'step', 'one-cycle', 'constant'; got",
+        ),
+        ({"size": -3}, "`size` of `TrainSettings` must be a whole number, at least 1; got -3."),
+        ({"workers": -2}, "`workers` of `TrainSettings` must be a whole number, at least 0; got -2."),
+        ({"on_bad_image": "ignore"}, "`on_bad_image` of `TrainSettings` must be one of 'skip', 'fail'; got 'ignore'."),
     ],
 )
 def test_bad_settings_get_one_sentence(settings, words):
     with pytest.raises(ValueError, match="must") as error:
-        Recipe.build(settings)
+        TrainSettings.build(settings)
     assert str(error.value).startswith(words)
 
 
 def test_a_choice_that_is_nearly_right_is_guessed():
     for settings, guess in (({"augmentation": "strng"}, "strong"), ({"optimizer": "adam"}, "adamw")):
         with pytest.raises(ValueError, match=rf"Did you mean '{guess}'\?"):
-            Recipe.build(settings)
+            TrainSettings.build(settings)
 
 
 def test_settings_survive_a_file(tmp_path):
-    recipe = Recipe.build({"loss": "SPA + LPR", "milestones": "0.3,0.6", "tune": "all", "cache": "none", "ema": 0.99})
+    recipe = TrainSettings.build(
+        {"loss": "SPA + LPR", "milestones": "0.3,0.6", "tune": "all", "cache": "none", "ema": 0.99}
+    )
     write_settings({"data": {"paths": ["a.csv"]}, **recipe.settings()}, tmp_path / "config.yaml")
     settings = read_settings(tmp_path / "config.yaml")
     assert settings.pop("data") == {"paths": ["a.csv"]}
-    assert Recipe.build(settings) == recipe
-    assert isinstance(recipe.plan, Plan)
+    assert TrainSettings.build(settings) == recipe
+    assert isinstance(recipe.fit, FitSettings)
 
 
 def test_files_that_hold_no_settings(tmp_path):

@@ -7,15 +7,14 @@ import manyhot as mh
 from manyhot.data import from_arrays
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import Plan, Silent, fit
-from manyhot.heads import HiddenHead
+from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.errors import InputError
+from manyhot.heads import MLPHead
 from manyhot.network import Network
-from manyhot.refusal import Refusal
+from manyhot.presets import LOSSES
 from manyhot.testing import check_loss
-from manyhot.training import Recipe, train
-from manyhot.training.choices import build_head, build_loss, reading_of, side_by_side
-from manyhot.training.recipe import LOSSES
-from manyhot.training.side_by_side import EachHeadLoss, HiddenHeads
+from manyhot.training import TrainSettings, train
+from manyhot.training.build import EachHeadLoss, HeadEnsemble, build_head, build_loss, ensemble_loss, reading_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +38,11 @@ def test_the_loss_of_each_head_obeys_the_laws(loss):
 
 def test_heads_learn_as_if_the_others_were_not_there():
     torch.manual_seed(0)
-    heads = HiddenHeads(6, 3, heads=2, hidden=5)
+    heads = HeadEnsemble(6, 3, heads=2, hidden=5)
     x, y = samples()
     EachHeadLoss(mh.BinaryCrossEntropyLoss(), heads=2)(heads(x), y).backward()
     for part in heads.heads():
-        alone = HiddenHead(6, 3, hidden=5)
+        alone = MLPHead(6, 3, hidden=5)
         alone.load_state_dict(part.state_dict())
         mh.BinaryCrossEntropyLoss()(alone(x), y).backward()
         torch.testing.assert_close(part.layer.weight.grad, alone.layer.weight.grad / 2)
@@ -51,7 +50,7 @@ def test_heads_learn_as_if_the_others_were_not_there():
 
 def test_the_merged_head_gives_the_mean_of_the_scores():
     torch.manual_seed(0)
-    heads = HiddenHeads(6, 3, heads=3, hidden=5, dropout=0.5).eval()
+    heads = HeadEnsemble(6, 3, heads=3, hidden=5, dropout=0.5).eval()
     heads.init_bias(torch.tensor([0.1, 0.3, 0.5]))
     x, _ = samples()
     one = heads.merged()
@@ -70,57 +69,57 @@ def test_steps_in_parts_are_those_of_the_whole_batch(loss):
     weights = []
     for accumulate in (1, 3):
         torch.manual_seed(0)
-        network = Network(None, HiddenHeads(6, 3, heads=2, hidden=5))
-        plan = Plan(epochs=2, batch_size=30, accumulate=accumulate, accelerator="cpu", devices=1)
-        fit(network, EachHeadLoss(build_loss(loss), heads=2), batches(), plan=plan, progress=Silent())
+        network = Network(None, HeadEnsemble(6, 3, heads=2, hidden=5))
+        settings = FitSettings(epochs=2, batch_size=30, accumulate=accumulate, accelerator="cpu", devices=1)
+        fit(network, EachHeadLoss(build_loss(loss), heads=2), batches(), settings=settings, progress=NoProgress())
         weights.append(network.head.merged().last.weight.detach())
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-4, atol=1e-5)
 
 
 def test_recipes_have_two_heads_on_frozen_features_and_one_elsewhere():
-    assert (Recipe().heads, Recipe().hidden, Recipe().loss) == (2, 1024, LOSSES["head"])
-    assert Recipe(tune="all").heads == 1
-    assert Recipe(tune="all").loss == "BinaryCrossEntropyLoss()"
-    assert Recipe(head="cosine").heads == 1
-    assert Recipe(hidden=64).heads == 1
-    assert Recipe(hidden=0).heads == 1
-    assert Recipe(hidden=64, heads=3).heads == 3
-    assert Recipe.build({"heads": "3"}).settings()["heads"] == 3
-    with pytest.raises(Refusal, match="`heads` of `Recipe` must be 1 for a head without hidden units; got 2"):
-        Recipe(hidden=0, heads=2)
-    with pytest.raises(Refusal, match="`heads` of `Recipe` must be 1 for a head without hidden units; got 2"):
-        Recipe(head="cosine", hidden=8, heads=2)
-    with pytest.raises(Refusal, match="`hidden` of `Recipe` must be 0 for a cosine head; got 8"):
-        Recipe(head="cosine", hidden=8)
+    assert (TrainSettings().heads, TrainSettings().hidden, TrainSettings().loss) == (2, 1024, LOSSES["head"])
+    assert TrainSettings(tune="all").heads == 1
+    assert TrainSettings(tune="all").loss == "BinaryCrossEntropyLoss()"
+    assert TrainSettings(head="cosine").heads == 1
+    assert TrainSettings(hidden=64).heads == 1
+    assert TrainSettings(hidden=0).heads == 1
+    assert TrainSettings(hidden=64, heads=3).heads == 3
+    assert TrainSettings.build({"heads": "3"}).settings()["heads"] == 3
+    with pytest.raises(InputError, match="`heads` of `TrainSettings` must be 1 for a head without hidden units; got 2"):
+        TrainSettings(hidden=0, heads=2)
+    with pytest.raises(InputError, match="`heads` of `TrainSettings` must be 1 for a head without hidden units; got 2"):
+        TrainSettings(head="cosine", hidden=8, heads=2)
+    with pytest.raises(InputError, match="`hidden` of `TrainSettings` must be 0 for a cosine head; got 8"):
+        TrainSettings(head="cosine", hidden=8)
 
 
 def test_losses_with_heads_of_their_own_or_with_rows_of_their_own_keep_one():
-    recipe, rates = Recipe(), torch.full((3,), 0.3)
+    settings, rates = TrainSettings(), torch.full((3,), 0.3)
     for name in ("AverageKLoss(2)", "NoisedTopKLoss(2)"):
         loss = build_loss(name)
-        assert side_by_side(loss, recipe) is loss
-        assert not isinstance(build_head(recipe, 6, 3, loss, rates), HiddenHeads)
-    both = side_by_side(build_loss("softmax"), recipe)
+        assert ensemble_loss(loss, settings) is loss
+        assert not isinstance(build_head(settings, 6, 3, loss, rates), HeadEnsemble)
+    both = ensemble_loss(build_loss("softmax"), settings)
     assert reading_of(both) == "log-softmax"
-    assert isinstance(build_head(recipe, 6, 3, both, rates), HiddenHeads)
+    assert isinstance(build_head(settings, 6, 3, both, rates), HeadEnsemble)
 
 
 def test_a_run_keeps_one_head_that_loads_again(tmp_path):
     x, y = samples(200)
     data = from_arrays(x, y)
-    recipe = Recipe.build({"hidden": 8, "heads": 2, "epochs": 2, "accelerator": "cpu", "devices": 1})
-    run = train(data, recipe, folder=tmp_path / "run", progress=Silent())
+    settings = TrainSettings.build({"hidden": 8, "heads": 2, "epochs": 2, "accelerator": "cpu", "devices": 1})
+    run = train(data, settings, folder=tmp_path / "run", progress=NoProgress())
     classifier = run.classifier()
-    assert isinstance(classifier.network.head, HiddenHead)
+    assert isinstance(classifier.network.head, MLPHead)
     assert classifier.network.head.hidden == 16
     table = run.predictions().load()
     rows = torch.tensor([int(name) for name in table.ids])
     torch.testing.assert_close(classifier.network.scores(x[rows]), table.scores, rtol=1e-4, atol=1e-5)
     before = classifier.network.head.layer.weight.detach().clone()
-    again = train(data, recipe, folder=tmp_path / "run", resume=True, progress=Silent())
+    again = train(data, settings, folder=tmp_path / "run", resume=True, progress=NoProgress())
     assert torch.equal(again.classifier().network.head.layer.weight, before)
 
 
 def test_a_loss_that_is_no_mean_is_refused():
-    with pytest.raises(Refusal, match=r"`loss` of `EachHeadLoss` must be a mean; got reduction='sum'"):
+    with pytest.raises(InputError, match=r"`loss` of `EachHeadLoss` must be a mean; got reduction='sum'"):
         EachHeadLoss(mh.BinaryCrossEntropyLoss(reduction="sum"), heads=2)

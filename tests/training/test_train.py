@@ -8,10 +8,12 @@ import torch
 
 import manyhot as mh
 from manyhot.data import SparseTargets, from_arrays
-from manyhot.engine import Silent
-from manyhot.training import Recipe, Run, compare, fitting, train
-from manyhot.training.choices import ALL_LOSSES, build_head, build_loss, losses_for
-from manyhot.training.splitting import with_all_splits
+from manyhot.engine import NoProgress
+from manyhot.presets import ALL_LOSSES
+from manyhot.training import Run, TrainSettings, compare, train
+from manyhot.training import pipeline as fitting
+from manyhot.training.build import build_head, build_loss, losses_for
+from manyhot.training.prepare import with_all_splits
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +30,7 @@ def population(n=600, labels=5, width=8, seed=0):
 
 def recipe(**settings):
     quick = {"epochs": 3, "batch_size": 64, "hidden": 0, "lr": 0.05, "weight_decay": 0.0, "accelerator": "cpu"}
-    return Recipe.build(quick | settings)
+    return TrainSettings.build(quick | settings)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def data():
 
 
 def test_a_run_folder_holds_all_that_was_promised(data, tmp_path):
-    run = train(data, recipe(epochs=10), folder=tmp_path / "run", source={"paths": ["x"]}, progress=Silent())
+    run = train(data, recipe(epochs=10), folder=tmp_path / "run", source={"paths": ["x"]}, progress=NoProgress())
     names = {path.name for path in run.folder.iterdir()}
     wanted = {"config.yaml", "labels.txt", "model.safetensors", "classifier.json", "metrics.csv", "predictions.parquet"}
     assert wanted | {"figures.json", "checkpoint"} <= names
@@ -61,12 +63,12 @@ def test_label_pairs_compared_by_another_link_are_read_by_a_calibrator_alone(dat
     loss, rates = build_loss(settings["loss"]), torch.tensor([0.5, 0.1])
     start = build_head(recipe(), 3, 2, loss, rates)(torch.zeros(1, 3))
     torch.testing.assert_close(loss.loss.link.probs(start), rates[None], rtol=1e-4, atol=1e-5)
-    table = train(data, recipe(**settings), folder=tmp_path / "run", progress=Silent()).predictions()
-    assert isinstance(table.link, mh.NoLink)
+    table = train(data, recipe(**settings), folder=tmp_path / "run", progress=NoProgress()).predictions()
+    assert isinstance(table.link, mh.links.NoLink)
     assert table.calibrator is not None
     assert table.calibrator.link is None
     with pytest.raises(ValueError, match="have probabilities to decide by; got LabelPairRegulariser without a calib"):
-        train(data, recipe(**settings, calibrator="none"), folder=tmp_path / "bare", progress=Silent())
+        train(data, recipe(**settings, calibrator="none"), folder=tmp_path / "bare", progress=NoProgress())
 
 
 def test_the_classifier_gives_the_predictions_of_the_run(data, tmp_path):
@@ -78,7 +80,7 @@ def test_the_classifier_gives_the_predictions_of_the_run(data, tmp_path):
         {"loss": "quasibinary"},
     ):
         run = train(
-            data, recipe(**settings), folder=tmp_path / str(len(settings) + hash(str(settings))), progress=Silent()
+            data, recipe(**settings), folder=tmp_path / str(len(settings) + hash(str(settings))), progress=NoProgress()
         )
         table = run.predictions().of_split("test").read()
         rows = [data.ids.index(name) for name in table.ids]
@@ -92,30 +94,29 @@ def test_features_that_never_vary_tell_nothing(tmp_path):
     features, targets = population(300)
     constant = np.concatenate([features, np.full((300, 1), 1e6, dtype=np.float32)], axis=1)
     data = from_arrays(constant, targets.numpy())
-    run = train(data, recipe(hidden=8), folder=tmp_path, progress=Silent())
+    run = train(data, recipe(hidden=8), folder=tmp_path, progress=NoProgress())
     changed = constant.copy()
     changed[:, -1] = -5.0
     classifier = run.classifier()
     torch.testing.assert_close(classifier.predict(changed).scores, classifier.predict(constant).scores)
     all_constant = from_arrays(np.ones((300, 3), dtype=np.float32), targets.numpy())
-    run = train(all_constant, recipe(), folder=tmp_path / "flat", progress=Silent())
+    run = train(all_constant, recipe(), folder=tmp_path / "flat", progress=NoProgress())
     probs = run.predictions().read().probs
     torch.testing.assert_close(probs.mean(0), targets.float().mean(0), rtol=0, atol=0.08)
 
 
 def test_calibration_and_rule_are_learnt_from_val_alone(data, tmp_path):
-    run = train(data, recipe(rule="AverageK(1.5)"), folder=tmp_path / "run", progress=Silent())
+    run = train(data, recipe(rule="AverageK(1.5)"), folder=tmp_path / "run", progress=NoProgress())
     val = run.predictions().of_split("val").read()
-    calibrator = mh.Beta(link=mh.SigmoidLink()).fit(val.scores, val.targets)
+    calibrator = mh.BetaCalibration(link=mh.SigmoidLink()).fit(val.scores, val.targets)
     torch.testing.assert_close(val.probs, calibrator(val.scores))
     rule = mh.AverageK(1.5).fit(val.probs, val.targets)
     assert torch.equal(val.decisions, rule(val.probs).labels)
 
 
 def test_bias_starts_at_the_label_rates(data):
-    from manyhot.training.fitting import build_network
-    from manyhot.training.preparing import prepare
-    from manyhot.training.splitting import with_all_splits
+    from manyhot.training.pipeline import build_network
+    from manyhot.training.prepare import prepare, with_all_splits
 
     prepared = prepare(with_all_splits(data, recipe()), recipe())
     loss = build_loss("SPA", prepared.parts["train"].targets)
@@ -135,11 +136,11 @@ def test_training_begins_where_the_loss_of_constant_scores_is_least(text):
     targets = SparseTargets.from_rows(columns[:, None].tolist(), num_labels=4)
     loss = build_loss(text, targets)
     head = build_head(recipe(), 3, 4, loss, targets.rates())
-    rows = torch.arange(500)[: 500 * loss.most_aligned or 500]
+    rows = torch.arange(500)[: 500 * loss.max_aligned or 500]
 
     def slope(bias):
         bias = bias.detach().clone().requires_grad_()
-        loss(bias.expand(500, 4), targets.dense(), *([rows] if loss.most_aligned else [])).backward()
+        loss(bias.expand(500, 4), targets.dense(), *([rows] if loss.max_aligned else [])).backward()
         return float(bias.grad.abs().max())
 
     assert slope(head.bias) < 0.05 * slope(torch.zeros(4))
@@ -153,9 +154,9 @@ def test_training_begins_where_the_loss_of_constant_scores_is_least(text):
 def test_two_heads_are_of_the_kind_that_was_asked_for(settings, tmp_path):
     features, dense = population()
     data = from_arrays(features, torch.nn.functional.one_hot(dense.argmax(1), 5).numpy())
-    run = train(data, recipe(**settings, loss="AverageKLoss(2)"), folder=tmp_path, progress=Silent())
+    run = train(data, recipe(**settings, loss="AverageKLoss(2)"), folder=tmp_path, progress=NoProgress())
     head = run.classifier().network.head
-    assert isinstance(head, mh.TwoHeads)
+    assert isinstance(head, mh.heads.TwoHeads)
     assert (head.hidden, head.dropout) == (settings.get("hidden", 0), settings.get("dropout", 0.0))
     assert isinstance(head.multi, mh.CosineHead if "head" in settings else mh.LinearHead)
     table = run.predictions().of_split("test").read()
@@ -171,9 +172,9 @@ def test_the_thresholds_of_the_class_wise_loss_are_kept_and_no_score_has_a_bias(
     monkeypatch.setattr(
         fitting, "build_loss", lambda *given, **named: built.append(build(*given, **named)) or built[-1]
     )
-    run = train(data, recipe(**settings, loss="class-wise"), folder=tmp_path, progress=Silent())
+    run = train(data, recipe(**settings, loss="class-wise"), folder=tmp_path, progress=NoProgress())
     head = mh.load(run.folder).network.head
-    last = head.last if isinstance(head, mh.HiddenHead) else head
+    last = head.last if isinstance(head, mh.MLPHead) else head
     assert head.threshold().abs().min() > 0.01
     torch.testing.assert_close(head.threshold(), built[-1].bias.detach())
     torch.testing.assert_close(
@@ -183,7 +184,7 @@ def test_the_thresholds_of_the_class_wise_loss_are_kept_and_no_score_has_a_bias(
 
 def test_the_threshold_of_a_head_is_the_learnt_one(data, tmp_path):
     """Features lie around 3; the head learnt from features around 0, where label rates are all there is to know."""
-    run = train(data, recipe(epochs=1, lr=1e-6, loss="BCE"), folder=tmp_path, progress=Silent())
+    run = train(data, recipe(epochs=1, lr=1e-6, loss="BCE"), folder=tmp_path, progress=NoProgress())
     head = mh.load(run.folder).network.head
     splits = with_all_splits(data, recipe()).of_split("train")
     rates = torch.as_tensor(splits.targets.rates())
@@ -195,32 +196,32 @@ def test_the_threshold_of_a_head_is_the_learnt_one(data, tmp_path):
 
 def test_the_same_seed_gives_the_same_run(data, tmp_path):
     tables = [
-        train(data, recipe(seed=3), folder=tmp_path / name, progress=Silent()).predictions().read() for name in "ab"
+        train(data, recipe(seed=3), folder=tmp_path / name, progress=NoProgress()).predictions().read() for name in "ab"
     ]
     assert torch.equal(tables[0].scores, tables[1].scores)
 
 
 def test_probabilities_that_cannot_be_had_are_refused_before_training(data, tmp_path):
     with pytest.raises(ValueError, match="`rule` of `train` must have probabilities to decide by; got TwoWayLoss"):
-        train(data, recipe(loss="two-way", calibrator="none"), folder=tmp_path, progress=Silent())
+        train(data, recipe(loss="two-way", calibrator="none"), folder=tmp_path, progress=NoProgress())
     with pytest.raises(ValueError, match="`calibrator` of `train` must be given for a loss that also compares labels"):
-        train(data, recipe(loss="BCE + two-way", calibrator="none"), folder=tmp_path, progress=Silent())
+        train(data, recipe(loss="BCE + two-way", calibrator="none"), folder=tmp_path, progress=NoProgress())
     with pytest.raises(ValueError, match="`calibrator` of `train` must have rows of a split 'val' to learn from"):
-        train(data, recipe(val=0.0), folder=tmp_path, progress=Silent())
+        train(data, recipe(val=0.0), folder=tmp_path, progress=NoProgress())
     with pytest.raises(ValueError, match=r"Did you mean TwoWayLoss\?"):
-        train(data, recipe(loss="TwoWaysLoss()"), folder=tmp_path, progress=Silent())
+        train(data, recipe(loss="TwoWaysLoss()"), folder=tmp_path, progress=NoProgress())
 
 
 def test_mistakes_leave_no_folder(data, tmp_path):
     for mistake in ({"loss": "BCEE"}, {"rule": "Averag(3)"}, {"calibrator": "Gamma()"}):
         with pytest.raises(ValueError, match="must name something known"):
-            train(data, recipe(**mistake), folder=tmp_path / "run", progress=Silent())
+            train(data, recipe(**mistake), folder=tmp_path / "run", progress=NoProgress())
     for loss in ("class-wise", "average-2"):
         with pytest.raises(ValueError, match=r"`loss` of `train` must fit the rows to train on; got .* several labels"):
-            train(data, recipe(loss=loss, hidden=4, heads=2), folder=tmp_path / "run", progress=Silent())
+            train(data, recipe(loss=loss, hidden=4, heads=2), folder=tmp_path / "run", progress=NoProgress())
     with pytest.raises(ValueError, match="`data` of `train` must be a Dataset; got str"):
         train("photos.csv", folder=tmp_path / "run")
-    with pytest.raises(ValueError, match="`recipe` of `train` must be a Recipe; got dict"):
+    with pytest.raises(ValueError, match="`settings` of `train` must be a TrainSettings; got dict"):
         train(data, {"loss": "BCE"}, folder=tmp_path / "run")
     for losses in (["BCE"], {}):
         with pytest.raises(ValueError, match="`losses` of `compare` must be losses by name"):
@@ -233,7 +234,7 @@ def content(folder):
 
 
 def test_a_refused_call_leaves_the_run_as_it_was(data, tmp_path):
-    train(data, recipe(epochs=1), folder=tmp_path, progress=Silent())
+    train(data, recipe(epochs=1), folder=tmp_path, progress=NoProgress())
     before = content(tmp_path)
     for settings, resume, words in (
         ({"epochs": 1}, False, "must be free of other runs"),
@@ -244,7 +245,7 @@ def test_a_refused_call_leaves_the_run_as_it_was(data, tmp_path):
         ({"epochs": 1, "hidden": 4}, True, "must go on with the same network"),
     ):
         with pytest.raises(ValueError, match=words):
-            train(data, recipe(**settings), folder=tmp_path, resume=resume, progress=Silent())
+            train(data, recipe(**settings), folder=tmp_path, resume=resume, progress=NoProgress())
         assert content(tmp_path) == before, settings
     features, targets = population(seed=1)
     with pytest.raises(ValueError, match="must go on with the same train"):
@@ -254,27 +255,29 @@ def test_a_refused_call_leaves_the_run_as_it_was(data, tmp_path):
     before = content(tmp_path)
     for resume, words in ((False, "must be free of other runs"), (True, "must have a checkpoint to go on from")):
         with pytest.raises(ValueError, match=words):
-            train(data, recipe(epochs=1, loss="SPA"), folder=tmp_path, resume=resume, progress=Silent())
+            train(data, recipe(epochs=1, loss="SPA"), folder=tmp_path, resume=resume, progress=NoProgress())
         assert content(tmp_path) == before
 
 
 def test_a_call_that_fit_refuses_leaves_no_folder(data, tmp_path):
     with pytest.raises(ValueError, match="must be one of the figures"):
-        train(data, recipe(monitor="F1"), folder=tmp_path / "run", progress=Silent())
+        train(data, recipe(monitor="F1"), folder=tmp_path / "run", progress=NoProgress())
     assert not (tmp_path / "run").exists()
-    run = train(data, recipe(epochs=1), folder=tmp_path / "run", progress=Silent())
+    run = train(data, recipe(epochs=1), folder=tmp_path / "run", progress=NoProgress())
     assert run.finished
 
 
 def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
     settings = {"epochs": 1, "hidden": 0, "accelerator": "cpu"}
-    parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.Isotonic(), "rule": mh.AverageK(2)}
-    run = train(data, Recipe.build(settings | parts), folder=tmp_path / "a", progress=Silent())
-    texts = {"loss": "AsymmetricLoss(gamma_neg=2)", "calibrator": "Isotonic()", "rule": "AverageK(2)"}
-    same = train(data, Recipe.build(settings | texts), folder=tmp_path / "b", progress=Silent())
+    parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.IsotonicCalibration(), "rule": mh.AverageK(2)}
+    run = train(data, TrainSettings.build(settings | parts), folder=tmp_path / "a", progress=NoProgress())
+    texts = {"loss": "AsymmetricLoss(gamma_neg=2)", "calibrator": "IsotonicCalibration()", "rule": "AverageK(2)"}
+    same = train(data, TrainSettings.build(settings | texts), folder=tmp_path / "b", progress=NoProgress())
     assert torch.equal(run.predictions().read().probs, same.predictions().read().probs)
     assert run.config["loss"].startswith("AsymmetricLoss(gamma_neg=2, ")
-    again = train(data, Recipe.build({k: v for k, v in run.config.items() if k != "data"}), folder=tmp_path / "c")
+    again = train(
+        data, TrainSettings.build({k: v for k, v in run.config.items() if k != "data"}), folder=tmp_path / "c"
+    )
     assert again.config == run.config
     found = compare(data, {"mine": parts["loss"]}, recipe(epochs=1), folder=tmp_path / "d")
     assert found.to_dict()["losses"]["mine"]["loss"] == run.config["loss"]
@@ -285,7 +288,7 @@ def test_corrections_do_not_move_rows_between_splits_of_a_run(data, tmp_path):
     cells = 1 - data.targets.dense(rows).numpy()
     other = from_arrays(data.features[rows], cells, labels=data.labels, ids=[data.ids[row] for row in rows])
     runs = [
-        train(one, recipe(epochs=1), folder=tmp_path / name, progress=Silent()).predictions().read()
+        train(one, recipe(epochs=1), folder=tmp_path / name, progress=NoProgress()).predictions().read()
         for name, one in (("plain", data), ("corrected", data.corrected(other)))
     ]
     assert runs[0].ids == runs[1].ids
@@ -304,7 +307,7 @@ def test_advice_names_what_is_wanted(data, tmp_path):
 
 def test_scores_alone(data, tmp_path):
     settings = {"loss": "two-way", "calibrator": "none", "rule": "none"}
-    run = train(data, recipe(**settings), folder=tmp_path / "run", progress=Silent())
+    run = train(data, recipe(**settings), folder=tmp_path / "run", progress=NoProgress())
     assert run.predictions().kinds == ("scores", "targets")
     assert run.figures["before"] is None
 
@@ -322,7 +325,7 @@ def test_an_unfinished_run_says_so(tmp_path):
 def test_every_loss_of_the_list_trains(data, tmp_path):
     losses, notes = losses_for(["all"], data.targets)
     assert notes == ["Left out class-wise, cross-entropy, noised top-2, average-2: for data with one label a row."]
-    comparison = compare(data, losses, recipe(epochs=2), folder=tmp_path, progress=lambda name: Silent())
+    comparison = compare(data, losses, recipe(epochs=2), folder=tmp_path, progress=lambda name: NoProgress())
     assert list(comparison.rows) == list(losses)
     assert json.loads((tmp_path / "comparison.json").read_text()) == comparison.to_dict()
     chance = float(data.targets.dense().float().mean())
@@ -340,7 +343,7 @@ def test_one_label_a_row_can_be_trained_with_every_loss(tmp_path):
     assert not notes
     names = ("class-wise", "cross-entropy", "noised top-2", "average-2")
     chosen = {name: losses[name] for name in names}
-    comparison = compare(data, chosen, recipe(epochs=2), folder=tmp_path, progress=lambda name: Silent())
+    comparison = compare(data, chosen, recipe(epochs=2), folder=tmp_path, progress=lambda name: NoProgress())
     assert set(comparison.rows) == set(names)
 
 
@@ -349,7 +352,7 @@ def test_a_comparison_goes_on_where_it_was_broken_off(data, tmp_path):
 
     def progress(name):
         trained.append(name)
-        return Silent()
+        return NoProgress()
 
     compare(data, {"BCE": "BCE"}, recipe(), folder=tmp_path, progress=progress)
     before = (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns
@@ -365,5 +368,5 @@ def test_a_comparison_goes_on_where_it_was_broken_off(data, tmp_path):
 
 
 def test_role_gets_the_targets_it_estimates(data, tmp_path):
-    run = train(data, recipe(loss="ROLELoss()"), folder=tmp_path, progress=Silent())
+    run = train(data, recipe(loss="ROLELoss()"), folder=tmp_path, progress=NoProgress())
     assert run.finished

@@ -1,14 +1,13 @@
-"""Backbones: from pictures to features, and features kept on disk."""
+"""Backbones: from images to features, and a cache of features on disk."""
 
 from manyhot.backbones.backbone import Backbone, freeze, wrap
-from manyhot.backbones.cache import FeatureCache
-from manyhot.backbones.creating import create_backbone, rebuild
-from manyhot.backbones.extraction import Extracted, extract_features
-from manyhot.backbones.preprocessing import Preprocessing
+from manyhot.backbones.create import create_backbone, rebuild
+from manyhot.backbones.features import ExtractedFeatures, FeatureCache, extract_features
+from manyhot.preprocessing import Preprocessing
 
 __all__ = [
     "Backbone",
-    "Extracted",
+    "ExtractedFeatures",
     "FeatureCache",
     "Preprocessing",
     "create_backbone",

@@ -1,4 +1,4 @@
-"""A backbone: from pixels to features, with all that must be known to feed it and to build it again."""
+"""A backbone: from pixels to features, with everything needed to feed it and to rebuild it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from manyhot.backbones.preprocessing import Preprocessing, check_pixels
-from manyhot.checks import check_count, kind_of
-from manyhot.refusal import Refusal, refusal
+from manyhot.checks import check_int, describe_type
+from manyhot.errors import InputError
+from manyhot.preprocessing import Preprocessing, check_pixels
 
 # Pixels of the pictures that go through a network together on a CPU. What more of them need between layers is fresh
 # memory every time, and clearing it takes longer than the network itself: 4 pictures at a time are twice as fast as 64.
-PIXELS_AT_ONCE = 4 * 224 * 224
+PIXELS_PER_CHUNK = 4 * 224 * 224
 
 
 class Backbone(nn.Module):
@@ -58,20 +58,20 @@ class Backbone(nn.Module):
         check_pixels("Backbone", pixels)
         if self.fixed_size and tuple(pixels.shape[2:]) != self.preprocessing.size:
             rule = f"be of the size {self.preprocessing.size} that {self.name!r} was built for"
-            remedy = "Create the backbone with the `size` you need."
-            raise refusal("pixels", "Backbone", rule, str(tuple(pixels.shape[2:])), remedy)
-        features = self._in_parts(pixels) if self._wants_parts(pixels) else self._features(pixels)
+            hint = "Create the backbone with the `size` you need."
+            raise InputError("pixels", "Backbone", rule, str(tuple(pixels.shape[2:])), hint)
+        features = self._features_in_chunks(pixels) if self._needs_chunks(pixels) else self._features(pixels)
         _check_output(features, pixels.shape[0], self.width)
         return features
 
-    def _wants_parts(self, pixels: Tensor) -> bool:
+    def _needs_chunks(self, pixels: Tensor) -> bool:
         """Whether pictures go through the network a few at a time; a network of the user's may look at all of them."""
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or self.training:
             return False
-        return self.spec["kind"] == "timm" and pixels.device.type == "cpu" and len(pixels) > _at_once(pixels)
+        return self.spec["kind"] == "timm" and pixels.device.type == "cpu" and len(pixels) > _chunk_size(pixels)
 
-    def _in_parts(self, pixels: Tensor) -> Tensor:
-        return torch.cat([self._features(part) for part in pixels.split(_at_once(pixels))])
+    def _features_in_chunks(self, pixels: Tensor) -> Tensor:
+        return torch.cat([self._features(part) for part in pixels.split(_chunk_size(pixels))])
 
     def _features(self, pixels: Tensor) -> Tensor:
         # Subtracting in float32, also for a network in half precision, keeps all levels of grey apart.
@@ -92,9 +92,9 @@ class Backbone(nn.Module):
         return f"{self.name!r}, width={self.width}, size={height}x{width}{', frozen' if self.frozen else ''}"
 
 
-def _at_once(pixels: Tensor) -> int:
+def _chunk_size(pixels: Tensor) -> int:
     """How many pictures of this size to look at together on a CPU: between layers, so much memory is used again."""
-    return max(1, PIXELS_AT_ONCE // (pixels.shape[2] * pixels.shape[3]))
+    return max(1, PIXELS_PER_CHUNK // (pixels.shape[2] * pixels.shape[3]))
 
 
 def freeze(backbone: Backbone) -> Backbone:
@@ -128,8 +128,10 @@ def wrap(
         torch.Size([2, 8])
     """
     if not isinstance(module, nn.Module):
-        raise refusal("module", "wrap", "be a torch.nn.Module", kind_of(module), "Pass an instance of your network.")
-    check_count("width", "wrap", width, low=1)
+        raise InputError(
+            "module", "wrap", "be a torch.nn.Module", describe_type(module), "Pass an instance of your network."
+        )
+    check_int("width", "wrap", width, low=1)
     preprocessing = preprocessing or Preprocessing()
     name = name or type(module).__name__
     backbone = Backbone(module, name=name, width=width, preprocessing=preprocessing, spec={"kind": "wrapped"})
@@ -137,25 +139,26 @@ def wrap(
     if parameter is not None:
         backbone.to(device=parameter.device, dtype=parameter.dtype)
     try:
-        try_out(backbone)
-    except Refusal as error:
-        raise Refusal(str(error).replace("`Backbone`", "`wrap`")) from None
+        check_features_shape(backbone)
+    except InputError as error:
+        error.owner = "wrap"
+        raise
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         rule = f"take pixels {(1, 3, *preprocessing.size)}"
         got = f"{type(error).__name__}: {str(error).strip().rstrip('.')}"
-        raise refusal("module", "wrap", rule, got, "Mend the network, or pass a fitting `preprocessing`.") from error
+        raise InputError("module", "wrap", rule, got, "Mend the network, or pass a fitting `preprocessing`.") from error
     return backbone
 
 
-def try_out(backbone: Backbone) -> None:
+def check_features_shape(backbone: Backbone) -> None:
     """Runs one grey picture through a backbone, which refuses features of another shape than it promised."""
     shape = (1, 3, *backbone.preprocessing.size)
-    with evaluating(backbone), torch.no_grad():
+    with evaluation_mode(backbone), torch.no_grad():
         backbone(torch.full(shape, 127, dtype=torch.uint8, device=backbone.mean.device))
 
 
 @contextmanager
-def evaluating(backbone: nn.Module) -> Iterator[None]:
+def evaluation_mode(backbone: nn.Module) -> Iterator[None]:
     """Evaluation mode within the block; afterwards every part of the network is in the mode that it was in."""
     modes = [(part, part.training) for part in backbone.modules()]
     backbone.eval()
@@ -169,7 +172,7 @@ def evaluating(backbone: nn.Module) -> Iterator[None]:
 def _check_output(features: object, rows: int, width: int) -> None:
     rule = f"give features (N, D) with D = {width}"
     if not isinstance(features, Tensor):
-        raise refusal("module", "Backbone", rule, kind_of(features), "Wrap a network that returns one tensor.")
+        raise InputError("module", "Backbone", rule, describe_type(features), "Wrap a network that returns one tensor.")
     if tuple(features.shape) != (rows, width):
-        remedy = "Pool and flatten inside the network, or correct `width`."
-        raise refusal("module", "Backbone", rule, str(tuple(features.shape)), remedy)
+        hint = "Pool and flatten inside the network, or correct `width`."
+        raise InputError("module", "Backbone", rule, str(tuple(features.shape)), hint)

@@ -1,16 +1,21 @@
-"""Calibrators: from scores to probabilities that held-out data bear out."""
+"""Calibrators: from scores to calibrated probabilities."""
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.calibrate.isotonic import Isotonic
-from manyhot.calibrate.normalised import QuasibinaryConstant, SoftmaxTemperature
-from manyhot.calibrate.parametric import Affine, Beta, Temperature
+from manyhot.calibrate.isotonic import IsotonicCalibration
+from manyhot.calibrate.scaling import (
+    BetaCalibration,
+    PlattScaling,
+    QuasibinaryConstant,
+    SoftmaxTemperature,
+    TemperatureScaling,
+)
 
 __all__ = [
-    "Affine",
-    "Beta",
+    "BetaCalibration",
     "Calibrator",
-    "Isotonic",
+    "IsotonicCalibration",
+    "PlattScaling",
     "QuasibinaryConstant",
     "SoftmaxTemperature",
-    "Temperature",
+    "TemperatureScaling",
 ]

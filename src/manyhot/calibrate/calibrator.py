@@ -1,4 +1,4 @@
-"""The contract of a calibrator, and the evidence that it maps to probabilities."""
+"""The base class of calibrators, and the range in which the log-odds of a link are reliable."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_scores, as_targets, as_weights
-from manyhot.checks import check_choice
+from manyhot.checks import as_scores, as_targets, as_weights, check_choice
+from manyhot.errors import InputError
 from manyhot.links import Link, NoLink, SoftmaxLink
-from manyhot.refusal import refusal
-from manyhot.state import Fitted
+from manyhot.serialization import Fitted
 
 # Log-odds up to which a link is believed. Beyond, one that says exactly 0 or 1 would leave no order among scores.
-BELIEVED = 8.0
+RELIABLE_LOG_ODDS = 8.0
 # How near to its limit a link is believed that never reaches `BELIEVED`. Closer, all scores mean nearly the same; here
 # a step in the score still moves the log-odds by about as much.
-NEAR_LIMIT = 1.0
+LIMIT_MARGIN = 1.0
 # How far out limits are looked for, in powers of two.
-FAR_OUT = 64
+SEARCH_POWERS = 64
 # The bounds of what is believed everywhere.
 UNBOUNDED = torch.tensor([[-1.0], [1.0]], dtype=torch.float64) * torch.finfo(torch.float64).max
 
 
 # What a calibrator can be fitted on; one of a file that does not say so has the number -1.
 KINDS = ("scores", "probs")
-NOT_SAID = -1
+UNKNOWN_KIND = -1
 # Probabilities nearer to 0 or 1 are taken for the last ones that can be told from it.
-NEAREST = 1e-15
-WORDS = {"scores": "scores", "probs": "probabilities"}
+PROB_EPSILON = 1e-15
+KIND_NAMES = {"scores": "scores", "probs": "probabilities"}
 
 
 class Calibrator(Fitted):
@@ -52,13 +51,13 @@ class Calibrator(Fitted):
 
     def __init__(self, link: Link | None = None) -> None:
         super().__init__()
-        given: object = link
-        if not isinstance(given, Link | None):
-            remedy = "Pass `loss.link`, or leave it out."
-            raise refusal("link", type(self).__name__, "be a link or None", type(given).__name__, remedy)
+        candidate: object = link
+        if not isinstance(candidate, Link | None):
+            hint = "Pass `loss.link`, or leave it out."
+            raise InputError("link", type(self).__name__, "be a link or None", type(candidate).__name__, hint)
         self.link = None if isinstance(link, NoLink) else link
         self.register_buffer("bounds", UNBOUNDED.clone())
-        self.register_buffer("kind_number", torch.tensor(NOT_SAID, dtype=torch.int8))
+        self.register_buffer("kind_number", torch.tensor(UNKNOWN_KIND, dtype=torch.int8))
 
     @property
     def kind(self) -> str | None:
@@ -79,36 +78,36 @@ class Calibrator(Fitted):
 
         Example:
             >>> probs, targets = torch.tensor([[0.9], [0.8], [0.3], [0.6]]), torch.tensor([[1], [0], [0], [1]])
-            >>> calibrator = mh.Affine(per="all").fit(probs, targets, kind="probs")
+            >>> calibrator = mh.PlattScaling(sharing="all").fit(probs, targets, kind="probs")
             >>> calibrator(probs).flatten()
             tensor([0.8765, 0.7660, 0.2794, 0.5619])
         """
         owner = type(self).__name__
         number = KINDS.index(check_choice("kind", owner, kind, KINDS))
         if kind == "probs" and self.link is not None:
-            remedy = "Leave the link out, or pass the scores that it reads."
-            raise refusal("kind", owner, "be 'scores' where there is a link", repr(kind), remedy)
+            hint = "Leave the link out, or pass the scores that it reads."
+            raise InputError("kind", owner, "be 'scores' where there is a link", repr(kind), hint)
         # If this fails, what was learnt before is not what the new settings say.
         self.fitted = torch.zeros_like(self.fitted)
         self.kind_number = torch.full_like(self.kind_number, number)
         values = self._check(scores, kind)
         targets = as_targets(owner, targets, values)
-        given = as_weights(owner, weights, values)
+        checked_weights = as_weights(owner, weights, values)
         known = (targets >= 0).double()
-        cell_weights = known if given is None else with_mean_one(given * known)
+        cell_weights = known if checked_weights is None else normalise_weights(checked_weights * known)
         # The loss that the link belongs to may go on learning, and must not take the fitted calibrator with it.
         self.link = copy.deepcopy(self.link)
         with torch.no_grad():
             self.bounds = find_bounds(self.link, values.shape[1]).to(values.device)
-            evidence = self.evidence(self.as_scores(values.double(), kind))
-            return self.fit_cells(evidence, targets.clamp(min=0).double(), cell_weights)
+            input_log_odds = self.input_log_odds(self.as_scores(values.double(), kind))
+            return self.fit_cells(input_log_odds, targets.clamp(min=0).double(), cell_weights)
 
     @abstractmethod
-    def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
+    def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Learns from checked cells, all (N, K) in float64; the weight of an unknown cell is 0."""
 
     @abstractmethod
-    def map(self, evidence: Tensor) -> Tensor:
+    def map(self, input_log_odds: Tensor) -> Tensor:
         """Log-odds of evidence (N, K); increasing in each column, and finite."""
 
     def log_odds(self, scores: Any, *, kind: str | None = None) -> Tensor:
@@ -122,7 +121,7 @@ class Calibrator(Fitted):
         kind = self.require_kind(kind)
         checked = self._check(scores, kind)
         # In float64 inside, because a map of few numbers must not lose order among many scores.
-        return self.map(self.evidence(self.as_scores(checked.double(), kind))).to(checked.dtype)
+        return self.map(self.input_log_odds(self.as_scores(checked.double(), kind))).to(checked.dtype)
 
     def forward(self, scores: Any, *, kind: str | None = None) -> Tensor:
         """Probability of each label, shaped like `scores`; never exactly 0 or 1. For `kind` see `log_odds`."""
@@ -130,11 +129,11 @@ class Calibrator(Fitted):
         numbers = torch.finfo(probs.dtype)
         return probs.clamp(numbers.tiny, 1 - numbers.eps / 2)
 
-    def evidence(self, scores: Tensor) -> Tensor:
+    def input_log_odds(self, scores: Tensor) -> Tensor:
         """What the scores already mean, as finite log-odds; the scores themselves without a link."""
         if self.link is None:
             return scores
-        return believed_log_odds(self.link, scores, self.bounds)
+        return bounded_log_odds(self.link, scores, self.bounds)
 
     def require_kind(self, kind: str | None) -> str:
         """What it takes, "scores" or "probs"; refuses to go on if that is not `kind`, unless this is None."""
@@ -145,15 +144,15 @@ class Calibrator(Fitted):
         # A file of an older format does not say; but probabilities have never been read through a link.
         fitted_on = self.kind or (kind if self.link is None else "scores")
         if kind != fitted_on:
-            remedy = f"Pass {WORDS[fitted_on]}, or fit a calibrator on {WORDS[kind]}."
-            raise refusal("kind", owner, f"be {fitted_on!r}, on which it was fitted", repr(kind), remedy)
+            hint = f"Pass {KIND_NAMES[fitted_on]}, or fit a calibrator on {KIND_NAMES[kind]}."
+            raise InputError("kind", owner, f"be {fitted_on!r}, on which it was fitted", repr(kind), hint)
         return kind
 
     def as_scores(self, values: Tensor, kind: str) -> Tensor:
         """Scores of values of a kind: of probabilities, their log-odds."""
-        return values if kind == "scores" else torch.logit(values, eps=NEAREST)
+        return values if kind == "scores" else torch.logit(values, eps=PROB_EPSILON)
 
-    def added_since(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+    def upgrade_buffers(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
         """Kind and bounds for files of format 1, which had neither."""
         if version > 1:
             return {}
@@ -171,18 +170,18 @@ class Calibrator(Fitted):
         owner = type(self).__name__
         scores = as_scores(owner, values)
         if not bool(scores.isfinite().all()):
-            row, column = (int(place) for place in (~scores.isfinite()).nonzero()[0])
+            row, column = (int(index) for index in (~scores.isfinite()).nonzero()[0])
             got = f"{float(scores[row, column]):g} at row {row}, column {column}"
-            raise refusal("scores", owner, "be finite", got, "Clip them, for example to -30 and 30.")
+            raise InputError("scores", owner, "be finite", got, "Clip them, for example to -30 and 30.")
         if kind == "probs" and bool(((scores < 0) | (scores > 1)).any()):
-            row, column = (int(place) for place in ((scores < 0) | (scores > 1)).nonzero()[0])
+            row, column = (int(index) for index in ((scores < 0) | (scores > 1)).nonzero()[0])
             got = f"{float(scores[row, column]):g} at row {row}, column {column}"
-            remedy = 'Pass probabilities, or fit it on scores with `kind="scores"`.'
-            raise refusal("scores", owner, "lie between 0 and 1 with `kind` 'probs'", got, remedy)
+            hint = 'Pass probabilities, or fit it on scores with `kind="scores"`.'
+            raise InputError("scores", owner, "lie between 0 and 1 with `kind` 'probs'", got, hint)
         return scores
 
 
-def with_mean_one(weights: Tensor) -> Tensor:
+def normalise_weights(weights: Tensor) -> Tensor:
     """Weights (N, K) in the same proportions, with a mean of 1 over those that are not 0."""
     counted = weights > 0
     if not bool(counted.any()):
@@ -192,7 +191,7 @@ def with_mean_one(weights: Tensor) -> Tensor:
     return weights * (counted.sum() / weights.sum())
 
 
-def believed_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -> Tensor:
+def bounded_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -> Tensor:
     """Log-odds of a link as far as they are believed; beyond, they follow the scores, so that order survives.
 
     Finite and strictly increasing in the score for every link, also for one that says exactly 0 or 1, or that does
@@ -204,17 +203,17 @@ def believed_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) 
         bounds: What `find_bounds` says of the link; found here by default, which takes many evaluations of the link.
 
     Example:
-        >>> link = mh.AsymmetricLink(4, 0, 0.05)
+        >>> link = mh.links.AsymmetricLink(4, 0, 0.05)
         >>> scores = torch.tensor([[-5.0], [-4.0], [0.0], [30.0], [31.0]])
         >>> link.log_odds(scores).flatten()
         tensor([   -inf,    -inf, -1.9225,  3.2796,  3.2796])
-        >>> believed_log_odds(link, scores).flatten()
+        >>> bounded_log_odds(link, scores).flatten()
         tensor([-11.5174, -10.5174,  -1.9225,  29.7279,  30.7279])
     """
     if isinstance(link, SoftmaxLink):
         # Against the other scores of its row a score always moves the log-odds by its own step; a single class has
         # nothing to stand against, and is nearly certain.
-        return link.log_odds(scores) if scores.shape[-1] > 1 else BELIEVED + scores
+        return link.log_odds(scores) if scores.shape[-1] > 1 else RELIABLE_LOG_ODDS + scores
     low, high = find_bounds(link, scores.shape[-1]).to(scores) if bounds is None else bounds
     inside = torch.minimum(torch.maximum(scores, low), high)
     return link.log_odds(inside) + (scores - inside)
@@ -225,12 +224,12 @@ def find_bounds(link: Link | None, labels: int) -> Tensor:
     if link is None or isinstance(link, SoftmaxLink):
         return UNBOUNDED.clone()
     device = next((buffer.device for buffer in link.buffers()), None)
-    sizes = 2.0 ** torch.arange(FAR_OUT, dtype=torch.float64, device=device).unsqueeze(1)
+    sizes = 2.0 ** torch.arange(SEARCH_POWERS, dtype=torch.float64, device=device).unsqueeze(1)
     trials = link.log_odds(torch.cat([-sizes, sizes]).expand(-1, labels))
     # A link by automatic differentiation says NaN where both slopes have vanished, which is no limit.
     low = trials.nan_to_num(torch.inf, neginf=-torch.inf).amin(0, keepdim=True)
     high = trials.nan_to_num(-torch.inf, posinf=torch.inf).amax(0, keepdim=True)
-    near = ((high - low) / 4).clamp(max=NEAR_LIMIT)
-    limits = torch.cat([(low + near).clamp(min=-BELIEVED), (high - near).clamp(max=BELIEVED)])
+    near = ((high - low) / 4).clamp(max=LIMIT_MARGIN)
+    limits = torch.cat([(low + near).clamp(min=-RELIABLE_LOG_ODDS), (high - near).clamp(max=RELIABLE_LOG_ODDS)])
     bounds = link.scores_of_log_odds(limits + link.log_pos_weight(limits)).double()
     return bounds[:, :1] if bool((bounds == bounds[:, :1]).all()) else bounds

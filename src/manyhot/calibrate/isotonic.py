@@ -1,4 +1,4 @@
-"""Isotonic calibration: any increasing curve, with as much freedom for each label as its evidence can carry."""
+"""Isotonic calibration: a strictly increasing curve per label, shrunk towards a curve shared by all labels."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.calibrate.maps import Cells, Maps
-from manyhot.calibrate.parametric import Affine
-from manyhot.calibrate.pooling import Curves, curves_through, pooled_blocks, smoothed
-from manyhot.calibrate.shrinkage import PER, fit_maps
-from manyhot.cells import check_columns
-from manyhot.checks import check_choice
+from manyhot.calibrate.partial_pooling import SHARING, Cells, Maps, fit_maps
+from manyhot.calibrate.scaling import PlattScaling
+from manyhot.checks import check_choice, check_num_labels
 from manyhot.links import Link
 from manyhot.numerics import softplus
 
 # How much information a curve must carry to be half believed, tried by cross-validation; infinity is "never".
-STRENGTHS = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, torch.inf)
-ALWAYS, NEVER = 0.0, torch.inf
+PRIOR_STRENGTHS = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, torch.inf)
+NO_SHRINKAGE, FULL_SHRINKAGE = 0.0, torch.inf
 
 
-class Shape(NamedTuple):
+class UnshrunkFit(NamedTuple):
     """What is learnt of some cells, before it is decided how far to believe the curves.
 
     Attributes:
@@ -33,31 +30,31 @@ class Shape(NamedTuple):
     """
 
     maps: Maps
-    shared: Curves
-    own: Curves
+    shared: MonotoneCurves
+    own: MonotoneCurves
     information: Tensor
 
 
-class Isotonic(Calibrator):
+class IsotonicCalibration(Calibrator):
     """Any increasing curve: for plenty of held-out data, where the errors of calibration themselves must be least.
 
     An affine map comes first, then a monotone curve that corrects it: the isotonic regression of the targets, with
     straight lines in log-odds between the centres of its blocks, so that no two scores become equal; they are steep
-    between blocks of many cells, whose rates are sure, so that steps and tied scores keep theirs. With `per`
-    "shrunk", all labels share a curve, and each has one of its own besides; how much information a curve needs to be
+    between blocks of many cells, whose rates are sure, so that steps and tied scores keep theirs. With `sharing`
+    "partial", all labels share a curve, and each has one of its own besides; how much information a curve needs to be
     believed is found by cross-validation inside of `fit`.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
 
     Args:
-        per: "all" (one curve for all labels), "label" (one for each; overfits below some hundred present cells a
-            label) or "shrunk".
+        sharing: "all" (one curve for all labels), "none" (one for each; overfits below some hundred present cells per
+            label) or "partial" (one for each, shrunk towards the shared one).
         link: What the scores already mean; without one the scores themselves are the starting point.
 
     Attributes:
-        slopes: (1, K), or (1, 1) with `per` "all": the affine map.
+        slopes: (1, K), or (1, 1) with `sharing` "all": the affine map.
         intercept: (K,), or (1,).
-        shared_curve: (2, 1, M), places and values of the knots of the curve that labels share.
+        shared_curve: (2, 1, M), positions and values of the knots of the curve that labels share.
         own_curves: (2, K, M), the same for each label.
         own_trust: (K,), how far each label goes from the shared curve to its own.
 
@@ -68,7 +65,7 @@ class Isotonic(Calibrator):
     Example:
         >>> scores = torch.linspace(-3, 3, 400).unsqueeze(1)
         >>> targets = (torch.arange(400) % 4 < 2 + scores[:, 0].sign()).int().unsqueeze(1)   # 1 in 4, then 3 in 4
-        >>> mh.Isotonic(per="all").fit(scores, targets)(torch.tensor([[-1.5], [0.0], [1.5]])).flatten()
+        >>> mh.IsotonicCalibration(sharing="all").fit(scores, targets)(torch.tensor([[-1.5], [0.0], [1.5]])).flatten()
         tensor([0.2500, 0.5000, 0.7500])
     """
 
@@ -78,112 +75,297 @@ class Isotonic(Calibrator):
     own_curves: Tensor
     own_trust: Tensor
 
-    def __init__(self, link: Link | None = None, *, per: str = "shrunk") -> None:
+    def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
-        self.per = check_choice("per", type(self).__name__, per, PER)
+        self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
         self.register_buffer("slopes", torch.ones(1, 1, dtype=torch.float64))
         self.register_buffer("intercept", torch.zeros(1, dtype=torch.float64))
         self.register_buffer("shared_curve", torch.zeros(2, 1, 2, dtype=torch.float64))
         self.register_buffer("own_curves", torch.zeros(2, 1, 2, dtype=torch.float64))
         self.register_buffer("own_trust", torch.zeros(1, dtype=torch.float64))
 
-    def fit_cells(self, evidence: Tensor, targets: Tensor, weights: Tensor) -> Self:
+    def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Fits the affine maps and the curves."""
-        cells = Cells(evidence, targets, weights)
-        maps, shared, own, information = fit_shape(cells, self.per)
-        strengths = {"all": (ALWAYS, NEVER), "label": (NEVER, ALWAYS)}.get(self.per) or choose_strengths(cells)
+        cells = Cells(input_log_odds, targets, weights)
+        maps, shared, own, information = fit_unshrunk(cells, self.sharing)
+        prior_strengths = {"all": (NO_SHRINKAGE, FULL_SHRINKAGE), "none": (FULL_SHRINKAGE, NO_SHRINKAGE)}.get(
+            self.sharing
+        ) or choose_prior_strengths(cells)
         # Between its knots the curve half way to a straight line is straight as well.
-        values = torch.lerp(shared.places, shared.values, trust(information.sum(), strengths[0]))
+        values = torch.lerp(shared.positions, shared.values, shrinkage_weight(information.sum(), prior_strengths[0]))
         return self.learn(
             slopes=maps.slopes,
             intercept=maps.intercept,
-            shared_curve=torch.stack([shared.places, values]),
+            shared_curve=torch.stack([shared.positions, values]),
             own_curves=torch.stack(own),
-            own_trust=trust(information, strengths[1]),
+            own_trust=shrinkage_weight(information, prior_strengths[1]),
         )
 
-    def map(self, evidence: Tensor) -> Tensor:
+    def map(self, input_log_odds: Tensor) -> Tensor:
         """Log-odds of evidence (N, K)."""
-        straight = Maps(self.slopes, self.intercept).apply(Affine.family, evidence)
-        bent = Curves(*self.shared_curve).apply(straight)
-        if self.per == "all":
+        straight = Maps(self.slopes, self.intercept).apply(PlattScaling.family, input_log_odds)
+        bent = MonotoneCurves(*self.shared_curve).apply(straight)
+        if self.sharing == "all":
             return bent
-        check_columns(type(self).__name__, evidence, len(self.intercept))
-        return torch.lerp(bent, Curves(*self.own_curves).apply(straight), self.own_trust)
+        check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
+        return torch.lerp(bent, MonotoneCurves(*self.own_curves).apply(straight), self.own_trust)
 
     def extra_repr(self) -> str:
         """How many curves there are."""
-        return f"per={self.per!r}"
+        return f"sharing={self.sharing!r}"
 
 
-def trust(information: Tensor, strength: float) -> Tensor:
+def shrinkage_weight(information: Tensor, prior_strength: float) -> Tensor:
     """information / (information + strength), the share of a curve that is believed."""
-    return 1 / (1 + strength / information.clamp(min=torch.finfo(information.dtype).tiny))
+    return 1 / (1 + prior_strength / information.clamp(min=torch.finfo(information.dtype).tiny))
 
 
-def fit_shape(cells: Cells, per: str) -> Shape:
-    """Affine maps, and those curves through the cells that `per` asks for; the others are straight."""
-    maps = fit_maps(Affine.family, cells, per)
-    straight = cells._replace(evidence=maps.apply(Affine.family, cells.evidence))
-    information = cells.evidence.new_zeros(cells.num_labels)
+def fit_unshrunk(cells: Cells, sharing: str) -> UnshrunkFit:
+    """Affine maps, and those curves through the cells that `sharing` asks for; the others are straight."""
+    maps = fit_maps(PlattScaling.family, cells, sharing)
+    straight = cells._replace(input_log_odds=maps.apply(PlattScaling.family, cells.input_log_odds))
+    information = cells.input_log_odds.new_zeros(cells.num_labels)
     for log_odds, _, weights in straight.blocks():
         probs = torch.sigmoid(log_odds)
         information += (weights * probs * (1 - probs)).sum(0)
     pooled = straight.pooled()
-    shared = fit_curves(pooled if per != "label" else Cells(*(part[:0] for part in pooled)))
-    own = fit_curves(straight if per != "all" else Cells(*(part[:0] for part in straight)))
-    return Shape(maps, shared, own, information)
+    shared = fit_curves(pooled if sharing != "none" else Cells(*(part[:0] for part in pooled)))
+    own = fit_curves(straight if sharing != "all" else Cells(*(part[:0] for part in straight)))
+    return UnshrunkFit(maps, shared, own, information)
 
 
-def fit_curves(cells: Cells) -> Curves:
+def fit_curves(cells: Cells) -> MonotoneCurves:
     """The isotonic regression of each column as a strictly increasing curve, on the device of the cells."""
     curves = curves_through(smoothed(pooled_blocks(cells)), cells.num_labels)
-    return Curves(*(knots.to(cells.evidence.device) for knots in curves))
+    return MonotoneCurves(*(knots.to(cells.input_log_odds.device) for knots in curves))
 
 
-def choose_strengths(cells: Cells) -> tuple[float, float]:
+def choose_prior_strengths(cells: Cells) -> tuple[float, float]:
     """How much information the shared curve and then those of labels need, by the log loss of the other half."""
-    half = halves(cells)
+    half = half_of_rows(cells)
     parts = [Cells(*(part[rows] for part in cells)) for rows in (half, ~half)]
-    folds = [(fit_shape(mine, "shrunk"), other) for mine, other in (parts, parts[::-1])]
-    shared = best_strengths(folds, [(strength, NEVER) for strength in STRENGTHS])[0]
-    return best_strengths(folds, [(shared, strength) for strength in STRENGTHS])
+    folds = [(fit_unshrunk(train_cells, "partial"), test_cells) for train_cells, test_cells in (parts, parts[::-1])]
+    shared = best_prior_strengths(folds, [(prior_strength, FULL_SHRINKAGE) for prior_strength in PRIOR_STRENGTHS])[0]
+    return best_prior_strengths(folds, [(shared, prior_strength) for prior_strength in PRIOR_STRENGTHS])
 
 
-def best_strengths(folds: list[tuple[Shape, Cells]], pairs: list[tuple[float, float]]) -> tuple[float, float]:
+def best_prior_strengths(
+    folds: list[tuple[UnshrunkFit, Cells]], pairs: list[tuple[float, float]]
+) -> tuple[float, float]:
     """That pair of strengths, for the shared and for own curves, with which shapes explain other cells best."""
-    losses = torch.zeros(len(pairs), dtype=torch.float64, device=folds[0][1].evidence.device)
+    losses = torch.zeros(len(pairs), dtype=torch.float64, device=folds[0][1].input_log_odds.device)
     for (maps, shared, own, information), cells in folds:
-        for evidence, targets, weights in cells.blocks():
-            straight = maps.apply(Affine.family, evidence)
+        for input_log_odds, targets, weights in cells.blocks():
+            straight = maps.apply(PlattScaling.family, input_log_odds)
             bent, free = shared.apply(straight), own.apply(straight)
-            for i, (shared_strength, own_strength) in enumerate(pairs):
-                log_odds = torch.lerp(straight, bent, trust(information.sum(), shared_strength))
-                log_odds = torch.lerp(log_odds, free, trust(information, own_strength))
+            for i, (shared_prior_strength, own_prior_strength) in enumerate(pairs):
+                log_odds = torch.lerp(straight, bent, shrinkage_weight(information.sum(), shared_prior_strength))
+                log_odds = torch.lerp(log_odds, free, shrinkage_weight(information, own_prior_strength))
                 losses[i] += (weights * (softplus(log_odds) - targets * log_odds)).sum()
     # Of pairs that differ by rounding alone, the one that believes the curves least.
     good = losses <= losses.min() * (1 + 1e-9)
-    return [pair for pair, kept in zip(pairs, good.tolist(), strict=True) if kept][-1]
+    return [pair for pair, is_good in zip(pairs, good.tolist(), strict=True) if is_good][-1]
 
 
-def halves(cells: Cells) -> Tensor:
+def half_of_rows(cells: Cells) -> Tensor:
     """A half of the rows, (N,), that does not depend on the order of rows or labels, nor on cells without weight.
 
     Rows that are equal to the last target go to both sides in turn. Evidence is rounded first, so that its last
     digits do not matter.
     """
-    names = [
-        torch.where(weights > 0, scrambled(evidence.float().view(torch.int32).long() * 2 + targets.long()), 0).sum(1)
-        for evidence, targets, weights in cells.blocks()
+    chunk_keys = [
+        torch.where(weights > 0, hashed(input_log_odds.float().view(torch.int32).long() * 2 + targets.long()), 0).sum(1)
+        for input_log_odds, targets, weights in cells.blocks()
     ]
-    name = scrambled(torch.cat(names))
-    group, order = name.sort()
-    turn = torch.arange(len(name), device=name.device) - torch.searchsorted(group, group)
-    return torch.empty_like(name).scatter_(0, order, group + turn) % 2 == 0
+    row_keys = hashed(torch.cat(chunk_keys))
+    group, order = row_keys.sort()
+    turn = torch.arange(len(row_keys), device=row_keys.device) - torch.searchsorted(group, group)
+    return torch.empty_like(row_keys).scatter_(0, order, group + turn) % 2 == 0
 
 
-def scrambled(numbers: Tensor) -> Tensor:
+def hashed(numbers: Tensor) -> Tensor:
     """Whole numbers below 2^31 that look random, the same for the same number."""
     for _ in range(2):
         numbers = (numbers ^ (numbers >> 16)) * 0x45D9F3B & 0x7FFFFFFF
     return numbers ^ (numbers >> 16)
+
+
+# Information, about the number of undecided cells, up to which a block cannot tell that the curve is flat in it.
+MIN_INFORMATION = 8.0
+# Knots of a curve in each block.
+KNOTS_PER_BLOCK = 3
+# Rates that differ by less are the same: what separates them is rounding.
+RATE_TOLERANCE = 1e-12
+# How many cells are sorted or placed on a curve at a time.
+CELLS_AT_ONCE = 1 << 21
+# The grid on which a column of more cells than that is gathered first: up to which log-odds, and how many places each.
+GRID_RANGE, GRID_RESOLUTION = 64, 1024
+
+
+class Blocks(NamedTuple):
+    """Neighbouring cells of one label that share a rate; sorted by label, then by evidence. All (B,), on the CPU.
+
+    Attributes:
+        label: Column that the block belongs to.
+        weight: Total weight of its cells.
+        present: Weight of those in which the label is present.
+        moment: Sum of weight times evidence.
+        first: The lowest evidence of its cells.
+        last: The highest.
+    """
+
+    label: Tensor
+    weight: Tensor
+    present: Tensor
+    moment: Tensor
+    first: Tensor
+    last: Tensor
+
+    @property
+    def rate(self) -> Tensor:
+        """Share of present cells."""
+        return self.present / self.weight
+
+    @property
+    def centre(self) -> Tensor:
+        """Mean evidence of the cells."""
+        return self.moment / self.weight
+
+    def follows(self) -> Tensor:
+        """Whether a block of the same label lies before each, (B,)."""
+        same = self.label == self.label.roll(1)
+        same[:1] = False
+        return same
+
+    def merged(self, with_previous: Tensor) -> Blocks:
+        """The blocks after joining those that are marked to the one before."""
+        group = (~with_previous).cumsum(0) - 1
+        label, ends = self.label[~with_previous], ~with_previous.roll(-1)
+        ends[-1:] = True
+        # On the CPU these sums are taken in order, so that the same cells always give the same blocks.
+        weight, present, moment = (
+            torch.zeros(len(label), dtype=part.dtype).index_add_(0, group, part) for part in self[1:4]
+        )
+        return Blocks(label, weight, present, moment, self.first[~with_previous], self.last[ends])
+
+
+def pooled_blocks(cells: Cells) -> Blocks:
+    """The blocks of the weighted isotonic regression of targets on evidence, label by label.
+
+    Rates rise strictly from block to block of a label.
+    """
+    if cells.num_labels == 1 and len(cells.input_log_odds) > CELLS_AT_ONCE:
+        cells = bin_cells(cells)
+    columns = max(1, CELLS_AT_ONCE // max(1, len(cells.input_log_odds)))
+    parts = [
+        _blocks_of_columns(Cells(*(part[:, first : first + columns] for part in cells)), first)
+        for first in range(0, cells.num_labels, columns)
+    ]
+    return Blocks(*(torch.cat(quantity) for quantity in zip(*parts, strict=True)))
+
+
+def _blocks_of_columns(cells: Cells, first: int) -> Blocks:
+    position, order = cells.input_log_odds.T.sort(dim=1)
+    weight = cells.weights.T.gather(1, order)
+    present = cells.targets.T.gather(1, order).mul_(weight)
+    del order
+    label = torch.arange(first, first + cells.num_labels, dtype=torch.int32).unsqueeze(1).expand(position.shape)
+    label, weight, present, position = (part.cpu().flatten() for part in (label, weight, present, position))
+    counted = weight > 0
+    if not bool(counted.all()):
+        label, weight, present, position = (part[counted] for part in (label, weight, present, position))
+    tied = position == position.roll(1)
+    blocks = Blocks(label, weight, present, position * weight, first=position, last=position)
+    return pool_violators(blocks.merged(tied & blocks.follows()))
+
+
+def bin_cells(cells: Cells) -> Cells:
+    """One long column as a few cells with the weights of many: those whose evidence differs by less than a hair."""
+    bins = 2 * GRID_RANGE * GRID_RESOLUTION
+    sums = torch.zeros(3, bins, dtype=torch.float64)
+    for input_log_odds, targets, weights in cells.blocks():
+        position, present, weight = (part.flatten().cpu() for part in (input_log_odds, targets * weights, weights))
+        index = ((position + GRID_RANGE) * GRID_RESOLUTION).long().clamp(0, bins - 1)
+        sums.index_add_(1, index, torch.stack([weight, present, weight * position]))
+    weight, present, moment = sums[:, sums[0] > 0]
+    result = Cells(*(part.unsqueeze(1) for part in (moment / weight, present / weight, weight)))
+    return Cells(*(part.to(cells.input_log_odds.device) for part in result))
+
+
+def pool_violators(blocks: Blocks) -> Blocks:
+    """Joins neighbours until the rates of each label rise: whole falling runs at a time, as any order will do."""
+    while True:
+        rate = blocks.rate
+        violates = blocks.follows() & (rate <= rate.roll(1) + RATE_TOLERANCE)
+        if not bool(violates.any()):
+            return blocks
+        blocks = blocks.merged(violates)
+
+
+def smoothed(blocks: Blocks) -> Blocks:
+    """The same without rates of 0 and 1, which only ends of a label have: one more cell, half of it against them."""
+    certain = ((blocks.present <= 0) | (blocks.present >= blocks.weight)).to(blocks.weight.dtype)
+    weight, present = blocks.weight + certain, blocks.present + certain / 2
+    moment = blocks.moment + certain * blocks.centre
+    return pool_violators(blocks._replace(weight=weight, present=present, moment=moment))
+
+
+class MonotoneCurves(NamedTuple):
+    """Increasing curves through knots (positions and values, both (K, M)): linear between them, of slope 1 outside."""
+
+    positions: Tensor
+    values: Tensor
+
+    def apply(self, input_log_odds: Tensor) -> Tensor:
+        """Values (N, K) at evidence (N, K); a single curve serves all columns."""
+        rows = max(1, CELLS_AT_ONCE // max(1, input_log_odds.shape[1]))
+        return torch.cat([self._apply_to_rows(part) for part in input_log_odds.split(rows)])
+
+    def _apply_to_rows(self, input_log_odds: Tensor) -> Tensor:
+        columns = input_log_odds.T.contiguous()
+        positions, values = (knots.expand(len(columns), -1).contiguous() for knots in self)
+        after = torch.searchsorted(positions, columns).clamp(1, positions.shape[1] - 1)
+        left, low = positions.gather(1, after - 1), values.gather(1, after - 1)
+        width, rise = positions.gather(1, after) - left, values.gather(1, after) - low
+        # Two knots can be so close that rounding puts them on the same place.
+        return (low + (columns - left) * torch.where(width > 0, rise / width, 0.0)).T
+
+
+def curves_through(blocks: Blocks, labels: int) -> MonotoneCurves:
+    """Curves through the centres of the blocks, at the log-odds of their rates; straight for a label without blocks.
+
+    Towards the centres of its neighbours a curve rises along a straight line, so that it rises strictly, but inside
+    of a block of many cells by no more than half the standard error of its log-odds on each side: had they risen by
+    much more, the cells would not have been pooled. What is left is a step to the next block, as wide as the gap
+    between their cells.
+
+    Reference: Oron and Flournoy, Centered Isotonic Regression, Statistics in Biopharmaceutical Research 2017; here
+        along log-odds, with slope 1 instead of 0 outside, and with steps where blocks are sure of their rates.
+    """
+    counts = torch.bincount(blocks.label, minlength=labels)
+    max_knots = KNOTS_PER_BLOCK * int(counts.max()) if labels else 0
+    # One knot before the first and at least one behind the last lie at a slope of 1, with which the curve goes on.
+    steps = torch.arange(-1, max_knots + 1).expand(labels, -1)
+    nearest = steps.minimum(KNOTS_PER_BLOCK * counts.unsqueeze(1) - 1).clamp(min=0)
+    beyond = (steps - nearest).double()
+    if max_knots == 0:
+        return MonotoneCurves(beyond, beyond)
+    positions, values = knots_of(blocks)
+    source = (KNOTS_PER_BLOCK * (counts.cumsum(0) - counts).unsqueeze(1) + nearest).clamp(max=len(positions) - 1)
+    known = (counts > 0).unsqueeze(1)
+    return MonotoneCurves(*(torch.where(known, knots[source], 0.0) + beyond for knots in (positions, values)))
+
+
+def knots_of(blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """Places and values of the knots at the start, the centre and the end of each block, both (3 B,)."""
+    centre, log_odds = blocks.centre.clamp(blocks.first, blocks.last), torch.logit(blocks.rate)
+    error = 0.5 * (blocks.present * (1 - blocks.rate) - MIN_INFORMATION).clamp(min=0).rsqrt()
+    follows = blocks.follows()
+    distance = torch.where(follows, centre - centre.roll(1), 1.0)
+    slope = torch.where(follows, (log_odds - log_odds.roll(1)) / distance, 1.0)
+    next_slope = slope.roll(-1)
+    next_slope[~follows.roll(-1)] = 1.0
+    low = log_odds - error.minimum(slope * (centre - blocks.first))
+    high = log_odds + error.minimum(next_slope * (blocks.last - centre))
+    positions, values = ((blocks.first, centre, blocks.last), (low, log_odds, high))
+    return torch.stack(positions, 1).flatten(), torch.stack(values, 1).flatten()

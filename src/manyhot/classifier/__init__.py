@@ -1,6 +1,5 @@
-"""A trained network with all that turns its scores into answers: predict, save, load, export."""
+"""A trained network with what turns its scores into answers: predict, save, load, export."""
 
-from manyhot.classifier.answers import Answer
-from manyhot.classifier.classifier import Classifier
+from manyhot.classifier.classifier import Answer, Classifier
 
 __all__ = ["Answer", "Classifier"]

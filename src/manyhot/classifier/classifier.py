@@ -1,31 +1,302 @@
-"""The classifier: from samples to labels, with probabilities that mean what they say."""
+"""The classifier: from samples to scores, calibrated probabilities, decisions and answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.backbones.backbone import Backbone
-from manyhot.backbones.preprocessing import Preprocessing
+from manyhot.backbones.backbone import Backbone, evaluation_mode
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import check_count, kind_of
-from manyhot.classifier.answers import Answer, answers_of
-from manyhot.classifier.samples import as_features, as_images
-from manyhot.classifier.scoring import predict_parts
-from manyhot.data import Dataset
+from manyhot.checks import check_int, describe_type
+from manyhot.data import Dataset, Files, Pixels, read_images
+from manyhot.decide import Threshold
 from manyhot.decide.rule import Rule, rule_values
+from manyhot.errors import InputError
+from manyhot.formatting import format_prob
 from manyhot.labels import Labels
 from manyhot.links import Link, NoLink
 from manyhot.network import Network
 from manyhot.predictions import Predictions
-from manyhot.predictions.memory import concatenate
-from manyhot.refusal import refusal
-from manyhot.state import ExactState, Fitted
+from manyhot.predictions.predictions import concatenate
+from manyhot.preprocessing import Preprocessing
+from manyhot.serialization import Fitted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said about one sample.
+
+    Attributes:
+        path: Where the sample lies, or its id.
+        labels: The names of the labels that are given, the most probable first.
+        probs: The probability of these labels and of the next most probable ones, the highest first.
+        abstain: Whether no answer is given and a person should look.
+        none: Whether the answer is that none of the labels is there.
+
+    Example:
+        >>> Answer("cat.jpg", ["cat"], {"cat": 0.93, "dog": 0.21}, abstain=False, none=False)
+        Answer('cat.jpg': cat 93.0 %; not dog 21 %)
+    """
+
+    path: str
+    labels: list[str]
+    probs: dict[str, float]
+    abstain: bool
+    none: bool
+
+    def __repr__(self) -> str:
+        """One line: what is given, and what is not."""
+        shown = {name: f"{name} {format_prob(prob)}" for name, prob in self.probs.items()}
+        predicted = ", ".join(shown[name] for name in self.labels)
+        others = ", ".join(text for name, text in shown.items() if name not in self.labels)
+        if self.abstain:
+            return f"Answer({self.path!r}: ask a person; {', '.join(filter(None, (predicted, others)))})"
+        return f"Answer({self.path!r}: {predicted or 'none of these'}{f'; not {others}' if others else ''})"
+
+
+def build_answers(table: Predictions, *, top: int) -> list[Answer]:
+    """An answer for each row of a table.
+
+    Args:
+        table: Predictions with probabilities; where nothing was decided, labels of at least 50 % are given.
+        top: How many labels to name besides those that are given.
+    """
+    probs = table.probabilities()
+    if table.decisions is None:
+        table = table.replace(decisions=Threshold(0.5)(probs))
+    assert table.decisions is not None
+    assert table.abstain is not None
+    order = probs.argsort(dim=1, descending=True, stable=True)
+    names, answers = table.labels.names, []
+    for row, path in enumerate(table.paths or table.ids):
+        predicted = table.decisions[row]
+        columns = order[row]
+        shown = columns[predicted[columns] | ((~predicted[columns]).cumsum(0) <= top)].tolist()
+        answers.append(
+            Answer(
+                path=path,
+                labels=[names[column] for column in shown if predicted[column]],
+                probs={names[column]: float(probs[row, column]) for column in shown},
+                abstain=bool(table.abstain[row]),
+                none=not bool(predicted.any()) and not bool(table.abstain[row]),
+            )
+        )
+    return answers
+
+
+Array = np.ndarray[Any, Any]
+PREDICT_OWNER = "Classifier.predict"
+
+
+def as_images(samples: Any) -> Dataset:
+    """A data set of images.
+
+    Args:
+        samples: A data set, a path or several (images, folders, patterns, tars, tables), a picture or several, as
+            Pillow has them, as arrays (H, W), (H, W, C) or (N, H, W, C) or as tensors (3, H, W) or (N, 3, H, W).
+    """
+    if isinstance(samples, Dataset):
+        if samples.images is None:
+            hint = "Pass images, or use a classifier of features."
+            raise InputError("samples", PREDICT_OWNER, "hold images", "a data set of features", hint)
+        return samples
+    if is_path(samples) or (isinstance(samples, list | tuple) and samples and all(map(is_path, samples))):
+        return read_images(samples)
+    images = [pixels for sample in _as_sequence(samples) for pixels in as_pixels(sample)]
+    array = np.empty(len(images), dtype=object)
+    array[:] = images
+    return Dataset(Labels([]), None, [str(row) for row in range(len(array))], images=Pixels(array))
+
+
+def as_features(samples: Any, width: int) -> Dataset:
+    """A data set of features (N, D)."""
+    if isinstance(samples, Dataset):
+        if samples.features is None:
+            hint = "Extract features with the backbone that the head was trained on."
+            raise InputError("samples", PREDICT_OWNER, "hold features", "a data set of images", hint)
+        dataset, features = samples, samples.features
+    else:
+        features = _as_matrix(samples)
+        dataset = Dataset(Labels([]), None, [str(row) for row in range(len(features))], features=features)
+    if features.ndim != 2 or features.shape[1] != width:
+        rule = f"be features (N, D) with D = {width}"
+        raise InputError("samples", PREDICT_OWNER, rule, str(features.shape), "Pass one row a sample.")
+    return dataset
+
+
+def is_path(sample: object) -> bool:
+    """Whether a sample is the name of a file."""
+    return isinstance(sample, str | os.PathLike)
+
+
+def as_pixels(sample: Any) -> list[Array]:
+    """The pictures of one sample as arrays (H, W) or (H, W, C) of uint8."""
+    if hasattr(sample, "getexif"):
+        return [_pillow_pixels(sample)]
+    if isinstance(sample, Tensor):
+        pixels = sample.detach().cpu().numpy()
+        if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or pixels.shape[-3] not in (1, 3):
+            raise _pixels_error(sample, "be images (3, H, W) or (N, 3, H, W) of uint8 where they are tensors")
+        return list(np.moveaxis(pixels if pixels.ndim == 4 else pixels[None], 1, -1))
+    if isinstance(sample, np.ndarray):
+        if sample.dtype != np.uint8 or sample.ndim not in (2, 3, 4):
+            raise _pixels_error(sample, "be images (H, W), (H, W, C) or (N, H, W, C) of uint8 where they are arrays")
+        many = sample.ndim == 4 or (sample.ndim == 3 and sample.shape[2] > 4)
+        return list(sample) if many else [sample]
+    raise _pixels_error(sample, "be paths, pictures, a data set, or arrays or tensors of pixels")
+
+
+def _as_sequence(samples: Any) -> Sequence[Any]:
+    return samples if isinstance(samples, list | tuple) else [samples]
+
+
+def _pillow_pixels(image: Any) -> Array:
+    from PIL import ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
+        upright = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
+    return np.asarray(upright)
+
+
+def _as_matrix(samples: Any) -> Array:
+    try:
+        return np.asarray(samples.detach().cpu() if isinstance(samples, Tensor) else samples, dtype=np.float32)
+    except (TypeError, ValueError):
+        hint = "Pass a matrix of numbers: this classifier has no backbone to read images with."
+        raise InputError("samples", PREDICT_OWNER, "be features (N, D)", describe_type(samples), hint) from None
+
+
+def _pixels_error(sample: object, rule: str) -> InputError:
+    got = describe_type(sample)
+    if isinstance(sample, np.ndarray | Tensor):
+        got = f"{tuple(sample.shape)} of {str(sample.dtype).removeprefix('torch.')}"
+    return InputError(
+        "samples", PREDICT_OWNER, rule, got, "Scale values to 0 to 255 and convert them to uint8, or pass paths."
+    )
+
+
+ScoredBatch = tuple[Tensor, Tensor, int, dict[str, str]]
+
+
+def predict_tables(
+    classifier: Classifier,
+    dataset: Dataset,
+    *,
+    rows: int,
+    batch_size: int,
+    workers: int | None,
+    on_bad_image: str,
+    device: str | torch.device | None,
+    advance: Callable[[int], None] | None,
+) -> Iterator[Predictions]:
+    """Tables of about `rows` rows, in the order of the data set; one empty table of a data set without any."""
+    notes, targets = _select_targets(classifier, dataset)
+    notes = [*dataset.notes, *notes]
+    unreadable: dict[str, str] = {}
+    scores: list[Tensor] = []
+    positions: list[Tensor] = []
+    waiting, yielded = 0, False
+    for batch_scores, batch_positions, handled, errors in _score_batches(
+        classifier, dataset, batch_size=batch_size, workers=workers, on_bad_image=on_bad_image, device=device
+    ):
+        scores.append(batch_scores)
+        positions.append(batch_positions)
+        waiting += len(batch_positions)
+        unreadable |= errors
+        if advance is not None:
+            advance(handled)
+        if waiting >= rows:
+            table = _build_table(classifier, dataset, torch.cat(scores), torch.cat(positions), targets)
+            table.notes, table.unreadable = notes, unreadable
+            yield table
+            scores, positions, notes, unreadable, waiting, yielded = [], [], [], {}, 0, True
+    if waiting or not yielded or unreadable:
+        empty = torch.empty(0, len(classifier.labels)), torch.empty(0, dtype=torch.int64)
+        table = _build_table(
+            classifier, dataset, torch.cat([*scores, empty[0]]), torch.cat([*positions, empty[1]]), targets
+        )
+        table.notes, table.unreadable = notes, unreadable
+        yield table
+
+
+def _score_batches(
+    classifier: Classifier,
+    dataset: Dataset,
+    *,
+    batch_size: int,
+    workers: int | None,
+    on_bad_image: str,
+    device: str | torch.device | None,
+) -> Iterator[ScoredBatch]:
+    """Scores and row numbers of each batch, how many samples it was asked for, and which could not be read."""
+    network = classifier.network
+    if device is not None:
+        network.to(device)
+    parameter = next(network.parameters())
+    groups = [range(start, min(start + batch_size, len(dataset))) for start in range(0, len(dataset), batch_size)]
+    batches, errors = _load_batches(classifier, dataset, groups, workers=workers, on_bad_image=on_bad_image)
+    reported: set[str] = set()
+    for group, (inputs, positions) in zip(groups, batches, strict=True):
+        with evaluation_mode(network), torch.no_grad():  # only while computing: who asks for a batch may train between
+            if len(positions):
+                kind = parameter.dtype if inputs.is_floating_point() else inputs.dtype
+                scores = network.scores(inputs.to(parameter.device, kind)).float().cpu()
+            else:
+                scores = torch.empty(0, len(classifier.labels))
+        new = {name: reason for name, reason in errors.items() if name not in reported}
+        reported |= set(new)
+        yield scores, positions, len(group), new
+
+
+def _load_batches(
+    classifier: Classifier, dataset: Dataset, groups: list[range], *, workers: int | None, on_bad_image: str
+) -> tuple[Iterator[tuple[Tensor, Tensor]], dict[str, str]]:
+    """What the network takes with the row numbers, batch by batch, and where bad images get named."""
+    if classifier.preprocessing is None:
+        features = torch.as_tensor(dataset.features)
+        return ((features[group.start : group.stop], torch.arange(group.start, group.stop)) for group in groups), {}
+    from manyhot.data.loading import ImageBatches
+
+    data = ImageBatches(dataset, classifier.preprocessing, workers=workers, on_bad_image=on_bad_image)
+    return ((batch.inputs, batch.rows) for batch in data.load(groups, epoch=None)), data.unreadable
+
+
+def _build_table(
+    classifier: Classifier, dataset: Dataset, scores: Tensor, positions: Tensor, targets: Any
+) -> Predictions:
+    numbers = positions.tolist()
+    images = dataset.images
+    paths = None
+    if isinstance(images, Files):
+        paths = [str(images.path(row)) for row in numbers]
+    elif images is not None:
+        paths = [images.name(row) for row in numbers]
+    return classifier.decide(scores).replace(
+        ids=[dataset.ids[row] for row in numbers],
+        paths=paths,
+        splits=None if dataset.splits is None else dataset.splits[np.asarray(numbers, dtype=np.int64)].tolist(),
+        targets=None if targets is None else targets.dense(numbers),
+    )
+
+
+def _select_targets(classifier: Classifier, dataset: Dataset) -> tuple[list[str], Any]:
+    """The true labels of a data set that has them, in the order of the classifier; and a note if they do not fit."""
+    if dataset.targets is None:
+        return [], None
+    names = dataset.labels.names
+    missing = [name for name in classifier.labels.names if name not in set(names)]
+    if missing:
+        return [f"Left out the true labels, because there are none for {missing[0]!r}."], None
+    return [], dataset.targets.select([dataset.labels.column(name) for name in classifier.labels.names])
+
 
 OWNER = "Classifier"
 
@@ -64,15 +335,15 @@ class Classifier:
         rule: Rule | None = None,
         preprocessing: Preprocessing | None = None,
     ) -> None:
-        given: object = network
-        if not isinstance(given, Network):
-            raise refusal("network", OWNER, "be a Network", kind_of(given), "Pass `Network(backbone, head)`.")
-        self.network = given
+        value: object = network
+        if not isinstance(value, Network):
+            raise InputError("network", OWNER, "be a Network", describe_type(value), "Pass `Network(backbone, head)`.")
+        self.network = value
         self.labels = labels if isinstance(labels, Labels) else Labels(labels)
         for name, part, kind in (("link", link, Link), ("calibrator", calibrator, Calibrator), ("rule", rule, Rule)):
             if not isinstance(part, kind) and (name == "link" or part is not None):
-                remedy = "Pass `loss.link`." if name == "link" else "Leave it out, or pass an instance."
-                raise refusal(name, OWNER, f"be a {name}", kind_of(part), remedy)
+                hint = "Pass `loss.link`." if name == "link" else "Leave it out, or pass an instance."
+                raise InputError(name, OWNER, f"be a {name}", describe_type(part), hint)
         self.link, self.calibrator, self.rule = link, calibrator, rule
         self.preprocessing = preprocessing or getattr(network.backbone, "preprocessing", None)
         self._check()
@@ -80,7 +351,7 @@ class Classifier:
     @property
     def in_features(self) -> int:
         """The number D of features that the head takes."""
-        return int(_head_of(self.network).in_features)
+        return int(_check_head(self.network).in_features)
 
     @property
     def gives_probs(self) -> bool:
@@ -139,9 +410,9 @@ class Classifier:
         advance: Callable[[int], None] | None = None,
     ) -> Iterator[Predictions]:
         """As `predict`, in tables of about `rows` rows each: for more than fits in memory; see `PredictionsWriter`."""
-        check_count("batch_size", OWNER, batch_size, low=1)
-        check_count("rows", OWNER, rows, low=1)
-        return predict_parts(
+        check_int("batch_size", OWNER, batch_size, low=1)
+        check_int("rows", OWNER, rows, low=1)
+        return predict_tables(
             self,
             self.dataset(samples),
             rows=rows,
@@ -174,9 +445,9 @@ class Classifier:
             on_bad_image: "skip" or "fail".
             device: Where to compute.
         """
-        check_count("top", OWNER, top, low=0)
+        check_int("top", OWNER, top, low=0)
         table = self.predict(samples, batch_size=batch_size, workers=workers, on_bad_image=on_bad_image, device=device)
-        return answers_of(table, top=top)
+        return build_answers(table, top=top)
 
     def decide(self, scores: Tensor) -> Predictions:
         """The table of scores (N, K) that the network gave: with probabilities and decisions."""
@@ -222,7 +493,6 @@ class Classifier:
         *,
         backbone: nn.Module | None = None,
         device: str | torch.device = "cpu",
-        kinds: Iterable[type[ExactState]] = (),
     ) -> Classifier:
         """Reads what `save` wrote.
 
@@ -231,11 +501,10 @@ class Classifier:
             backbone: For a network of your own that `wrap` made a backbone: that network, built anew. Its weights are
                 read from the folder.
             device: Where the network is to be.
-            kinds: Links, calibrators and rules of your own that the file may name besides those of this package.
         """
         from manyhot.classifier.bundle import load_bundle
 
-        return load_bundle(cls, Path(folder), backbone=backbone, device=device, kinds=kinds)
+        return load_bundle(cls, Path(folder), backbone=backbone, device=device)
 
     def export(
         self, path: str | os.PathLike[str], *, opset: int = 18, check: bool = True, label_names: bool = True
@@ -253,7 +522,7 @@ class Classifier:
             label_names: Whether to give the names as an output, which a few runtimes without texts refuse. They are
                 in the metadata of the file in any case.
         """
-        from manyhot.classifier.onnx_file import export_onnx
+        from manyhot.classifier.onnx_export import export_onnx
 
         export_onnx(self, Path(path), opset=opset, check=check, label_names=label_names)
 
@@ -267,13 +536,13 @@ class Classifier:
         return f"Classifier({'; '.join(parts)})"
 
     def _check(self) -> None:
-        head = _head_of(self.network)
+        head = _check_head(self.network)
         if head.num_labels != len(self.labels):
             rule = f"have as many names as the head has labels, {head.num_labels}"
-            raise refusal("labels", OWNER, rule, str(len(self.labels)), "Pass the labels that it was trained on.")
+            raise InputError("labels", OWNER, rule, str(len(self.labels)), "Pass the labels that it was trained on.")
         if self.network.backbone is not None and not isinstance(self.network.backbone, Backbone):
-            remedy = "Pass `manyhot.backbones.wrap(module, width)` to `Network`."
-            raise refusal("network", OWNER, "have a Backbone or none", kind_of(self.network.backbone), remedy)
+            hint = "Pass `manyhot.backbones.wrap(module, width)` to `Network`."
+            raise InputError("network", OWNER, "have a Backbone or none", describe_type(self.network.backbone), hint)
         for part in (self.calibrator, self.rule):
             if isinstance(part, Fitted):
                 part.require_fitted()
@@ -281,14 +550,14 @@ class Classifier:
             self.calibrator.require_kind("scores")
         if self.rule is not None and self.rule.needs_probs and not self.gives_probs:
             rule = "only compare where there are no probabilities"
-            remedy = "Pass a fitted calibrator too, or a rule such as `AverageK` that was fitted on scores."
-            raise refusal("rule", OWNER, rule, type(self.rule).__name__, remedy)
+            hint = "Pass a fitted calibrator too, or a rule such as `AverageK` that was fitted on scores."
+            raise InputError("rule", OWNER, rule, type(self.rule).__name__, hint)
 
 
-def _head_of(network: Network) -> Any:
+def _check_head(network: Network) -> Any:
     """The head, which must know its sizes."""
     head = network.head
     if not hasattr(head, "num_labels") or not hasattr(head, "in_features"):
-        remedy = "Use `LinearHead`, `CosineHead` or `TwoHeads`."
-        raise refusal("network", OWNER, "have a head of manyhot", kind_of(network.head), remedy)
+        hint = "Use `LinearHead`, `CosineHead` or `TwoHeads`."
+        raise InputError("network", OWNER, "have a head of manyhot", describe_type(network.head), hint)
     return head

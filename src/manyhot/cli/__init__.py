@@ -1,11 +1,11 @@
-"""The command line: verbs on tables of predictions, of this package's models and of any other."""
+"""The command line: entry point and error messages."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from manyhot.refusal import Refusal
+from manyhot.errors import InputError
 
 
 def main() -> None:
@@ -21,26 +21,26 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (Refusal, OSError, ImportError) as error:
+    except (InputError, OSError, ImportError) as error:
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
-        print(f"manyhot: {sentence(error)}", file=sys.stderr)
+        print(f"manyhot: {error_message(error)}", file=sys.stderr)
         sys.exit(2)
 
 
-def sentence(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """What to tell a user; errors of the file system name the file that they are about."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file system'}: {error.strerror}."
     text = " ".join(str(error).split())
     readers = any(f"of `{name}`" in text for name in ("read_data", "read_images", "read_corrections"))
-    for python, typed in (READING if readers else TYPED).items():
+    for python, typed in (READER_MESSAGES if readers else MESSAGES).items():
         text = text.replace(python, typed)
     return text
 
 
 # What errors of the readers advise in Python, as it is typed here; they have no option for single labels.
-READING = {
+READER_MESSAGES = {
     "`path` of `read_data`": "`DATA`",
     "`path` of `read_images`": "`IMAGES`",
     "`path` of `read_corrections`": "`--corrections`",
@@ -61,8 +61,8 @@ READING = {
     " of `read_corrections`": "",
 }
 # The same for all others.
-TYPED = {
-    "Import other files with `import_predictions`.": "Import tables of other programs with `manyhot import`.",
+MESSAGES = {
+    "Import other files with `read_predictions`.": "Import tables of other programs with `manyhot import`.",
     "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`.": (
         "Give it probabilities first: manyhot calibrate."
     ),
@@ -74,7 +74,7 @@ TYPED = {
     "pass `overwrite`": "pass --overwrite",
     "`runs` of `Report`": "`RUN`",
     "`corrections` of `corrected`": "`--corrections`",
-    "`import_predictions`": "`manyhot`",
+    "`read_predictions`": "`manyhot`",
     "`kind` of": "`--kind` of",
     "`targets` of": "`--targets` of",
     "got None. Say 'scores'": "got nothing. Say 'scores'",

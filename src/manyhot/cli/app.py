@@ -1,22 +1,14 @@
-"""The verbs of the command line. Nothing here imports torch, so that `--help` answers at once."""
+"""All commands. Nothing here imports torch, so that `--help` is fast."""
 
 from __future__ import annotations
 
 import typer
 
-from manyhot.cli.calibrate import calibrate
-from manyhot.cli.compare import compare
-from manyhot.cli.decide import decide
-from manyhot.cli.demo import demo
-from manyhot.cli.evaluate import evaluate
-from manyhot.cli.export import export
-from manyhot.cli.importing import import_
-from manyhot.cli.inspect import inspect
-from manyhot.cli.predict import predict
-from manyhot.cli.report import report
+from manyhot.cli.pages import report, studio
+from manyhot.cli.predict import export, predict
 from manyhot.cli.search import search
-from manyhot.cli.studio import studio
-from manyhot.cli.train import train
+from manyhot.cli.tables import calibrate, decide, evaluate, import_
+from manyhot.cli.train import compare, demo, inspect, train
 
 app = typer.Typer(
     name="manyhot",
@@ -28,12 +20,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order in which people need them.
-for verb in (demo, inspect, train, compare, predict, search, studio, export, evaluate, report, calibrate, decide):
-    app.command()(verb)
+for command in (demo, inspect, train, compare, predict, search, studio, export, evaluate, report, calibrate, decide):
+    app.command()(command)
 app.command("import")(import_)
 
 
-def version(show: bool) -> None:
+def print_version(show: bool) -> None:
     """Prints the version and ends."""
     if show:
         from manyhot import __version__
@@ -43,7 +35,9 @@ def version(show: bool) -> None:
 
 
 @app.callback()
-def options(
-    show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
+def global_options(
+    show_version: bool = typer.Option(
+        False, "--version", callback=print_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     """Options of the program itself."""

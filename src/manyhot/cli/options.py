@@ -1,24 +1,28 @@
-"""What the verbs have in common: their options, how they open tables, and how they tell what they do."""
+"""Options that several commands share, and how they open tables, data sets and runs."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyhot.refusal import refusal
+from manyhot.cli.console import print_notes
+from manyhot.errors import InputError
+from manyhot.presets import CALIBRATOR, RULE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from manyhot.predictions.table import Table
-
-Item = TypeVar("Item")
+    from manyhot.classifier import Classifier
+    from manyhot.data.dataset import Dataset
+    from manyhot.predictions.predictions import PredictionTable
+    from manyhot.training import TrainSettings
 
 
 class Kind(StrEnum):
@@ -48,8 +52,8 @@ FitTableOption = Annotated[
 AtMostOption = Annotated[
     int, typer.Option("--at-most", min=1, help="Learn from this many rows at the most, drawn by --seed.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is drawn.")]
-OutOption = Annotated[
+FitSeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is drawn.")]
+OutTableOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="The table to write (default: beside PREDICTIONS).")
 ]
 SaveOption = Annotated[Path | None, typer.Option("--save", help="Also write what was learnt to this JSON file.")]
@@ -57,63 +61,46 @@ OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace file
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
-def console() -> Console:
-    """Where people are told what happens: the error stream, so that output can be piped; of one process alone."""
-    from rich.console import Console
-
-    from manyhot.distributed import rank
-
-    # Names of labels and files are shown as they are: `[red]` is no colour.
-    return Console(stderr=True, soft_wrap=True, markup=False, highlight=False, quiet=rank() > 0)
-
-
-def open_table(path: str, kind: Kind | None, targets: Path | None, tell: Console) -> Table:
+def open_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
     """The table of a file, of this package or from elsewhere; says what was detected."""
-    from manyhot.predictions import import_predictions
+    from manyhot.predictions import read_predictions
 
-    table, notes = import_predictions(path, kind=None if kind is None else kind.value, targets=targets)
-    tell_notes(notes, tell)
+    table, notes = read_predictions(path, kind=None if kind is None else kind.value, targets=targets)
+    print_notes(notes, console)
     return table
 
 
-def tell_notes(notes: list[str], tell: Console) -> None:
-    """What was detected, a line each."""
-    from manyhot.terminal import printable
-
-    for note in notes:
-        typed = note.replace("kind='probs'", "--kind probs").replace("separator=", "--separator ")
-        tell.print(printable(typed), style="dim")
-
-
-def free_path(path: Path, *, overwrite: bool, option: str) -> Path:
+def check_output_path(path: Path, *, overwrite: bool, option: str) -> Path:
     """The path, or the error that keeps what is there; said before the work begins, not after it."""
     if path.exists() and not path.is_file():
         got = f"{str(path)!r}, a folder" if path.is_dir() else f"{str(path)!r}, which is none"
-        raise refusal(option, "manyhot", "name a file", got, "Name a file in a folder of yours.")
+        raise InputError(option, "manyhot", "name a file", got, "Name a file in a folder of yours.")
     if path.exists() and not overwrite:
-        remedy = "Choose another name, or pass --overwrite."
-        raise refusal(option, "manyhot", "name a file that is not there yet", repr(str(path)), remedy)
+        hint = "Choose another name, or pass --overwrite."
+        raise InputError(option, "manyhot", "name a file that is not there yet", repr(str(path)), hint)
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         why = "where you may not write" if folder.is_dir() else "which is no folder"
-        remedy = "Choose another place."
-        raise refusal(option, "manyhot", "lie in a folder you may write to", f"{str(folder)!r}, {why}", remedy)
+        hint = "Choose another place."
+        raise InputError(option, "manyhot", "lie in a folder you may write to", f"{str(folder)!r}, {why}", hint)
     return path
 
 
 def table_path(path: Path, *, overwrite: bool, save: Path | None = None) -> Path:
     """The path of the table to write; refuses endings of other forms, under which nobody could open it again."""
     if path.name.lower().endswith((".csv", ".tsv", ".gz", ".npz", ".npy", ".json")):
-        remedy = "Let the name end with .parquet."
-        raise refusal("--out", "manyhot", "name a Parquet file", repr(str(path)), remedy)
+        hint = "Let the name end with .parquet."
+        raise InputError("--out", "manyhot", "name a Parquet file", repr(str(path)), hint)
     if save is not None:
         if save.absolute() == path.absolute():
-            raise refusal("--save", "manyhot", "name another file than --out", repr(str(save)), "Rename one of them.")
-        free_path(save, overwrite=overwrite, option="--save")
-    return free_path(path, overwrite=overwrite, option="--out")
+            raise InputError(
+                "--save", "manyhot", "name another file than --out", repr(str(save)), "Rename one of them."
+            )
+        check_output_path(save, overwrite=overwrite, option="--save")
+    return check_output_path(path, overwrite=overwrite, option="--out")
 
 
-def beside(path: str, what: str) -> Path:
+def path_beside(path: str, what: str) -> Path:
     """`photos.parquet` -> `photos.calibrated.parquet`, for any kind of table."""
     name = Path(path.rstrip("/").removesuffix("/*.parquet"))
     stem = name.name.removesuffix(".gz")
@@ -124,12 +111,265 @@ def beside(path: str, what: str) -> Path:
     return name.with_name(f"{stem.rstrip('-_.') or 'predictions'}.{what}.parquet")
 
 
-def bar(items: Iterable[Item], total: int, text: str, tell: Console) -> Iterator[Item]:
-    """Passes items on and counts their lengths: a bar with the time left in a terminal, silence elsewhere."""
-    from rich.progress import Progress
+class Unlisted(StrEnum):
+    """What a label means that is not named for a row."""
 
-    with Progress(console=tell, transient=True, disable=not tell.is_terminal) as progress:
-        task = progress.add_task(text, total=total)
-        for item in items:
-            yield item
-            progress.advance(task, len(item))  # type: ignore[arg-type]
+    absent = "absent"
+    unknown = "unknown"
+
+
+DataArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
+    ),
+]
+LayoutOption = Annotated[
+    str | None,
+    typer.Option(
+        "--layout",
+        help="If it is not detected right: table, folders, imagefolder, coco, voc, open_images, webdataset or npz.",
+    ),
+]
+PathColumnOption = Annotated[str | None, typer.Option("--path-column", help="The column of image paths.")]
+LabelsColumnOption = Annotated[str | None, typer.Option("--labels-column", help="The column of label names.")]
+SplitColumnOption = Annotated[str | None, typer.Option("--split-column", help="The column of splits.")]
+SeparatorOption = Annotated[
+    str | None, typer.Option("--separator", help="What stands between two label names, such as '|' or ';'.")
+]
+RootOption = Annotated[
+    Path | None, typer.Option("--root", help="The folder that image paths are relative to (default: beside DATA).")
+]
+UnlistedOption = Annotated[
+    Unlisted | None,
+    typer.Option(
+        "--unlisted",
+        help="What it means that a label is not named for an image (default: absent; unknown for blank cells).",
+    ),
+]
+CorrectionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--corrections",
+        metavar="FILE",
+        help="A table of corrected labels, such as the reviewed.csv of the studio: what it knows holds. Repeat it.",
+    ),
+]
+
+
+def read_dataset(
+    data: list[str],
+    *,
+    layout: str | None = None,
+    path_column: str | None = None,
+    labels_column: str | None = None,
+    split_column: str | None = None,
+    separator: str | None = None,
+    root: Path | None = None,
+    unlisted: Unlisted | None = None,
+    console: Console | None = None,
+) -> Dataset:
+    """The data set of what was typed; says what was detected."""
+    from manyhot.data import read_data
+
+    dataset = read_data(
+        data[0] if len(data) == 1 else data,
+        layout=layout,
+        path_column=path_column,
+        labels_column=labels_column,
+        split_column=split_column,
+        separator=separator,
+        root=root,
+        unlisted=None if unlisted is None else unlisted.value,
+    )
+    if console is not None:
+        print_notes(dataset.notes, console)
+    return dataset
+
+
+def apply_corrections(dataset: Dataset, corrections: Iterable[str], console: Console) -> Dataset:
+    """The data set with what tables of corrections know, of which later ones hold; says how much that is."""
+    from manyhot.data import read_corrections
+
+    for path in corrections:
+        known_notes = len(dataset.notes)
+        dataset = dataset.corrected(read_corrections(path))
+        print_notes([f"{Path(path).name}: {note}" for note in dataset.notes[known_notes:]], console)
+    return dataset
+
+
+class Tune(StrEnum):
+    """What is trained."""
+
+    head = "head"
+    all = "all"
+
+
+class OnUnreadableImage(StrEnum):
+    """What happens to images that cannot be read."""
+
+    skip = "skip"
+    fail = "fail"
+
+
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FOLDER", help="The run folder (default: runs/ and the name of DATA)."),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Any setting of the recipe or the plan, such as lr=0.01. Repeat it."
+    ),
+]
+BackboneOption = Annotated[
+    str | None,
+    typer.Option("--backbone", help="Any model of timm, or efficientnet_lite0, which needs no download (default)."),
+]
+ImageSizeOption = Annotated[
+    int | None, typer.Option("--size", min=8, help="Side of the pictures that the backbone sees.")
+]
+TuneOption = Annotated[
+    Tune | None,
+    typer.Option("--tune", help="Train the head on frozen features (default; a CPU is enough), or all of the network."),
+]
+EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the data.")]
+BatchOption = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows of one step.")]
+LearningRateOption = Annotated[float | None, typer.Option("--lr", help="The highest learning rate.")]
+CalibratorOption = Annotated[
+    str | None, typer.Option("--calibrator", help=f"As in Python: {CALIBRATOR} by default, or none.")
+]
+RuleOption = Annotated[str | None, typer.Option("--rule", help=f"As in Python: {RULE} by default, or none.")]
+OnUnreadableImageOption = Annotated[
+    OnUnreadableImage | None,
+    typer.Option("--on-bad-image", help="Skip images that cannot be read, and name them, or stop."),
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", min=0, help="Processes that read images.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything that is drawn.")]
+NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")]
+
+
+# Options that are settings of the recipe or its plan, and options that tell how data are read.
+SETTING_OPTIONS = (
+    "loss",
+    "backbone",
+    "size",
+    "tune",
+    "epochs",
+    "batch_size",
+    "lr",
+    "calibrator",
+    "rule",
+    "seed",
+    "workers",
+    "on_bad_image",
+)
+DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
+
+
+def build_settings(
+    config: Path | None, overrides: list[str] | None, arguments: dict[str, Any]
+) -> tuple[TrainSettings, dict[str, Any]]:
+    """The recipe of a file, then of --set, then of the options; and how the file says that data were read."""
+    from manyhot.settings import TrainSettings, parse_overrides, read_settings
+
+    settings = read_settings(config) if config is not None else {}
+    source = settings.pop("data", {})
+    settings |= parse_overrides(overrides or [])
+    options = {name: arguments[name] for name in SETTING_OPTIONS if arguments.get(name) is not None}
+    settings |= {name: value.value if isinstance(value, StrEnum) else value for name, value in options.items()}
+    return TrainSettings.build(settings), dict(source or {})
+
+
+def describe_source(data: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
+    """How data are read, for the settings of a run: what was typed, and nothing that was left out.
+
+    Paths and patterns are made absolute, because a run may be resumed from another folder.
+    """
+    paths = [str(Path(path).absolute()) if Path(path).exists() or set(path) & set("*?[{") else path for path in data]
+    source: dict[str, Any] = {"paths": paths}
+    source |= {name: str(arguments[name]) for name in DATA_OPTIONS if arguments[name] is not None}
+    if arguments["root"] is not None:
+        source["root"] = str(Path(arguments["root"]).absolute())
+    return add_corrections(source, arguments)
+
+
+def add_corrections(source: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """How data are read, with the corrections that were typed behind those that were there."""
+    # Without the links of folders: `runs/last` leads elsewhere as soon as this run is done.
+    from manyhot.data.corrections import real_path
+
+    files = [*source.get("corrections", ()), *map(real_path, arguments.get("corrections") or ())]
+    return source | {"corrections": list(dict.fromkeys(files))} if files else source
+
+
+def read_source(source: dict[str, Any], command: str, console: Console, settings: TrainSettings) -> Dataset:
+    """The data set that was described.
+
+    Splits that are missing are drawn before labels are corrected, because the draw depends on the labels: an image
+    that was held out stays so when somebody corrects it.
+    """
+    from manyhot.training.prepare import with_all_splits
+
+    if not source.get("paths"):
+        hint = f"Name a table or a folder, such as: manyhot {command} photos.csv."
+        raise InputError("DATA", f"manyhot {command}", "be given", "nothing", hint)
+    reading = {name: source.get(name) for name in DATA_OPTIONS}
+    reading["root"] = Path(reading["root"]) if reading["root"] else None
+    reading["unlisted"] = Unlisted(reading["unlisted"]) if reading["unlisted"] else None
+    dataset = read_dataset(source["paths"], **reading, console=console)
+    if not source.get("corrections"):
+        return dataset
+    known_notes = len(dataset.notes)
+    dataset = with_all_splits(dataset, settings)
+    print_notes(dataset.notes[known_notes:], console)
+    return apply_corrections(dataset, source["corrections"], console)
+
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
+]
+
+
+def open_run(run: Path, owner: str) -> Classifier:
+    """The classifier of a folder, or the error that names the folders there are."""
+    check_run_folder(run, owner)
+    from manyhot.classifier import Classifier
+
+    return Classifier.load(run)
+
+
+def check_run_folder(run: Path, owner: str) -> None:
+    """Refuses a folder without a classifier, before anything is imported."""
+    if has_classifier(run):
+        return
+    if (run / "config.yaml").is_file():
+        hint = f"Let it finish: manyhot train --resume {run}."
+        raise InputError("RUN", owner, "be a finished run", f"{str(run)!r} without a classifier.json", hint)
+    got = f"{str(run)!r}, {'where there is nothing' if not run.exists() else 'which is none'}"
+    raise InputError("RUN", owner, "be a folder with a classifier.json", got, _suggest_run(run))
+
+
+def has_classifier(folder: Path) -> bool:
+    """Whether a folder holds a classifier."""
+    return (folder / "classifier.json").is_file()
+
+
+def _suggest_run(run: Path) -> str:
+    """The run that was probably meant, or some that are there."""
+    parents = [parent for parent in (run, run.parent, Path("runs")) if parent.is_dir()]
+    runs = dict.fromkeys(
+        str(folder) for parent in parents for folder in sorted(parent.iterdir()) if has_classifier(folder)
+    )
+    near = difflib.get_close_matches(str(run), runs, n=1, cutoff=0.8)
+    if near:
+        return f"Did you mean {near[0]}?"
+    if runs:
+        names = list(runs)
+        return f"There {'are' if len(names) > 1 else 'is'} {', '.join(names[:5])}{' ...' if len(names) > 5 else '.'}"
+    return "Train one first: manyhot train photos.csv."

@@ -1,29 +1,33 @@
-"""`manyhot search`: images by what is in them and what is not."""
+"""`manyhot search`, and the contact sheet of its results."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyhot.cli import options, sheet_file
-from manyhot.cli.options import JsonOption, Kind, KindOption, OverwriteOption
-from manyhot.refusal import refusal
+from manyhot.cli import options
+from manyhot.cli.console import error_console, open_file
+from manyhot.cli.options import JsonOption, Kind, KindOption, OverwriteOption, check_output_path
+from manyhot.errors import InputError
 
 if TYPE_CHECKING:
-    from manyhot.search.collection import Collection
-    from manyhot.search.found import Found, Hit
+    from PIL import Image
+
+    from manyhot.search.collection import Collection, Hit, SearchResult
 
 OWNER = "manyhot search"
-SHOWN = 200  # rows of the table on the screen
-FOREIGN = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npz", ".npy")  # what must be read as a whole
+MAX_PRINTED = 200  # rows of the table on the screen
+FOREIGN_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npz", ".npy")  # what must be read as a whole
 
 CollectionArgument = Annotated[
     str,
@@ -44,11 +48,11 @@ RecallOption = Annotated[
     typer.Option("--until-recall", metavar="SHARE", help="Go on until this share of all expected matches is found."),
 ]
 SplitOption = Annotated[str | None, typer.Option("--split", help="Only rows of this split.")]
-SheetOption = Annotated[
+ContactSheetOption = Annotated[
     Path | None,
     typer.Option("--sheet", metavar="FILE", help="The contact sheet, .jpg or .png (default: named after the query)."),
 ]
-NoSheetOption = Annotated[bool, typer.Option("--no-sheet", help="Write no contact sheet.")]
+NoContactSheetOption = Annotated[bool, typer.Option("--no-sheet", help="Write no contact sheet.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Show the contact sheet.")]
 RootOption = Annotated[
     Path | None,
@@ -67,9 +71,9 @@ def search(
     until_recall: RecallOption = None,
     split: SplitOption = None,
     kind: KindOption = None,
-    sheet: SheetOption = None,
-    no_sheet: NoSheetOption = False,
-    open_sheet: OpenOption = False,
+    contact_sheet_path: ContactSheetOption = None,
+    no_contact_sheet: NoContactSheetOption = False,
+    open_contact_sheet: OpenOption = False,
     root: RootOption = None,
     paths: PathsOption = False,
     null: NullOption = False,
@@ -90,134 +94,217 @@ def search(
     manyhot search tagged.parquet "none" --until-recall 0.95 -0 | xargs -0 cp -t untagged/
     """
     paths = paths or null
-    refuse_together({"--until-precision": until_precision, "--until-recall": until_recall})
-    refuse_together({"--json": as_json, "--paths": paths, "--sql": sql})
-    for name, value in {"--no-sheet": no_sheet, "--sql": sql}.items():
-        refuse_together({name: value, "--sheet": sheet})
-        refuse_together({name: value, "--open": open_sheet})
+    check_exclusive({"--until-precision": until_precision, "--until-recall": until_recall})
+    check_exclusive({"--json": as_json, "--paths": paths, "--sql": sql})
+    for name, value in {"--no-sheet": no_contact_sheet, "--sql": sql}.items():
+        check_exclusive({name: value, "--sheet": contact_sheet_path})
+        check_exclusive({name: value, "--open": open_contact_sheet})
     check_shares({"--until-precision": until_precision, "--until-recall": until_recall})
-    check_places(root, sheet, overwrite=overwrite)
+    check_paths(root, contact_sheet_path, overwrite=overwrite)
     wanted = 20 if k is None and until_precision is None and until_recall is None else k
     collection = open_collection(predictions, split, kind)
     if sql:
         typer.echo(collection.sql(query, k=wanted, precision=until_precision, recall=until_recall))
         return
-    found = collection.search(query, k=wanted, precision=until_precision, recall=until_recall, expect=not paths)
-    roots = folders(predictions, root, found.hits)
+    result = collection.search(query, k=wanted, precision=until_precision, recall=until_recall, expect=not paths)
+    roots = image_folders(predictions, root, result.hits)
     if paths:
-        print_paths(found.hits, roots, null=null)
+        print_paths(result.hits, roots, null=null)
     elif not as_json:
-        show(found)
+        print_result(result)
     written = None
-    if sheet is not None or open_sheet:
-        written = sheet_file.make_sheet(found, roots, sheet)
-    elif not (no_sheet or paths or as_json):
-        written = sheet_file.make_if_possible(found, roots, rooted=root is not None)
+    if contact_sheet_path is not None or open_contact_sheet:
+        written = make_contact_sheet(result, roots, contact_sheet_path)
+    elif not (no_contact_sheet or paths or as_json):
+        written = try_contact_sheet(result, roots, rooted=root is not None)
     if as_json:
-        typer.echo(json.dumps(as_object(found, written), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(result_to_dict(result, written), ensure_ascii=False, allow_nan=False))
     elif written is not None:
         typer.echo(f"Contact sheet: {written}", err=paths)
-    if open_sheet and written is not None and not sheet_file.show_sheet(written):
+    if open_contact_sheet and written is not None and not open_file(written):
         typer.echo(f"Nothing here shows pictures; the contact sheet is {written.absolute()}.", err=True)
 
 
-def refuse_together(options: Mapping[str, object]) -> None:
+def check_exclusive(options: Mapping[str, object]) -> None:
     """Refuses two options that contradict each other."""
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if len(given) > 1:
-        raise refusal(given[1], OWNER, f"come without {given[0]}", "both", "Leave one of them out.")
+    used = [name for name, value in options.items() if value is not None and value is not False]
+    if len(used) > 1:
+        raise InputError(used[1], OWNER, f"come without {used[0]}", "both", "Leave one of them out.")
 
 
 def check_shares(options: Mapping[str, float | None]) -> None:
     """Refuses goals that are no shares."""
     for name, share in options.items():
         if share is not None and not 0 < share <= 1:
-            raise refusal(name, OWNER, "be above 0 and at most 1", f"{share:g}", "Pass 0.9 for 90 %.")
+            raise InputError(name, OWNER, "be above 0 and at most 1", f"{share:g}", "Pass 0.9 for 90 %.")
 
 
-def check_places(root: Path | None, sheet: Path | None, *, overwrite: bool) -> None:
+def check_paths(root: Path | None, contact_sheet_path: Path | None, *, overwrite: bool) -> None:
     """Refuses a root that is no folder, and a sheet that would replace something else."""
     if root is not None and not root.is_dir():
-        raise refusal("--root", OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in.")
-    if sheet is not None:
-        sheet_file.check_sheet(sheet, overwrite=overwrite)
+        raise InputError("--root", OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in.")
+    if contact_sheet_path is not None:
+        check_contact_sheet_path(contact_sheet_path, overwrite=overwrite)
 
 
 def open_collection(predictions: str, split: str | None, kind: Kind | None) -> Collection:
     """What is to be searched; tables of other programs are read as a whole."""
     from manyhot.search.collection import Collection
 
-    if kind is None and not predictions.lower().endswith(FOREIGN):
-        return Collection.open(predictions, split=split, keep=0)
-    tell = options.console()
-    table = options.open_table(predictions, kind, None, tell)
+    if kind is None and not predictions.lower().endswith(FOREIGN_SUFFIXES):
+        return Collection.open(predictions, split=split, cache_bytes=0)
+    console = error_console()
+    table = options.open_table(predictions, kind, None, console)
     return Collection.of(table if split is None else table.of_split(split))
 
 
-def folders(predictions: str, root: Path | None, hits: Sequence[Hit]) -> list[Path]:
+def image_folders(predictions: str, root: Path | None, hits: Sequence[Hit]) -> list[Path]:
     """Where relative paths may begin, the likeliest folder first."""
-    from manyhot.search.places import likeliest_first
-    from manyhot.search.roots import roots_of
+    from manyhot.image_paths import find_image_roots, sort_image_roots
 
     if root is not None:
         return [root]
-    return likeliest_first(roots_of(predictions), [hit.path or hit.id for hit in hits[:SHOWN]])
+    return sort_image_roots(find_image_roots(predictions), [hit.path or hit.id for hit in hits[:MAX_PRINTED]])
 
 
 def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> None:
     """The paths as they lead from here, for other programs; ids where the table has no paths."""
-    from manyhot.search.places import find
-    from manyhot.terminal import printable
+    from manyhot.formatting import printable
+    from manyhot.image_paths import find_image_file
 
     lost = 0
     for hit in hits:
         path = hit.path or hit.id
-        place = find(path, roots)
-        lost += place is None and hit.path is not None
-        if place is not None:
-            path = f"{place[0]}/{place[1]}" if place[1] else str(place[0])
+        location = find_image_file(path, roots)
+        lost += location is None and hit.path is not None
+        if location is not None:
+            path = f"{location[0]}/{location[1]}" if location[1] else str(location[0])
         if sys.stdout.isatty() and not null:
             typer.echo(printable(path))
         else:
             # As bytes, since a path may hold what is no text.
             typer.echo(os.fsencode(path) + (b"\0" if null else b"\n"), nl=False)
     if lost:
-        remedy = "Name the folder that they begin in with --root."
-        typer.echo(f"{lost:,} of {len(hits):,} images are not where the table says. {remedy}", err=True)
+        hint = "Name the folder that they begin in with --root."
+        typer.echo(f"{lost:,} of {len(hits):,} images are not where the table says. {hint}", err=True)
 
 
-def show(found: Found) -> None:
+def print_result(result: SearchResult) -> None:
     """The hits as a table for people, and what is to be expected of them in words."""
-    from manyhot.search.showing import expected_words, hits_words
-    from manyhot.terminal import percent_of_log, printable
+    from manyhot.formatting import format_log_prob, printable
+    from manyhot.search.summary import describe_expected, describe_hits
 
-    if found.hits:
-        texts = [percent_of_log(hit.log_prob) for hit in found.hits[:SHOWN]]
-        width = max(len("probability"), *map(len, texts))
-        named = "path" if any(hit.path for hit in found.hits) else "id"
+    if result.hits:
+        probability_texts = [format_log_prob(hit.log_prob) for hit in result.hits[:MAX_PRINTED]]
+        width = max(len("probability"), *map(len, probability_texts))
+        named = "path" if any(hit.path for hit in result.hits) else "id"
         typer.secho(f"rank  {'probability':>{width}}  {named}", bold=True)
         # Not a table that is fitted to the screen: a path that is cut or folded cannot be copied.
-        for rank, (hit, text) in enumerate(zip(found.hits, texts, strict=False), start=1):
+        for rank, (hit, text) in enumerate(zip(result.hits, probability_texts, strict=False), start=1):
             typer.echo(f"{rank:>4}  {text:>{width}}  {printable(hit.path or hit.id)}")
-    if len(found.hits) > SHOWN:
-        typer.echo(f"and {len(found.hits) - SHOWN:,} more; --paths prints all of them.")
-    if found.expected is not None:
-        typer.echo(expected_words(found.expected))
-    typer.echo(hits_words(found))
+    if len(result.hits) > MAX_PRINTED:
+        typer.echo(f"and {len(result.hits) - MAX_PRINTED:,} more; --paths prints all of them.")
+    if result.expected is not None:
+        typer.echo(describe_expected(result.expected))
+    typer.echo(describe_hits(result))
 
 
-def as_object(found: Found, sheet: Path | None) -> dict[str, Any]:
+def result_to_dict(result: SearchResult, contact_sheet_path: Path | None) -> dict[str, Any]:
     """The answer for programs; null for what is not a number."""
     return {
-        "query": found.query,
-        "hits": [{name: finite(value) for name, value in asdict(hit).items()} for hit in found.hits],
-        "expected": None if found.expected is None else asdict(found.expected),
-        "precision": finite(found.precision),
-        "recall": finite(found.recall),
-        "sheet": None if sheet is None else str(sheet),
+        "query": result.query,
+        "hits": [{name: finite_or_none(value) for name, value in asdict(hit).items()} for hit in result.hits],
+        "expected": None if result.expected is None else asdict(result.expected),
+        "precision": finite_or_none(result.precision),
+        "recall": finite_or_none(result.recall),
+        "sheet": None if contact_sheet_path is None else str(contact_sheet_path),
     }
 
 
-def finite(value: Any) -> Any:
+def finite_or_none(value: Any) -> Any:
     """The value, or None for a number that JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+GENERATOR = "manyhot search"
+
+
+def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path | None) -> Path:
+    """Draws and writes the contact sheet of what was found; where it is."""
+    from manyhot.search.contact_sheet import contact_sheet
+    from manyhot.search.summary import describe_expected, describe_hits, file_stem
+
+    path = default_contact_sheet(file_stem(result.query)) if path is None else path
+    sentences = (
+        [describe_hits(result)]
+        if result.expected is None
+        else [describe_expected(result.expected), describe_hits(result)]
+    )
+    write_contact_sheet(contact_sheet(result.hits, title=result.query, subtitle=" ".join(sentences), root=roots), path)
+    return path
+
+
+def try_contact_sheet(result: SearchResult, roots: Sequence[Path], *, rooted: bool) -> Path | None:
+    """The sheet that nobody asked for: only if there are images, in a folder where files may be written."""
+    from manyhot.image_paths import find_image_file
+
+    if not any(find_image_file(hit.path or hit.id, roots) for hit in result.hits):
+        if any(hit.path for hit in result.hits):
+            where = "below that root" if rooted else "where the table says. Name their folder with --root"
+            typer.echo(f"No contact sheet: the images are not {where}.", err=True)
+        return None
+    if importlib.util.find_spec("PIL") is None:
+        typer.echo("No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[search]'", err=True)
+        return None
+    if not os.access(".", os.W_OK | os.X_OK):
+        typer.echo("No contact sheet: you may not write here. Name a file with --sheet.", err=True)
+        return None
+    return make_contact_sheet(result, roots, None)
+
+
+def check_contact_sheet_path(path: Path, *, overwrite: bool) -> None:
+    """Refuses a file of another form, or one that is there and was not written by a search."""
+    if path.suffix.lower() not in IMAGE_SUFFIXES:
+        rule = f"end with {', '.join(IMAGE_SUFFIXES)}"
+        raise InputError("--sheet", "manyhot search", rule, repr(str(path)), "Rename it, for example found.jpg.")
+    check_output_path(path, overwrite=overwrite or is_contact_sheet(path), option="--sheet")
+
+
+def default_contact_sheet(stem: str) -> Path:
+    """The name in this folder for the sheet of a query; an older sheet is replaced, any other file is not."""
+    for number in count(1):
+        path = Path(f"{stem}{'' if number == 1 else f'-{number}'}.jpg")
+        if not os.path.lexists(path) or is_contact_sheet(path):
+            return path
+    raise AssertionError("there are numbers enough")
+
+
+def is_contact_sheet(path: Path) -> bool:
+    """Whether a file is a contact sheet that a search wrote."""
+    if not path.is_file():
+        return False
+    from manyhot.images import import_pillow_drawing
+
+    pillow = import_pillow_drawing()
+    try:
+        with pillow.Image.open(path, formats=("JPEG", "PNG")) as image:
+            note = image.info.get("comment", image.info.get("Software"))
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return note in (GENERATOR, GENERATOR.encode())
+
+
+def write_contact_sheet(image: Image.Image, path: Path) -> None:
+    """Writes the picture, marked so that the next search knows it for its own."""
+    from PIL.PngImagePlugin import PngInfo
+
+    from manyhot.files import atomic_write
+
+    with atomic_write(path) as part:
+        if path.suffix.lower() == ".png":
+            note = PngInfo()
+            note.add_text("Software", GENERATOR)
+            image.save(part, format="PNG", pnginfo=note)
+        else:
+            image.save(part, format="JPEG", quality=88, comment=GENERATOR.encode())

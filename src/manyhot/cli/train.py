@@ -1,60 +1,149 @@
-"""`manyhot train`: from a table of photos to a classifier that can be trusted."""
+"""`manyhot inspect`, `train`, `compare` and `demo`."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyhot.cli import options
-from manyhot.cli.data_options import (
-    CorrectionsOption,
-    LabelsColumnOption,
-    LayoutOption,
-    PathColumnOption,
-    RootOption,
-    SeparatorOption,
-    SplitColumnOption,
-    UnlistedOption,
-)
-from manyhot.cli.options import JsonOption
-from manyhot.cli.train_options import (
-    READING,
-    TYPED,
+from manyhot.cli.console import LossProgress, error_console, extraction_progress, print_notes
+from manyhot.cli.options import (
+    DATA_OPTIONS,
+    SETTING_OPTIONS,
     BackboneOption,
-    BadImageOption,
     BatchOption,
     CalibratorOption,
     ConfigOption,
+    CorrectionsOption,
+    DataArgument,
     EpochsOption,
+    ImageSizeOption,
+    JsonOption,
+    LabelsColumnOption,
+    LayoutOption,
+    LearningRateOption,
     NoReportOption,
-    RateOption,
+    OnUnreadableImageOption,
+    OverwriteOption,
+    PathColumnOption,
+    RootOption,
     RuleOption,
     RunOption,
     SeedOption,
+    SeparatorOption,
     SetOption,
-    SizeOption,
+    SplitColumnOption,
     TuneOption,
+    UnlistedOption,
     WorkersOption,
     add_corrections,
-    build_recipe,
+    apply_corrections,
+    build_settings,
     describe_source,
-    extraction_bar,
+    read_dataset,
     read_source,
 )
+from manyhot.errors import InputError
 from manyhot.presets import LOSSES, short_name
-from manyhot.refusal import refusal
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from manyhot.training import Run
+    from manyhot.data.dataset import Dataset
+    from manyhot.data.inspection import Inspection
+    from manyhot.training import Comparison, Run
 
-OptionalData = Annotated[
+ImagesOption = Annotated[bool, typer.Option("--images/--no-images", help="Look at the images, or at the labels alone.")]
+DecodeOption = Annotated[
+    bool, typer.Option("--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels.")
+]
+NearOption = Annotated[bool, typer.Option("--near", help="Also find images that look the same and differ in bytes.")]
+AllLabelsOption = Annotated[bool, typer.Option("--all-labels", help="Show every label.")]
+ReadersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Images that are read at once (default: one a core).")
+]
+
+
+def inspect(
+    data: DataArgument,
+    layout: LayoutOption = None,
+    path_column: PathColumnOption = None,
+    labels_column: LabelsColumnOption = None,
+    split_column: SplitColumnOption = None,
+    separator: SeparatorOption = None,
+    root: RootOption = None,
+    unlisted: UnlistedOption = None,
+    corrections: CorrectionsOption = None,
+    images: ImagesOption = True,
+    decode: DecodeOption = True,
+    near: NearOption = False,
+    all_labels: AllLabelsOption = False,
+    workers: ReadersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look through a data set before training: labels, splits, broken files, duplicates.
+
+    [b]Examples[/b]
+
+    manyhot inspect photos.csv
+
+    manyhot inspect photos/ --headers
+
+    manyhot inspect table.tsv --path-column file --labels-column tags --separator ";" --no-images
+
+    manyhot inspect annotations.json --root images/ --json > survey.json
+    """
+    console = error_console()
+    dataset = read_dataset(
+        data,
+        layout=layout,
+        path_column=path_column,
+        labels_column=labels_column,
+        split_column=split_column,
+        separator=separator,
+        root=root,
+        unlisted=unlisted,
+        console=console,
+    )
+    dataset = apply_corrections(dataset, corrections or (), console)
+    inspection = run_inspection(dataset, images=images, decode=decode, near=near, workers=workers, console=console)
+    if as_json:
+        typer.echo(json.dumps(inspection.to_dict(), indent=1))
+        return
+    from rich.console import Console
+
+    from manyhot.data.inspection_report import as_rich
+
+    Console().print(as_rich(inspection, all_labels=all_labels))
+
+
+def run_inspection(
+    dataset: Dataset, *, images: bool, decode: bool, near: bool, workers: int | None, console: Console
+) -> Inspection:
+    """The survey, with a bar while images are read."""
+    from rich.progress import Progress
+
+    from manyhot.data.inspection import inspect_dataset
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("Looking at images", total=len(dataset), visible=images and dataset.images is not None)
+        return inspect_dataset(
+            dataset,
+            images=images,
+            decode=decode,
+            near=near,
+            workers=workers,
+            advance=lambda number: progress.advance(task, number),
+        )
+
+
+OptionalDataArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="DATA...",
@@ -78,15 +167,15 @@ FOLDER_VARIABLE = "MANYHOT_RUN_FOLDER"
 
 
 def train(
-    data: OptionalData = None,
+    data: OptionalDataArgument = None,
     out: RunOption = None,
     loss: LossOption = None,
     backbone: BackboneOption = None,
-    size: SizeOption = None,
+    size: ImageSizeOption = None,
     tune: TuneOption = None,
     epochs: EpochsOption = None,
     batch_size: BatchOption = None,
-    lr: RateOption = None,
+    lr: LearningRateOption = None,
     calibrator: CalibratorOption = None,
     rule: RuleOption = None,
     config: ConfigOption = None,
@@ -94,7 +183,7 @@ def train(
     resume: ResumeOption = None,
     seed: SeedOption = None,
     workers: WorkersOption = None,
-    on_bad_image: BadImageOption = None,
+    on_bad_image: OnUnreadableImageOption = None,
     layout: LayoutOption = None,
     path_column: PathColumnOption = None,
     labels_column: LabelsColumnOption = None,
@@ -122,61 +211,61 @@ def train(
 
     manyhot train --resume runs/spa
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from manyhot.distributed import rank
     from manyhot.training import Run
     from manyhot.training import train as train_classifier
-    from manyhot.training.run import point_to_last
+    from manyhot.training.run import link_last_run
 
-    tell = options.console()
+    console = error_console()
     if resume is not None:
-        check_resume(given)
+        check_resume(arguments)
         config, out = Run(resume).folder / "config.yaml", resume
-    recipe, source = build_recipe(config, set_, given)
-    source = describe_source(data, given) if data else add_corrections(source, given)
-    dataset = read_source(source, "train", tell, recipe)
+    settings, source = build_settings(config, set_, arguments)
+    source = describe_source(data, arguments) if data else add_corrections(source, arguments)
+    dataset = read_source(source, "train", console, settings)
     goes_on = resume is not None
-    folder = run_folder(out, source["paths"][0], resume=goes_on)
-    say = lambda note: options.tell_notes([note], tell)  # noqa: E731
-    watch = lambda total: extraction_bar(total, tell)  # noqa: E731
+    folder = choose_run_folder(out, source["paths"][0], resume=goes_on)
+    say = lambda note: print_notes([note], console)  # noqa: E731
+    watch = lambda total: extraction_progress(total, console)  # noqa: E731
     try:
-        run = train_classifier(dataset, recipe, folder=folder, source=source, resume=goes_on, watch=watch, notes=say)
+        run = train_classifier(dataset, settings, folder=folder, source=source, resume=goes_on, watch=watch, notes=say)
     except KeyboardInterrupt:
         begun = (folder / "config.yaml").is_file()
-        tell.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}" if begun else "Stopped.")
+        console.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}" if begun else "Stopped.")
         raise typer.Exit(130) from None
     if rank() > 0:
         return
-    point_to_last(folder)
-    page = None if no_report else write_page(run, tell)
+    link_last_run(folder)
+    page = None if no_report else try_write_report(run, console)
     if as_json:
         typer.echo(json.dumps({"run": str(folder), "report": None if page is None else str(page), **run.figures}))
         return
-    show_run(run, page)
+    print_run(run, page)
 
 
-def write_page(run: Run, tell: Console) -> Path | None:
+def try_write_report(run: Run, console: Console) -> Path | None:
     """The report in the run folder, or the sentence why there is none."""
-    from manyhot.report.page.trying import try_report
+    from manyhot.report.page import try_report
 
     try:
-        with tell.status("Writing the report ..."):
-            return try_report(run, tell.print)
+        with console.status("Writing the report ..."):
+            return try_report(run, console.print)
     except KeyboardInterrupt:
-        tell.print("Stopped before the report was written; the run itself is whole.")
+        console.print("Stopped before the report was written; the run itself is whole.")
         return None
 
 
-def check_resume(given: dict[str, Any]) -> None:
+def check_resume(arguments: dict[str, Any]) -> None:
     """Refuses settings beside --resume: the run goes on with its own."""
-    for name in ("data", "out", "config", "set_", "corrections", *TYPED, *READING):
-        if given[name] is not None:
+    for name in ("data", "out", "config", "set_", "corrections", *SETTING_OPTIONS, *DATA_OPTIONS):
+        if arguments[name] is not None:
             option = {"data": "DATA", "set_": "--set"}.get(name, "--" + name.replace("_", "-"))
-            remedy = "Leave it out, or start a new run with --config RUN/config.yaml."
-            raise refusal(option, "manyhot train", "be left out with --resume", repr(given[name]), remedy)
+            hint = "Leave it out, or start a new run with --config RUN/config.yaml."
+            raise InputError(option, "manyhot train", "be left out with --resume", repr(arguments[name]), hint)
 
 
-def run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
+def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
     """The folder of the run: the one that was asked for, if no other run is in it, or a new one.
 
     Of several processes, the first one chooses, and those that it starts are told.
@@ -185,29 +274,29 @@ def run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
     from manyhot.training.run import CONFIG, new_folder
 
     if rank() > 0:
-        told = out or os.environ.get(FOLDER_VARIABLE)
-        if told is None:
-            remedy = "Name a folder, which all processes share."
-            raise refusal(
-                "--out", "manyhot train", "be given where another program starts the processes", "none", remedy
+        folder_name = out or os.environ.get(FOLDER_VARIABLE)
+        if folder_name is None:
+            hint = "Name a folder, which all processes share."
+            raise InputError(
+                "--out", "manyhot train", "be given where another program starts the processes", "none", hint
             )
-        return Path(told)
+        return Path(folder_name)
     folder = out or new_folder(data)
     if folder.exists() and not folder.is_dir():
-        raise refusal("--out", "manyhot train", "name a folder", repr(str(folder)), "Choose another name.")
+        raise InputError("--out", "manyhot train", "name a folder", repr(str(folder)), "Choose another name.")
     if not resume and (folder / CONFIG).exists():
-        remedy = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
-        raise refusal("--out", "manyhot train", "be a folder without a run in it", repr(str(folder)), remedy)
+        hint = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
+        raise InputError("--out", "manyhot train", "be a folder without a run in it", repr(str(folder)), hint)
     os.environ[FOLDER_VARIABLE] = str(folder)
     return folder
 
 
-def show_run(run: Run, page: Path | None) -> None:
+def print_run(run: Run, page: Path | None) -> None:
     """What came of the training, and what to do next."""
     from rich.console import Console
     from rich.table import Table
 
-    from manyhot.training.showing import summary, too_small_of, ways
+    from manyhot.training.run import probability_sources, summary, too_small_of
 
     figures, console = run.figures, Console(highlight=False)
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
@@ -225,7 +314,7 @@ def show_run(run: Run, page: Path | None) -> None:
         else:
             table = Table(title=title, title_style="bold")
             table.add_column("")
-            columns = ways(figures)
+            columns = probability_sources(figures)
             for way in columns:
                 table.add_column(way, justify="right")
             for name, *values in summary(figures):
@@ -235,7 +324,225 @@ def show_run(run: Run, page: Path | None) -> None:
     if page is not None:
         console.print(f"Report: {page}", markup=False, soft_wrap=True)
     console.print(f"Wrote {run.folder}. Next:", markup=False, soft_wrap=True)
-    judge = f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged']} --by-label"
-    commands = [f"manyhot predict {folder} IMAGES...", judge, f"manyhot export {folder}"]
+    evaluate_command = f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged']} --by-label"
+    commands = [f"manyhot predict {folder} IMAGES...", evaluate_command, f"manyhot export {folder}"]
     for command in commands if figures["judged"] else commands[::2]:
         console.print(f"  {command}", markup=False, soft_wrap=True)
+
+
+LossesOption = Annotated[
+    list[str] | None,
+    typer.Option("--losses", "-l", help="A loss as in Python or by its short name; repeat it, or say all (default)."),
+]
+
+
+def compare(
+    data: DataArgument,
+    losses: LossesOption = None,
+    out: RunOption = None,
+    backbone: BackboneOption = None,
+    size: ImageSizeOption = None,
+    tune: TuneOption = None,
+    epochs: EpochsOption = None,
+    batch_size: BatchOption = None,
+    lr: LearningRateOption = None,
+    calibrator: CalibratorOption = None,
+    rule: RuleOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    seed: SeedOption = None,
+    workers: WorkersOption = None,
+    on_bad_image: OnUnreadableImageOption = None,
+    layout: LayoutOption = None,
+    path_column: PathColumnOption = None,
+    labels_column: LabelsColumnOption = None,
+    split_column: SplitColumnOption = None,
+    separator: SeparatorOption = None,
+    root: RootOption = None,
+    unlisted: UnlistedOption = None,
+    corrections: CorrectionsOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train with each of several losses on the same rows for the same number of steps, and learn which suits your data.
+
+    Runs that are there already, from the same settings, are not trained again.
+
+    [b]Examples[/b]
+
+    manyhot compare photos.csv
+
+    manyhot compare photos.csv -l BCE -l SPA -l "AsymmetricLoss(gamma_neg=2)" --epochs 10
+
+    manyhot compare photos.csv --losses all -o runs/photos-losses
+    """
+    arguments = dict(locals())
+    from manyhot.distributed import rank
+    from manyhot.training import compare as compare_losses
+    from manyhot.training.build import losses_for
+    from manyhot.training.comparison import slug
+    from manyhot.training.run import stem_of
+
+    console = error_console()
+    settings, _ = build_settings(config, set_, arguments)
+    source = describe_source(data, arguments)
+    dataset = read_source(source, "compare", console, settings)
+    if dataset.targets is None:
+        raise InputError("DATA", "manyhot compare", "have labels", "none", "Pass a table with labels.")
+    chosen, notes = losses_for(losses or ["all"], dataset.targets)
+    if len({slug(name) for name in chosen}) < len(chosen):
+        raise InputError("--losses", "manyhot compare", "be different", ", ".join(chosen), "Name each loss once.")
+    print_notes(notes, console)
+    # Always the same one for the same data, so that a comparison can be taken up again.
+    folder = out or Path("runs") / f"{stem_of(source['paths'][0])}-losses"
+    watch = lambda total: extraction_progress(total, console)  # noqa: E731
+    progress = LossProgress(console, len(chosen))
+    comparison = compare_losses(
+        dataset,
+        chosen,
+        settings,
+        folder=folder,
+        source=source,
+        progress=progress.of,
+        watch=watch,
+        overwrite=overwrite,
+        notes=lambda note: print_notes([note], console),
+    )
+    if rank() > 0:
+        return
+    print_comparison(comparison, as_json=as_json)
+
+
+def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
+    """The table for people, and where the picture lies."""
+    image = None if comparison.too_small else save_plot(comparison)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(comparison.folder), "picture": image, **comparison.to_dict()}))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if comparison.too_small:
+        console.print(f"On the rows of {comparison.judged!r}: {comparison.too_small}", markup=False)
+        console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss.", markup=False, soft_wrap=True)
+        return
+    console.print(comparison_table(comparison))
+    best = comparison.best("log_loss_per_row")
+    console.print(
+        f"Best probabilities: {best}. Best ranking: {comparison.best('map')}. Of losses that hardly differ, "
+        "take the one with the lower log loss: everything else follows from honest probabilities.",
+        markup=False,
+    )
+    where = f"{image}" if image else "no picture, for which: pip install 'manyhot[report]'"
+    console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss, {where}.", markup=False, soft_wrap=True)
+    text = comparison.rows[best]["loss"]
+    console.print(f"Next: manyhot train DATA --loss {quote(text)}", markup=False, soft_wrap=True)
+
+
+def save_plot(comparison: Comparison) -> str | None:
+    """Writes the picture; None without matplotlib."""
+    from manyhot.report.plot_comparison import draw_comparison
+
+    try:
+        figure = draw_comparison(comparison)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        return None
+    path = comparison.folder / "comparison.png"
+    figure.savefig(path, dpi=120)
+    return str(path)
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """One row a loss: ranking, probabilities before and after calibration, decisions."""
+    from rich.table import Table
+
+    table = Table(title=f"Judged on the rows of {comparison.judged!r}", title_style="bold")
+    table.add_column("Loss")
+    for heading in ("mAP\n%", "mAP rows\n%", "Log loss\nown link", "Log loss\ncalibr.", "ACE %\nown", "ACE %\ncalibr."):
+        table.add_column(heading, justify="right")
+    table.add_column("F1\n%", justify="right")
+    table.add_column("Time\ns", justify="right")
+    for name, row in comparison.rows.items():
+        before, after = row["before"] or {}, row["after"]
+        cells = [
+            format_cell(comparison, name, "map", after, 100, 1),
+            format_cell(comparison, name, "map_sample", after, 100, 1),
+            format_cell(None, name, "log_loss_per_row", before, 1, 3),
+            format_cell(comparison, name, "log_loss_per_row", after, 1, 3),
+            format_cell(None, name, "ace", before, 100, 1),
+            format_cell(comparison, name, "ace", after, 100, 1),
+            format_cell(comparison, name, "micro_f", after, 100, 1),
+        ]
+        table.add_row(name, *cells, f"{row['seconds']:.0f}")
+    return table
+
+
+def format_cell(
+    comparison: Comparison | None, loss: str, figure: str, values: dict[str, Any], unit: float, digits: int
+) -> str:
+    """A figure as text, bold for the best loss."""
+    value = values.get(figure)
+    if value is None:
+        return "–"
+    text = f"{unit * value:.{digits}f}"
+    return f"[b]{text}[/b]" if comparison is not None and comparison.best(figure) == loss else text
+
+
+DemoFolderOption = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where pictures and runs go.")]
+SamplesOption = Annotated[
+    int, typer.Option("--samples", min=100, help="Scenes to train on; a quarter more than that are held out.")
+]
+DemoEpochsOption = Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes for each loss.")]
+DemoSeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of scenes and networks.")]
+
+
+def demo(
+    out: DemoFolderOption = Path("demo-output"),
+    samples: SamplesOption = 6000,
+    epochs: DemoEpochsOption = 20,
+    seed: DemoSeedOption = 0,
+) -> None:
+    """Train, calibrate, compare and decide on scenes of handwritten digits; downloads nothing, takes a minute.
+
+    [b]Examples[/b]
+
+    manyhot demo
+
+    manyhot demo --samples 2000 --seed 1 -o /tmp/demo
+    """
+    from rich.console import Console
+
+    from manyhot.demo import run_demo
+
+    console = Console()
+    run_demo(out, console, samples=samples, epochs=epochs, seed=seed)
+    console.print(next_steps(out), highlight=False, markup=False, soft_wrap=True)
+
+
+def next_steps(out: Path) -> str:
+    """What was written, and what to try with it."""
+    page = out / "runs" / "last" / "report.html"
+    report = "  runs/last/report.html  all about one of them, on one page\n" if page.is_file() else ""
+    return (
+        f"In {out}:\n"
+        "  reliability.png      what was promised, and what came true\n"
+        "  scenes.png           scenes, their labels and their probabilities\n"
+        "  scenes/scenes.csv    the pictures and their labels, as your own data could come\n"
+        "  runs/                a run folder for each loss, and comparison.json\n"
+        f"{report}"
+        "Try next:\n"
+        f"  {program()} predict {out}/runs/last {out}/scenes/test/00000.png {out}/scenes/test/00001.png\n"
+        f"  {program()} evaluate {out}/runs/last/predictions.parquet --split test --by-label\n"
+        f'  {program()} decide {out}/runs/last/predictions.parquet --rule "AverageK(1.5)" --fit-on val\n'
+        f"  {program()} inspect {out}/scenes/scenes.csv\n"
+        f"  {program()} export {out}/runs/last\n"
+        f"  {program()} train YOUR_PHOTOS.csv"
+    )
+
+
+def program() -> str:
+    """How to call the command line from here."""
+    beside = Path(sys.executable).with_name("manyhot")
+    return os.path.relpath(beside) if beside.exists() else "manyhot"

@@ -1,10 +1,10 @@
-"""Data: where samples and their targets come from."""
+"""Datasets: reading samples and their targets."""
 
+from manyhot.data.arrays import from_arrays
 from manyhot.data.corrections import read_corrections
 from manyhot.data.dataset import Dataset
-from manyhot.data.readers.arrays import from_arrays
-from manyhot.data.readers.reading import read_data, read_images
-from manyhot.data.scenes import Scenes, digit_scenes, template_features
+from manyhot.data.digits import Scenes, digit_scenes, template_features
+from manyhot.data.read import read_data, read_images
 from manyhot.data.sources import Files, ImageSource, ParquetImages, Pixels, TarMembers
 from manyhot.data.targets import SparseTargets
 

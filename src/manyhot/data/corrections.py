@@ -1,26 +1,137 @@
-"""Corrections: what people found out about single labels of single images, laid over a data set."""
+"""Corrections of single labels, matched to the images of a dataset and overlaid on its targets."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.pairing import Matched, match, places
-from manyhot.data.readers.detection import expand
-from manyhot.data.readers.said import Said
-from manyhot.data.readers.tables import read_tables
+from manyhot.data.image_tables import read_image_tables
+from manyhot.data.read import expand_paths
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
+from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.predictions.roles import listed
-from manyhot.refusal import Refusal, refusal
+from manyhot.tables.columns import ReadOptions, preview_names
 
 Array = np.ndarray[Any, Any]
+RowPairs = list[tuple[int, int]]
+
+
+@dataclass
+class MatchedRows:
+    """Which samples of the data corrections are about.
+
+    Attributes:
+        from_corrections: (M,) rows of the corrections.
+        from_data: (M,) the row of the data that each is about.
+        added: (A,) rows of the corrections that the data lack and that can be added.
+        unmatched: (B,) rows of the corrections that are about nothing that is there.
+        by_path_end: Whether nothing but the ends of paths told which is which.
+    """
+
+    correction_rows: Array
+    data_rows: Array
+    added: Array
+    unmatched: Array
+    by_path_end: bool
+
+
+def match_rows(data: Dataset, corrections: Dataset) -> MatchedRows:
+    """Pairs samples by where their files lie; by id or name where one of them is in no file.
+
+    Where that pairs nothing at all, as after data were moved, the ends of paths do; see `by_path_end`.
+    """
+    from_corrections, from_data = real_paths(corrections.images), real_paths(data.images)
+    existing = {row for row, path in enumerate(from_corrections) if os.path.isfile(path)}
+    # Two pictures may go by one name: what lies elsewhere is another one.
+    elsewhere = existing if from_data else set()
+    pairs = _match_by_path(data, corrections, elsewhere)
+    moved = not pairs
+    if moved:
+        remaining = {row: name for row, name in enumerate(from_corrections or corrections.ids) if row not in elsewhere}
+        pairs = match_by_path_end(remaining, dict(enumerate(from_data or data.ids)))
+    matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    rest = set(range(len(corrections))) - {matched_row for matched_row, _ in pairs}
+    added, unmatched = (np.array(sorted(rows), dtype=np.int64) for rows in (rest & elsewhere, rest - elsewhere))
+    return MatchedRows(matched[:, 0], matched[:, 1], added, unmatched, by_path_end=moved)
+
+
+def _match_by_path(data: Dataset, corrections: Dataset, elsewhere: set[int]) -> RowPairs:
+    """Rows of corrections and data by place, or by id or name but for those that lie elsewhere."""
+    from_data = real_paths(data.images)
+    by_path = {path: row for row, path in enumerate(real_paths(corrections.images))}
+    by_id = {name: row for row, name in enumerate(corrections.ids)}
+    pairs: RowPairs = []
+    for row, name in enumerate(data.ids):
+        matched_row = by_path.get(from_data[row]) if from_data else None
+        if matched_row is None:
+            names = (name,) if data.images is None else (name, data.images.name(row))
+            matched_row = next((by_id[key] for key in names if key in by_id), None)
+            matched_row = None if matched_row in elsewhere else matched_row
+        if matched_row is not None:
+            pairs.append((matched_row, row))
+    return pairs
+
+
+def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[int, str]) -> RowPairs:
+    """Pairs of rows whose paths end alike, in the file name or longer, where no other path of either side does so.
+
+    Example:
+        >>> old = {0: "/old/x/1.jpg", 1: "/old/2.jpg"}
+        >>> match_by_path_end(old, {0: "new/x/1.jpg", 1: "new/y/1.jpg", 2: "new/y/2.jpg"})
+        [(0, 0), (1, 2)]
+    """
+    left, right = ({row: PurePath(path).parts for row, path in side.items()} for side in (from_corrections, from_data))
+    pairs: RowPairs = []
+    depth = 1
+    while left and right:
+        a, b = _group_by_path_end(left, depth), _group_by_path_end(right, depth)
+        both = a.keys() & b.keys()
+        sure = {end for end in both if len(a[end]) == len(b[end]) == 1}
+        pairs += [(a[end][0], b[end][0]) for end in sure]
+        # Only what is still in doubt may be told apart by more of the path.
+        left = {row: left[row] for end in both - sure for row in a[end]}
+        right = {row: right[row] for end in both - sure for row in b[end]}
+        depth += 1
+    return sorted(pairs, key=lambda pair: pair[1])
+
+
+def _group_by_path_end(paths: Mapping[int, tuple[str, ...]], depth: int) -> dict[tuple[str, ...], list[int]]:
+    """The rows by the last parts of their paths, without paths that are shorter."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, parts in paths.items():
+        if len(parts) >= depth:
+            groups.setdefault(parts[-depth:], []).append(row)
+    return groups
+
+
+def real_paths(images: object) -> list[str]:
+    """Where each file lies, see `place_of`; empty for images that are in no files of their own."""
+    if not isinstance(images, Files):
+        return []
+    real = cache(os.path.realpath)
+    return [real_path(os.path.join(images.root, path), real=real) for path in images.paths]
+
+
+def real_path(path: str | os.PathLike[str], *, real: Callable[[str], str] = os.path.realpath) -> str:
+    """Where a file lies: its own name in the folder that links to folders lead to.
+
+    A file that is itself a link stays what it is called: several may lead to one picture, with other labels each.
+
+    Args:
+        path: The file, which need not be there.
+        real: Follows the links of a folder.
+    """
+    folder, name = os.path.split(path)
+    return os.path.join(real(folder), name)
+
 
 # Rows of corrections that are unfolded at once.
 CHUNK = 4096
@@ -34,40 +145,40 @@ def read_corrections(path: str | os.PathLike[str]) -> Dataset:
     Args:
         path: A table as `read_data` takes it; with one column a label, blank cells say nothing.
     """
-    said = Said("read_corrections", elsewhere=True)
-    return read_tables(expand(path, said), said).dataset(said)
+    options = ReadOptions("read_corrections", allow_missing=True)
+    return read_image_tables(expand_paths(path, options), options).dataset(options)
 
 
-def correct(data: Dataset, corrections: Dataset) -> Dataset:
+def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
     """The data with what corrections know; see `Dataset.corrected`."""
     if corrections.targets is None:
-        remedy = "Read them with `read_corrections`."
-        raise refusal("corrections", "corrected", "have labels", "samples without any", remedy)
-    matched = match(data, corrections)
-    if not len(matched.theirs):
-        raise _strangers(data, corrections)
+        hint = "Read them with `read_corrections`."
+        raise InputError("corrections", "corrected", "have labels", "samples without any", hint)
+    matched = match_rows(data, corrections)
+    if not len(matched.correction_rows):
+        raise _no_match_error(data, corrections)
     old = data.labels.names
     new = [name for name in corrections.labels.names if name not in set(old)]
     labels = Labels([*old, *new])
     N, added = len(data), matched.added
-    rows = np.concatenate([matched.ours, np.arange(N, N + len(added))])
-    known = _known_cells(corrections.targets, np.concatenate([matched.theirs, added]))
+    rows = np.concatenate([matched.data_rows, np.arange(N, N + len(added))])
+    known = _known_cells(corrections.targets, np.concatenate([matched.correction_rows, added]))
     columns = np.array([labels.column(name) for name in corrections.labels.names], dtype=np.int64)
-    cells = _Cells(rows[known.rows], columns[known.columns], known.values)
+    cells = _CellValues(rows[known.rows], columns[known.columns], known.values)
     base = data.targets or SparseTargets(np.zeros(N + 1), np.empty(0), num_labels=0, unlisted="unknown")
     targets, changed, filled = overlay(base, cells, shape=(N + len(added), len(labels)))
     notes = [
         _summary(changed, filled, new, matched, len(corrections)),
-        *_ends_note(data, corrections, matched),
+        *_path_end_note(data, corrections, matched),
         *_split_note(data, corrections, matched),
     ]
-    whole = _with_rows(data, corrections, added)
+    extended = _add_rows(data, corrections, added)
     before = data.uncorrected or data
-    return replace(whole, labels=labels, targets=targets, notes=[*data.notes, *notes], uncorrected=before)
+    return replace(extended, labels=labels, targets=targets, notes=[*data.notes, *notes], uncorrected=before)
 
 
 @dataclass
-class _Cells:
+class _CellValues:
     """Single cells of targets."""
 
     rows: Array
@@ -75,17 +186,19 @@ class _Cells:
     values: Array
 
 
-def _known_cells(targets: SparseTargets, rows: Array) -> _Cells:
+def _known_cells(targets: SparseTargets, rows: Array) -> _CellValues:
     """The cells of these rows that are 1 or 0, by place in `rows`."""
     parts = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8))]
     for start in range(0, len(rows), CHUNK):
         dense = targets.dense(rows[start : start + CHUNK]).numpy()
-        found, columns = np.nonzero(dense >= 0)
-        parts.append((found + start, columns, dense[found, columns]))
-    return _Cells(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+        positions, columns = np.nonzero(dense >= 0)
+        parts.append((positions + start, columns, dense[positions, columns]))
+    return _CellValues(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def overlay(targets: SparseTargets, cells: _Cells, *, shape: tuple[int, int]) -> tuple[SparseTargets, Array, Array]:
+def overlay(
+    targets: SparseTargets, cells: _CellValues, *, shape: tuple[int, int]
+) -> tuple[SparseTargets, Array, Array]:
     """Targets in which some cells are replaced, and which of these changed and which were unknown before.
 
     Rows and columns that `targets` do not have are unknown but for these cells.
@@ -105,22 +218,22 @@ def overlay(targets: SparseTargets, cells: _Cells, *, shape: tuple[int, int]) ->
     values = cells.values[order][first]
     rows, columns, stored = targets.cells()
     old_keys = rows * shape[1] + columns.astype(np.int64)
-    usual = 0 if targets.unlisted == "absent" else -1
-    before = np.where((keys // shape[1] < N) & (keys % shape[1] < K), usual, -1)
-    place = np.searchsorted(old_keys, keys)
+    default = 0 if targets.unlisted == "absent" else -1
+    before = np.where((keys // shape[1] < N) & (keys % shape[1] < K), default, -1)
+    index = np.searchsorted(old_keys, keys)
     hit = np.isin(keys, old_keys)
-    before[hit] = stored[place[hit]]
+    before[hit] = stored[index[hit]]
     blank = np.empty(0, dtype=np.int64)
-    if usual == 0:  # what is unknown has to be said
-        blank = np.setdiff1d(_beyond((N, K), shape), keys, assume_unique=True)
-    kept = ~np.isin(old_keys, keys)
-    all_keys = np.concatenate([old_keys[kept], keys, blank])
-    all_values = np.concatenate([stored[kept], values, np.full(len(blank), -1)])
-    said = all_values != usual
+    if default == 0:  # what is unknown has to be said
+        blank = np.setdiff1d(_cells_outside((N, K), shape), keys, assume_unique=True)
+    unchanged = ~np.isin(old_keys, keys)
+    all_keys = np.concatenate([old_keys[unchanged], keys, blank])
+    all_values = np.concatenate([stored[unchanged], values, np.full(len(blank), -1)])
+    explicit = all_values != default
     merged = SparseTargets.from_cells(
-        all_keys[said] // shape[1],
-        all_keys[said] % shape[1],
-        all_values[said],
+        all_keys[explicit] // shape[1],
+        all_keys[explicit] % shape[1],
+        all_values[explicit],
         shape=shape,
         unlisted=targets.unlisted,
     )
@@ -128,76 +241,86 @@ def overlay(targets: SparseTargets, cells: _Cells, *, shape: tuple[int, int]) ->
     return merged, owners[(before >= 0) & (before != values)], owners[before == -1]
 
 
-def _beyond(inner: tuple[int, int], outer: tuple[int, int]) -> Array:
+def _cells_outside(inner: tuple[int, int], outer: tuple[int, int]) -> Array:
     """The keys of all cells of an outer shape that are not in an inner one."""
     right = np.arange(inner[0])[:, None] * outer[1] + np.arange(inner[1], outer[1])
     below = np.arange(inner[0] * outer[1], outer[0] * outer[1])
     return np.concatenate([right.ravel(), below])
 
 
-def _with_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
+def _add_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
     """The data with images that only the corrections have; targets are left for later."""
     if not len(added):
         return replace(data, targets=None)
     assert isinstance(data.images, Files)
-    found = places(corrections.images)
+    paths = real_paths(corrections.images)
     taken = set(data.ids)
-    ids = [name if (name := corrections.ids[row]) not in taken else found[row] for row in added.tolist()]
-    images = Files([*data.images.paths, *(found[row] for row in added.tolist())], root=data.images.root)
+    ids = [name if (name := corrections.ids[row]) not in taken else paths[row] for row in added.tolist()]
+    images = Files([*data.images.paths, *(paths[row] for row in added.tolist())], root=data.images.root)
     splits = data.splits
     if splits is not None:
-        given = ["train"] * len(added) if corrections.splits is None else corrections.splits[added].tolist()
-        splits = np.array([*splits.tolist(), *given], dtype=object)
+        new_splits = ["train"] * len(added) if corrections.splits is None else corrections.splits[added].tolist()
+        splits = np.array([*splits.tolist(), *new_splits], dtype=object)
     return replace(data, targets=None, ids=[*data.ids, *ids], images=images, splits=splits)
 
 
-def _summary(changed: Array, filled: Array, new: Sequence[str], matched: Matched, total: int) -> str:
+def _summary(changed: Array, filled: Array, new: Sequence[str], matched: MatchedRows, total: int) -> str:
     """What the corrections did, in one sentence."""
-    parts = [f"{_cells_of(changed)} changed"]
-    parts += [f"{_cells_of(filled)} had been unknown"] if len(filled) else []
-    parts += [f"{len(new):,} new label{'s' * (len(new) > 1)} ({listed(new)})"] if new else []
-    parts += [f"{_images(len(matched.added))} added"] if len(matched.added) else []
-    parts += [f"{_images(len(matched.lost))} not found and left out"] if len(matched.lost) else []
-    return f"Corrections of {_images(total)}: {', '.join(parts)}."
+    parts = [f"{_count_cells(changed)} changed"]
+    parts += [f"{_count_cells(filled)} had been unknown"] if len(filled) else []
+    parts += [f"{len(new):,} new label{'s' * (len(new) > 1)} ({preview_names(new)})"] if new else []
+    parts += [f"{_count_images(len(matched.added))} added"] if len(matched.added) else []
+    parts += [f"{_count_images(len(matched.unmatched))} not found and left out"] if len(matched.unmatched) else []
+    return f"Corrections of {_count_images(total)}: {', '.join(parts)}."
 
 
-def _cells_of(rows: Array) -> str:
-    return f"{len(rows):,} cell{'s' * (len(rows) != 1)} of {_images(len(np.unique(rows)))}"
+def _count_cells(rows: Array) -> str:
+    return f"{len(rows):,} cell{'s' * (len(rows) != 1)} of {_count_images(len(np.unique(rows)))}"
 
 
-def _images(count: int) -> str:
+def _count_images(count: int) -> str:
     return f"{count:,} image{'s' * (count != 1)}"
 
 
-def _ends_note(data: Dataset, corrections: Dataset, matched: Matched) -> list[str]:
+def _path_end_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
     """Says that images were paired by less than where they lie, for somebody to check."""
-    if not matched.by_end:
+    if not matched.by_path_end:
         return []
-    first = int(matched.theirs[0]), int(matched.ours[0])
-    theirs, ours = ((places(one.images) or one.ids)[row] for one, row in zip((corrections, data), first, strict=True))
-    count = len(matched.theirs)
+    first = int(matched.correction_rows[0]), int(matched.data_rows[0])
+    from_corrections, from_data = (
+        (real_paths(dataset.images) or dataset.ids)[row]
+        for dataset, row in zip((corrections, data), first, strict=True)
+    )
+    count = len(matched.correction_rows)
     return [
-        f"No image lies where the corrections say: {_images(count)} {'was' if count == 1 else 'were'} paired by the "
-        f"ends of paths, such as {theirs!r} with {ours!r}."
+        f"No image lies where the corrections say: {_count_images(count)} {'was' if count == 1 else 'were'} paired by "
+        f"the ends of paths, such as {from_corrections!r} with {from_data!r}."
     ]
 
 
-def _split_note(data: Dataset, corrections: Dataset, matched: Matched) -> list[str]:
+def _split_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
     """Says that images stay in the splits that the data have them in."""
     if data.splits is None or corrections.splits is None:
         return []
-    other = data.splits[matched.ours] != corrections.splits[matched.theirs]
+    other = data.splits[matched.data_rows] != corrections.splits[matched.correction_rows]
     if not other.any():
         return []
     first = int(np.argmax(other))
-    ours, theirs = data.splits[matched.ours[first]], corrections.splits[matched.theirs[first]]
-    count = f"{_images(int(other.sum()))} of the corrections {'is' if other.sum() == 1 else 'are'}"
-    return [f"{count} in other splits of the data, such as {ours!r} instead of {theirs!r}, and stay there."]
+    from_data, from_corrections = (
+        data.splits[matched.data_rows[first]],
+        corrections.splits[matched.correction_rows[first]],
+    )
+    count = f"{_count_images(int(other.sum()))} of the corrections {'is' if other.sum() == 1 else 'are'}"
+    return [
+        f"{count} in other splits of the data, such as {from_data!r} instead of {from_corrections!r}, and stay there."
+    ]
 
 
-def _strangers(data: Dataset, corrections: Dataset) -> Refusal:
+def _no_match_error(data: Dataset, corrections: Dataset) -> InputError:
     """The error for corrections of other images."""
-    theirs, ours = (repr((places(one.images) or one.ids or ["nothing"])[0]) for one in (corrections, data))
-    got = f"none: the corrections have {theirs}, the data {ours}"
-    remedy = "Pass the corrections of these data, or check where their paths lead."
-    return refusal("corrections", "corrected", "be about images of the data", got, remedy)
+    from_corrections, from_data = (
+        repr((real_paths(dataset.images) or dataset.ids or ["nothing"])[0]) for dataset in (corrections, data)
+    )
+    got = f"none: the corrections have {from_corrections}, the data {from_data}"
+    hint = "Pass the corrections of these data, or check where their paths lead."
+    return InputError("corrections", "corrected", "be about images of the data", got, hint)

@@ -1,7 +1,8 @@
-"""A data set: samples, what is known of their labels, and the split each one belongs to."""
+"""A dataset: samples, their targets, and the split each one belongs to."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.checks import check_count, check_split
+from manyhot.checks import check_int
 from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
+from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.refusal import refusal
+from manyhot.tables.columns import ReadOptions, preview_names
+from manyhot.tables.vocabulary import check_split
 
 Array = np.ndarray[Any, Any]
 
@@ -58,10 +61,12 @@ class Dataset:
             part = getattr(self, name)
             if part is not None and len(part) != len(self.ids):
                 rule = f"have one entry for each of the {len(self.ids):,} samples"
-                raise refusal(name, "Dataset", rule, f"{len(part):,}", "Pass parts of the same samples.")
+                raise InputError(name, "Dataset", rule, f"{len(part):,}", "Pass parts of the same samples.")
         if self.targets is not None and self.targets.num_labels != len(self.labels):
             rule = f"have the {len(self.labels)} columns of `labels`"
-            raise refusal("targets", "Dataset", rule, str(self.targets.num_labels), "Pass labels and targets that fit.")
+            raise InputError(
+                "targets", "Dataset", rule, str(self.targets.num_labels), "Pass labels and targets that fit."
+            )
 
     def __len__(self) -> int:
         """The number N of samples."""
@@ -106,11 +111,11 @@ class Dataset:
         if self.splits is None:
             return {}
         names, first, counts = np.unique(self.splits, return_index=True, return_counts=True)
-        return {str(names[place]): int(counts[place]) for place in np.argsort(first)}
+        return {str(names[index]): int(counts[index]) for index in np.argsort(first)}
 
     def of_split(self, name: str) -> Dataset:
         """The samples of one split."""
-        check_split("Dataset", name, list(self.split_sizes()), remedy="Call `with_splits` first.")
+        check_split("Dataset", name, list(self.split_sizes()), hint="Call `with_splits` first.")
         assert self.splits is not None
         return self.take(self.splits == name)
 
@@ -139,20 +144,102 @@ class Dataset:
             >>> better.notes[-1]
             'Corrections of 1 image: 1 cell of 1 image changed.'
         """
-        from manyhot.data.corrections import correct
+        from manyhot.data.corrections import apply_corrections
 
-        return correct(self, corrections)
+        return apply_corrections(self, corrections)
 
     def select_labels(self, names: Sequence[str] | Labels) -> Dataset:
         """The same samples with some of their labels, in this order; rows that lose all of them stay, without any."""
-        wanted = names if isinstance(names, Labels) else Labels(names)
-        columns = [self.labels.column(name) for name in wanted.names]
-        return replace(self, labels=wanted, targets=None if self.targets is None else self.targets.select(columns))
+        selected = names if isinstance(names, Labels) else Labels(names)
+        columns = [self.labels.column(name) for name in selected.names]
+        return replace(self, labels=selected, targets=None if self.targets is None else self.targets.select(columns))
 
     def drop_rare(self, min_count: int) -> Dataset:
         """The same samples without the labels that are present in fewer than `min_count` of them."""
-        check_count("min_count", "Dataset.drop_rare", min_count, low=1)
+        check_int("min_count", "Dataset.drop_rare", min_count, low=1)
         if self.targets is None:
             return self
         enough = (self.targets.counts() >= min_count).tolist()
-        return self.select_labels([name for name, kept in zip(self.labels.names, enough, strict=True) if kept])
+        return self.select_labels(
+            [name for name, is_frequent in zip(self.labels.names, enough, strict=True) if is_frequent]
+        )
+
+
+@dataclass
+class UnselectedDataset:
+    """Samples as a reader found them.
+
+    Attributes:
+        ids: N distinct texts.
+        images: N images.
+        names: K labels.
+        targets: (N, K).
+        splits: (N,) names of splits, or None.
+        notes: What was detected.
+    """
+
+    ids: list[str]
+    images: ImageSource
+    names: list[str]
+    targets: SparseTargets
+    splits: np.ndarray[Any, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def dataset(self, options: ReadOptions) -> Dataset:
+        """The data set, with the labels that the user wants."""
+        if not self.ids:
+            raise InputError("path", options.owner, "lead to images", "none at all", "Check the path.")
+        labels, targets = Labels(self.names), self.targets
+        if options.label_names is not None:
+            labels, targets = self._select_labels(options, options.label_names)
+        self.notes += _similar_names_note(labels.names)
+        data = Dataset(labels, targets, self.ids, images=self.images, splits=self.splits, notes=self.notes)
+        data.notes.append(_summary(data))
+        return data
+
+    def _select_labels(self, options: ReadOptions, selected: list[str]) -> tuple[Labels, SparseTargets]:
+        column_of = {name: column for column, name in enumerate(self.names)}
+        missing = [name for name in selected if name not in column_of]
+        if missing and (not isinstance(options.labels, Labels) or len(missing) == len(selected)):
+            matches = difflib.get_close_matches(missing[0], self.names, n=1)
+            hint = f"Did you mean {matches[0]!r}?" if matches else f"The labels are {preview_names(self.names)}."
+            raise InputError("labels", options.owner, "name labels that occur", repr(missing[0]), hint)
+        if missing:
+            self.notes.append(f"Never present: {preview_names(missing)}.")
+        dropped = [name for name in self.names if name not in set(selected)]
+        if dropped:
+            self.notes.append(f"Left out {_count(len(dropped), 'label')}: {preview_names(dropped)}.")
+        # A column that is not in the data is known nowhere, or absent everywhere, as unlisted cells are.
+        extended = SparseTargets(
+            self.targets.starts,
+            self.targets.columns,
+            self.targets.values,
+            num_labels=len(self.names) + len(missing),
+            unlisted=self.targets.unlisted,
+        )
+        columns = column_of | {name: len(self.names) + index for index, name in enumerate(missing)}
+        return Labels(selected), extended.select([columns[name] for name in selected])
+
+
+def _similar_names_note(names: list[str]) -> list[str]:
+    """Says which labels differ by capitals alone, the first two of them."""
+    by_casefold: dict[str, str] = {}
+    for name in names:
+        first = by_casefold.setdefault(name.casefold(), name)
+        if first != name:
+            return [f"Labels {first!r} and {name!r} are two labels: they differ by capitals."]
+    return []
+
+
+def _summary(data: Dataset) -> str:
+    """Sizes, rows without a label, splits."""
+    assert data.targets is not None
+    empty = int((data.targets.sizes() == 0).sum())
+    text = f"{_count(len(data), 'image')}, {_count(len(data.labels), 'label')}"
+    text += f"; {empty:,} {'image has' if empty == 1 else 'images have'} none of them" if empty else ""
+    sizes = ", ".join(f"{name} {size:,}" for name, size in data.split_sizes().items())
+    return f"{text}; splits {sizes}." if sizes else f"{text}; no splits."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

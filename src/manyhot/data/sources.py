@@ -1,20 +1,34 @@
-"""Where images lie: each source names an image, reads its bytes, and can tell whether it has changed."""
+"""Image sources: where images are stored, how they are read, and how the files named in a table are located."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from manyhot.predictions.arrow import import_arrow
+from manyhot.errors import InputError
+from manyhot.image_paths import walk_images
+from manyhot.images import (
+    MAX_PIXELS,
+    NO_SUCH_FILE,
+    Array,
+    UnreadableImage,
+    decode,
+    image_suffixes,
+    is_image,
+)
+from manyhot.tables.arrow import import_arrow
+from manyhot.tables.columns import ReadOptions
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class ImageSource(ABC):
@@ -69,7 +83,7 @@ class Files(ImageSource):
 
     def identity(self, row: int) -> str:
         """Absolute path, size and times of the last change; the path alone where there is no such file."""
-        return _state(self.path(row))
+        return _file_state(self.path(row))
 
     def take(self, rows: Any) -> Files:
         """The files of these row numbers."""
@@ -81,24 +95,24 @@ class TarMembers(ImageSource):
 
     Args:
         archives: The archives.
-        places: (N, 3) which archive each image is in, where it begins there, and its size.
+        locations: (N, 3) which archive each image is in, where it begins there, and its size.
         names: The name of each image in its archive.
     """
 
-    def __init__(self, archives: Sequence[str | Path], places: Array, names: Sequence[str]) -> None:
+    def __init__(self, archives: Sequence[str | Path], locations: Array, names: Sequence[str]) -> None:
         self.archives = [Path(archive) for archive in archives]
-        self.places, self.names = np.asarray(places, dtype=np.int64).reshape(-1, 3), list(names)
+        self.locations, self.names = np.asarray(locations, dtype=np.int64).reshape(-1, 3), list(names)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def name(self, row: int) -> str:
         """The archive and the name in it."""
-        return f"{self.archives[self.places[row, 0]]}/{self.names[row]}"
+        return f"{self.archives[self.locations[row, 0]]}/{self.names[row]}"
 
     def read(self, row: int) -> bytes:
         """The bytes of the member."""
-        archive, start, size = (int(number) for number in self.places[row])
+        archive, start, size = (int(number) for number in self.locations[row])
         with self.archives[archive].open("rb") as file:
             file.seek(start)
             data: bytes = file.read(size)
@@ -108,13 +122,13 @@ class TarMembers(ImageSource):
 
     def identity(self, row: int) -> str:
         """What tells the archive, and where the image lies in it."""
-        archive, start, size = self.places[row].tolist()
-        return f"{_state(self.archives[archive])}|{start}|{size}"
+        archive, start, size = self.locations[row].tolist()
+        return f"{_file_state(self.archives[archive])}|{start}|{size}"
 
     def take(self, rows: Any) -> TarMembers:
         """The members of these row numbers."""
         rows = np.asarray(rows, dtype=np.int64)
-        return TarMembers(self.archives, self.places[rows], [self.names[row] for row in rows.tolist()])
+        return TarMembers(self.archives, self.locations[rows], [self.names[row] for row in rows.tolist()])
 
 
 class ParquetImages(ImageSource):
@@ -127,34 +141,34 @@ class ParquetImages(ImageSource):
         files: The files, in order.
         column: The column.
         rows: (N,) which rows of all files, counted on from one to the next; all by default.
-        keep: Bytes of row groups to keep in memory, in each process.
+        cache_bytes: Bytes of row groups to keep in memory, in each process.
     """
 
     def __init__(
-        self, files: Sequence[str | Path], column: str, *, rows: Array | None = None, keep: int = 2**28
+        self, files: Sequence[str | Path], column: str, *, rows: Array | None = None, cache_bytes: int = 2**28
     ) -> None:
-        self.files, self.column, self.keep = [Path(file) for file in files], column, keep
-        self._groups = _group_table(self.files)
+        self.files, self.column, self.cache_bytes = [Path(file) for file in files], column, cache_bytes
+        self._groups = _row_groups(self.files)
         count = int(self._groups[-1, 2]) if len(self._groups) else 0
         self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
-        self._forget()
+        self._reset()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("files", "column", "keep", "rows", "_groups")
-        return {name: self.__dict__[name] for name in kept}
+        names = ("files", "column", "cache_bytes", "rows", "_groups")
+        return {name: self.__dict__[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._kept: OrderedDict[int, Any] = OrderedDict()
+    def _reset(self) -> None:
+        self._cached: OrderedDict[int, Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _place(self, row: int) -> tuple[int, int]:
+    def _locate(self, row: int) -> tuple[int, int]:
         """The row group of an image, counted over all files, and its row there."""
         number = int(self.rows[row])
         group = int(np.searchsorted(self._groups[:, 2], number, side="right"))
@@ -163,23 +177,23 @@ class ParquetImages(ImageSource):
 
     def name(self, row: int) -> str:
         """The file, and the row counted over all files."""
-        group, _ = self._place(row)
+        group, _ = self._locate(row)
         return f"{self.files[self._groups[group, 0]].name}, row {int(self.rows[row])}"
 
     def read(self, row: int) -> bytes:
         """The bytes of the image."""
-        group, place = self._place(row)
+        group, index = self._locate(row)
         with self._lock:
-            cell = self._group(group)[place].as_py()
+            cell = self._group(group)[index].as_py()
         data = cell.get("bytes") if isinstance(cell, dict) else cell
         if data is None:
             raise OSError(f"{self.name(row)} of column {self.column!r} is blank")
         return bytes(data)
 
     def _group(self, group: int) -> Any:
-        if group in self._kept:
-            self._kept.move_to_end(group)
-            return self._kept[group]
+        if group in self._cached:
+            self._cached.move_to_end(group)
+            return self._cached[group]
         pa = import_arrow()
         file, number, _ = self._groups[group].tolist()
         try:
@@ -187,16 +201,16 @@ class ParquetImages(ImageSource):
                 column = opened.read_row_group(number, columns=[self.column]).column(0)
         except pa.ArrowException as error:
             raise OSError(f"{self.files[file]} cannot be read ({error})") from error
-        self._kept[group] = column
-        while len(self._kept) > 1 and sum(kept.nbytes for kept in self._kept.values()) > self.keep:
-            self._kept.popitem(last=False)
+        self._cached[group] = column
+        while len(self._cached) > 1 and sum(cached.nbytes for cached in self._cached.values()) > self.cache_bytes:
+            self._cached.popitem(last=False)
         return column
 
     def identity(self, row: int) -> str:
         """What tells the file, and the row counted over all files."""
-        group, place = self._place(row)
+        group, index = self._locate(row)
         file, number, _ = self._groups[group].tolist()
-        return f"{_state(self.files[file])}|{self.column}|{number}|{place}"
+        return f"{_file_state(self.files[file])}|{self.column}|{number}|{index}"
 
     def take(self, rows: Any) -> ParquetImages:
         """The images of these row numbers."""
@@ -205,15 +219,15 @@ class ParquetImages(ImageSource):
         return taken
 
 
-def _group_table(files: Sequence[Path]) -> Array:
+def _row_groups(files: Sequence[Path]) -> Array:
     """(G, 3): the file of each row group, its number there, and how many rows there are up to its end."""
     pa = import_arrow()
     groups, end = [], 0
-    for place, path in enumerate(files):
+    for index, path in enumerate(files):
         footer = pa.parquet.read_metadata(path)
         for number in range(footer.num_row_groups):
             end += footer.row_group(number).num_rows
-            groups.append((place, number, end))
+            groups.append((index, number, end))
     return np.array(groups, dtype=np.int64).reshape(-1, 3)
 
 
@@ -252,7 +266,7 @@ class Pixels(ImageSource):
         return Pixels(self.array[rows], names=[self.names[row] for row in rows.tolist()])
 
 
-def _state(path: Path) -> str:
+def _file_state(path: Path) -> str:
     """Absolute path, size and times of the last change of a file; the path alone where there is none.
 
     Unpacking and copying may set the one time to that of the original. The other is the file system's own.
@@ -263,3 +277,151 @@ def _state(path: Path) -> str:
     except OSError:
         return str(path)
     return f"{path}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}"
+
+
+def read_source(images: ImageSource, row: int) -> bytes | Array:
+    """What a source holds for a row; raises `UnreadableImage` where it cannot be read."""
+    try:
+        return images.read(row)
+    except FileNotFoundError:
+        raise UnreadableImage(images.name(row), NO_SUCH_FILE) from None
+    except IsADirectoryError:
+        raise UnreadableImage(images.name(row), "it is a folder") from None
+    except PermissionError:
+        raise UnreadableImage(images.name(row), "you may not read it") from None
+    except OSError as error:
+        raise UnreadableImage(images.name(row), str(error.strerror or error)) from None
+
+
+def read_image(
+    images: ImageSource, row: int, *, max_pixels: int = MAX_PIXELS, min_side: int | None = None
+) -> Image.Image:
+    """One picture of a source as `decode` gives it; raises `UnreadableImage` also where there is nothing to read."""
+    data = read_source(images, row)
+    return decode(data, name=images.name(row), max_pixels=max_pixels, min_side=min_side)
+
+
+SAMPLE_PATHS = 50
+IMAGE_FOLDERS = ("images", "image", "imgs", "img", "photos", "pictures", "JPEGImages", "data", "train", "val", "test")
+
+
+class FolderGuess(NamedTuple):
+    """A guess: the folder, and what is added to each name."""
+
+    folder: Path
+    suffix: str
+
+
+def resolve_image_files(
+    names: Sequence[str], base: Path, options: ReadOptions, *, hints: Iterable[Path] = ()
+) -> tuple[Files, list[str]]:
+    """The files of images that a table names, and what to tell about where they were found.
+
+    Args:
+        names: As the table has them.
+        base: The folder of the table.
+        options: What the user said; `root` comes first.
+        hints: Other folders to look into.
+    """
+    names = list(names)
+    sample = names[:SAMPLE_PATHS]
+    if sample and sample[0].startswith(("http://", "https://", "s3://", "gs://")):
+        got = f"{sample[0]!r}"
+        raise InputError(
+            "path", options.owner, "name images on this machine", got, "Download them, and pass their paths."
+        )
+    notes = []
+    with_backslashes = [name for name in names if "\\" in name]
+    if with_backslashes and not any((base / name).exists() for name in with_backslashes[:SAMPLE_PATHS]):
+        names = [name.replace("\\", "/") for name in names]
+        sample = names[:SAMPLE_PATHS]
+        notes.append("Backslashes in paths are read as slashes.")
+    starts = [base] if options.root is None else [options.root, base]
+    folders = [*starts, *hints, *(start / name for start in starts for name in IMAGE_FOLDERS)]
+    folders += [Path()] if options.root is None else []
+    best, hits = _best_guess(sample, folders)
+    if 2 * hits < len(sample) and not options.allow_missing:
+        result = _match_by_name(names, starts[0])
+        if result is not None and result.hits > hits:
+            return Files(result.paths, root=starts[0]), [
+                *notes,
+                f"Images were found by name below {_quoted(starts[0])}.",
+            ]
+    if sample and not hits and options.allow_missing:
+        return Files(names, root=starts[0]), notes
+    if sample and not hits:
+        raise _no_images_error(sample, starts, options)
+    paths = names if not best.suffix else _add_suffixes(names, best)
+    if best.suffix:
+        notes.append(f"Names have no ending; {best.suffix!r} was added.")
+    if best.folder != starts[0]:
+        notes.append(f"Images lie in {_quoted(best.folder)}.")
+    if hits < len(sample):
+        notes.append(f"Of the first {len(sample)} images {len(sample) - hits} are not there.")
+    return Files(paths, root=best.folder), notes
+
+
+def _best_guess(sample: Sequence[str], folders: Iterable[Path]) -> tuple[FolderGuess, int]:
+    """The place where most of the sample exists, the first of them on a tie."""
+    without_suffix = sum(is_image(name) for name in sample) * 2 < len(sample)
+    suffixes = ("", *image_suffixes(), ".JPG", ".JPEG", ".PNG") if without_suffix else ("",)
+    best, most_hits = FolderGuess(Path(), ""), -1
+    for folder in dict.fromkeys(folders):
+        if not folder.is_dir():
+            continue
+        for suffix in suffixes:
+            hits = sum(os.path.isfile(folder / (name + suffix)) for name in sample)
+            if hits > most_hits:
+                best, most_hits = FolderGuess(folder, suffix), hits
+        if most_hits == len(sample):
+            break
+    return best, max(most_hits, 0)
+
+
+def _add_suffixes(names: Sequence[str], guess: FolderGuess) -> list[str]:
+    """Each name with the ending its file has; the most usual one where there is no such file."""
+    folders = {os.path.dirname(name) for name in names}
+    suffixes = {}
+    for folder in folders:
+        if not (guess.folder / folder).is_dir():
+            continue
+        for entry in os.scandir(guess.folder / folder):
+            if is_image(entry.name):
+                stem, suffix = os.path.splitext(entry.name)
+                suffixes[os.path.join(folder, stem)] = suffix
+    return [name + suffixes.get(name, guess.suffix) for name in names]
+
+
+class _NameMatches(NamedTuple):
+    paths: list[str]
+    hits: int
+
+
+def _match_by_name(names: Sequence[str], start: Path) -> _NameMatches | None:
+    """Paths by file name alone, below a folder; None where two images share a name that is looked for."""
+    index: dict[str, str] = {}
+    twice: Counter[str] = Counter()
+    for path in walk_images(start).images:
+        name = os.path.basename(path)
+        for key in (name, os.path.splitext(name)[0]):
+            twice[key] += 1
+            index[key] = path
+    keys = [os.path.basename(name) for name in names]
+    if any(twice[key] > 1 for key in keys):
+        return None
+    return _NameMatches(
+        [index.get(key, name) for key, name in zip(keys, names, strict=True)],
+        sum(map(index.__contains__, keys[:SAMPLE_PATHS])),
+    )
+
+
+def _no_images_error(sample: Sequence[str], starts: Sequence[Path], options: ReadOptions) -> Exception:
+    folder_names = " and ".join(_quoted(start) for start in starts)
+    got = f"none of the first {len(sample)}, such as {sample[0]!r}, in {folder_names} or below"
+    return InputError(
+        "root", options.owner, "be the folder of the images", got, "Pass the folder that the paths start from."
+    )
+
+
+def _quoted(folder: Path) -> str:
+    return repr(str(folder))

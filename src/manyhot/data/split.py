@@ -1,4 +1,4 @@
-"""Splits in which every label keeps its rate, the rarest ones too."""
+"""Stratified splits: every label keeps its rate, the rarest ones too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from manyhot.checks import check_number
 from manyhot.data.targets import SparseTargets
-from manyhot.refusal import refusal
+from manyhot.errors import InputError
 
 Array = np.ndarray[Any, Any]
 
@@ -49,19 +49,19 @@ def stratified_split(
         >>> targets.take((splits == "val").nonzero()[0]).counts()
         array([1, 1])
     """
-    names, parts = _checked(shares)
+    names, parts = _check_shares(shares)
     traits, totals = _traits(targets)
-    units = [_Unit(has, 1, row) for row, has in enumerate(traits)] if groups is None else _grouped(traits, groups)
+    units = [_Unit(has, 1, row) for row, has in enumerate(traits)] if groups is None else _group_rows(traits, groups)
     # Large groups first, because small ones can make up for them; then by traits, the rarest first.
     keys = [(-unit.size.bit_length(), unit.traits) for unit in units]
     shuffled = np.random.default_rng(seed).permutation(len(units)).tolist()
-    dealer = _Dealer(parts, _sizes(len(targets), parts), totals)
-    found = np.empty(len(targets), dtype=np.int64)
+    assigner = _SplitAssigner(parts, _split_sizes(len(targets), parts), totals)
+    result = np.empty(len(targets), dtype=np.int64)
     for _, run in groupby(sorted(shuffled, key=keys.__getitem__), key=keys.__getitem__):
-        alike = list(run)
-        for place, split in zip(alike, dealer.deal(units[alike[0]], len(alike)), strict=True):
-            found[units[place].rows] = split
-    return np.array(names, dtype=object)[found]
+        equal = list(run)
+        for index, split in zip(equal, assigner.assign(units[equal[0]], len(equal)), strict=True):
+            result[units[index].rows] = split
+    return np.array(names, dtype=object)[result]
 
 
 class _Unit(NamedTuple):
@@ -78,7 +78,7 @@ class _Unit(NamedTuple):
     rows: Any
 
 
-class _Dealer:
+class _SplitAssigner:
     """Hands units to splits, each to the one that lacks most of what the unit has.
 
     Args:
@@ -88,54 +88,56 @@ class _Dealer:
     """
 
     def __init__(self, shares: Sequence[float], sizes: Sequence[int], totals: Sequence[int]) -> None:
-        self.shares, self.room = shares, list(sizes)
+        self.shares, self.capacity = shares, list(sizes)
         self.worth = [max(total, 1) ** -0.25 for total in totals]
         # By trait, in units of its worth: how much was handed out, and how much of that to each split.
-        self.dealt = [0.0] * len(totals)
-        self.given = [[0.0] * len(totals) for _ in shares]
+        self.total_assigned = [0.0] * len(totals)
+        self.assigned = [[0.0] * len(totals) for _ in shares]
 
-    def deal(self, unit: _Unit, number: int) -> list[int]:
+    def assign(self, unit: _Unit, number: int) -> list[int]:
         """The splits of so many units that do not differ: most of them by share, what is left over one by one."""
-        found: list[int] = []
+        result: list[int] = []
         for split, share in enumerate(self.shares if number > 1 else ()):
-            some = min(math.floor(number * share + 1e-9), self.room[split] // unit.size)
+            some = min(math.floor(number * share + 1e-9), self.capacity[split] // unit.size)
             if some:
-                self._give(unit, split, some)
-                found += [split] * some
-        while len(found) < number:
+                self._assign(unit, split, some)
+                result += [split] * some
+        while len(result) < number:
             split = self._choose(unit)
-            self._give(unit, split, 1)
-            found.append(split)
-        return found
+            self._assign(unit, split, 1)
+            result.append(split)
+        return result
 
     def _choose(self, unit: _Unit) -> int:
         """The split that would be furthest behind its share of what the unit has, were the unit handed to none."""
-        due = sum(map(self.dealt.__getitem__, unit.traits)) + sum(map(self.worth.__getitem__, unit.traits))
-        best, behind = -1, -math.inf
+        expected = sum(map(self.total_assigned.__getitem__, unit.traits)) + sum(
+            map(self.worth.__getitem__, unit.traits)
+        )
+        best, max_deficit = -1, -math.inf
         for split, share in enumerate(self.shares):
-            lack = share * due - sum(map(self.given[split].__getitem__, unit.traits))
-            if lack > behind and self.room[split] >= unit.size:
-                best, behind = split, lack
-        return best if best >= 0 else max(range(len(self.room)), key=self.room.__getitem__)
+            deficit = share * expected - sum(map(self.assigned[split].__getitem__, unit.traits))
+            if deficit > max_deficit and self.capacity[split] >= unit.size:
+                best, max_deficit = split, deficit
+        return best if best >= 0 else max(range(len(self.capacity)), key=self.capacity.__getitem__)
 
-    def _give(self, unit: _Unit, split: int, number: int) -> None:
-        self.room[split] -= number * unit.size
-        dealt, given, worth = self.dealt, self.given[split], self.worth
+    def _assign(self, unit: _Unit, split: int, number: int) -> None:
+        self.capacity[split] -= number * unit.size
+        total_assigned, assigned, worth = self.total_assigned, self.assigned[split], self.worth
         for trait in unit.traits:
             amount = number * worth[trait]
-            dealt[trait] += amount
-            given[trait] += amount
+            total_assigned[trait] += amount
+            assigned[trait] += amount
 
 
-def _checked(shares: Mapping[str, float]) -> tuple[list[str], list[float]]:
-    owner, remedy = "stratified_split", 'Pass {"train": 0.8, "val": 0.1, "test": 0.1}, for instance.'
+def _check_shares(shares: Mapping[str, float]) -> tuple[list[str], list[float]]:
+    owner, hint = "stratified_split", 'Pass {"train": 0.8, "val": 0.1, "test": 0.1}, for instance.'
     parts = [check_number("shares", owner, share, low=0, high=1, low_open=True) for share in shares.values()]
     if abs(sum(parts) - 1) > 1e-6:
-        raise refusal("shares", owner, "add up to 1", f"{sum(parts):g}", remedy)
+        raise InputError("shares", owner, "add up to 1", f"{sum(parts):g}", hint)
     return list(shares), parts
 
 
-def _sizes(n: int, shares: Sequence[float]) -> list[int]:
+def _split_sizes(n: int, shares: Sequence[float]) -> list[int]:
     """Whole numbers that add up to `n`, each within one of its share: the largest remainders are rounded up."""
     exact = np.array(shares) * n
     sizes = np.floor(exact + 1e-9).astype(np.int64)
@@ -153,8 +155,8 @@ def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
     rows, columns = np.repeat(np.arange(n), np.diff(targets.starts)), targets.columns.astype(np.int64)
     if targets.values is not None:
         background = 0 if targets.unlisted == "absent" else -1
-        said = targets.values != background
-        rows, columns = rows[said], columns[said] + num_labels * (targets.values[said] != 1)
+        informative = targets.values != background
+        rows, columns = rows[informative], columns[informative] + num_labels * (targets.values[informative] != 1)
     empty = np.flatnonzero(targets.sizes() == 0)
     rows = np.concatenate([rows, empty, np.arange(n)])
     columns = np.concatenate([columns, np.full(len(empty), 2 * num_labels), np.full(n, 2 * num_labels + 1)])
@@ -165,18 +167,18 @@ def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
     ranks = rank[columns]
     by_row = ranks[np.lexsort((ranks, rows))].tolist()
     ends = np.cumsum(np.bincount(rows, minlength=n)).tolist()
-    found = [tuple(by_row[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-    return found, counts[order].tolist()
+    result = [tuple(by_row[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    return result, counts[order].tolist()
 
 
-def _grouped(traits: list[tuple[int, ...]], groups: Iterable[Hashable]) -> list[_Unit]:
+def _group_rows(traits: list[tuple[int, ...]], groups: Iterable[Hashable]) -> list[_Unit]:
     members: dict[Hashable, list[int]] = {}
     for row, group in enumerate(groups.tolist() if isinstance(groups, np.ndarray) else groups):
         members.setdefault(group, []).append(row)
-    given = sum(map(len, members.values()))
-    if given != len(traits):
+    count = sum(map(len, members.values()))
+    if count != len(traits):
         rule = f"name a group for each of the {len(traits)} rows"
-        raise refusal("groups", "stratified_split", rule, str(given), "Pass one value a row.")
+        raise InputError("groups", "stratified_split", rule, str(count), "Pass one value a row.")
     return [
         _Unit(tuple(sorted(trait for row in rows for trait in traits[row])), len(rows), rows)
         for rows in members.values()

@@ -1,17 +1,20 @@
-"""Targets of many samples, kept sparse: a million rows of 500 labels take the memory of the labels that are there."""
+"""Sparse targets: a million rows of 500 labels need the memory of the cells that are stored."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_tensor, sparse_cells
-from manyhot.checks import check_choice, check_values
-from manyhot.refusal import refusal
+from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
+from manyhot.errors import InputError
+from manyhot.tables.label_cells import sort_names
+
+if TYPE_CHECKING:
+    pass
 
 Array = np.ndarray[Any, Any]
 
@@ -52,9 +55,9 @@ class SparseTargets:
         self.values = None if values is None else np.ascontiguousarray(values, dtype=np.int8)
         self.num_labels = num_labels
         if len(self.columns) and not (self.columns.min() >= 0 and self.columns.max() < num_labels):
-            bad = self.columns.min() if self.columns.min() < 0 else self.columns.max()
+            invalid = self.columns.min() if self.columns.min() < 0 else self.columns.max()
             rule = f"name columns from 0 to {num_labels - 1}"
-            raise refusal("columns", "SparseTargets", rule, str(bad), "Count the labels anew.")
+            raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels anew.")
         self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, ("absent", "unknown"))
 
     @classmethod
@@ -91,18 +94,18 @@ class SparseTargets:
         first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
         starts = np.zeros(shape[0] + 1, dtype=np.int64)
         np.cumsum(np.bincount(rows[first], minlength=shape[0]), out=starts[1:])
-        kept = values[first]
-        hard = None if bool((kept == 1).all()) else kept
-        return cls(starts, columns[first], hard, num_labels=shape[1], unlisted=unlisted)
+        selected = values[first]
+        stored = None if bool((selected == 1).all()) else selected
+        return cls(starts, columns[first], stored, num_labels=shape[1], unlisted=unlisted)
 
     @classmethod
     def from_dense(cls, targets: Tensor | Array) -> SparseTargets:
         """Targets (N, K) of 1, 0 and -1; whichever of absent and unknown is rarer gets stored."""
         cells = as_tensor("SparseTargets", targets, "targets").detach().cpu()
         if cells.ndim != 2:
-            remedy = "Pass one row a sample, one column a label."
-            raise refusal("targets", "SparseTargets", "be (N, K)", str(tuple(cells.shape)), remedy)
-        check_values("SparseTargets", cells)
+            hint = "Pass one row a sample, one column a label."
+            raise InputError("targets", "SparseTargets", "be (N, K)", str(tuple(cells.shape)), hint)
+        check_target_values("SparseTargets", cells)
         dense = cells.numpy()
         unlisted = "unknown" if 2 * np.count_nonzero(dense == -1) > dense.size else "absent"
         rows, columns = np.nonzero(dense != (-1 if unlisted == "unknown" else 0))
@@ -113,7 +116,7 @@ class SparseTargets:
     @classmethod
     def from_sparse(cls, matrix: Any) -> SparseTargets:
         """Targets of a sparse matrix of SciPy, of which cells that are not stored are absent; none is stored twice."""
-        rows, columns, values = sparse_cells("SparseTargets", matrix)
+        rows, columns, values = sparse_entries("SparseTargets", matrix)
         return cls.from_cells(rows, columns, values, shape=(matrix.shape[0], matrix.shape[1]))
 
     def __len__(self) -> int:
@@ -128,7 +131,7 @@ class SparseTargets:
     def __repr__(self) -> str:
         return f"SparseTargets({len(self):,} rows x {self.num_labels:,} labels; {len(self.columns):,} cells stored)"
 
-    def _owners(self) -> Array:
+    def _cell_rows(self) -> Array:
         """(M,) the row of each stored cell."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
@@ -137,7 +140,7 @@ class SparseTargets:
         part = self if rows is None else self.take(rows)
         background = 0 if self.unlisted == "absent" else -1
         dense = np.full(part.shape, background, dtype=np.int8)
-        dense[part._owners(), part.columns] = 1 if part.values is None else part.values
+        dense[part._cell_rows(), part.columns] = 1 if part.values is None else part.values
         return torch.from_numpy(dense)
 
     def take(self, rows: Any) -> SparseTargets:
@@ -145,28 +148,28 @@ class SparseTargets:
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
-            bad = rows.min() if rows.min() < 0 else rows.max()
+            invalid = rows.min() if rows.min() < 0 else rows.max()
             rule = f"lie between 0 and {len(self) - 1}"
-            raise refusal("rows", "SparseTargets", rule, str(bad), "Count the rows from 0.")
+            raise InputError("rows", "SparseTargets", rule, str(invalid), "Count the rows from 0.")
         lengths = self.starts[rows + 1] - self.starts[rows]
         starts = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=starts[1:])
         # Each cell's place: where its row starts here, plus how far it is from the first cell of its row.
-        places = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
-        values = None if self.values is None else self.values[places]
-        return SparseTargets(starts, self.columns[places], values, num_labels=self.num_labels, unlisted=self.unlisted)
+        indices = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        values = None if self.values is None else self.values[indices]
+        return SparseTargets(starts, self.columns[indices], values, num_labels=self.num_labels, unlisted=self.unlisted)
 
     def cells(self) -> tuple[Array, Array, Array]:
         """Rows, columns and values of the stored cells, row by row."""
         values = np.ones(len(self.columns), dtype=np.int8) if self.values is None else self.values
-        return self._owners(), self.columns, values
+        return self._cell_rows(), self.columns, values
 
     def present(self) -> tuple[Array, Array]:
         """Rows and columns of the present labels, row by row."""
-        owners = self._owners()
+        cell_rows = self._cell_rows()
         if self.values is None:
-            return owners, self.columns
-        return owners[self.values == 1], self.columns[self.values == 1]
+            return cell_rows, self.columns
+        return cell_rows[self.values == 1], self.columns[self.values == 1]
 
     def counts(self) -> Array:
         """(K,) in how many rows each label is present."""
@@ -204,14 +207,49 @@ class SparseTargets:
 
     def select(self, columns: Sequence[int]) -> SparseTargets:
         """The labels of these columns, in their order; rows that lose all their labels stay as rows without any."""
-        places = np.full(self.num_labels, -1, dtype=np.int64)
-        places[list(columns)] = np.arange(len(columns))
-        kept = places[self.columns] >= 0
-        values = None if self.values is None else self.values[kept]
+        indices = np.full(self.num_labels, -1, dtype=np.int64)
+        indices[list(columns)] = np.arange(len(columns))
+        selected = indices[self.columns] >= 0
+        values = None if self.values is None else self.values[selected]
         return SparseTargets.from_cells(
-            self._owners()[kept],
-            places[self.columns[kept]],
+            self._cell_rows()[selected],
+            indices[self.columns[selected]],
             values,
             shape=(len(self), len(columns)),
             unlisted=self.unlisted,
         )
+
+
+class LabelLists:
+    """The columns of the labels of each row, for rows of any number of labels.
+
+    Args:
+        row_indices: (M,) the row of each label.
+        columns: (M,) its column.
+        rows: How many rows there are.
+    """
+
+    def __init__(self, row_indices: np.ndarray[Any, Any], columns: np.ndarray[Any, Any], rows: int) -> None:
+        order = np.argsort(row_indices, kind="stable")
+        self.columns = columns[order]
+        self.starts = np.zeros(rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(row_indices, minlength=rows), out=self.starts[1:])
+
+    def targets(self, rows: np.ndarray[Any, Any], num_labels: int) -> Tensor:
+        """(n, K) of the rows of these numbers: what is not listed is absent."""
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        row_indices = np.repeat(np.arange(len(rows)), lengths)
+        # Each label's place: where its row starts, plus how far it is from the first label that was repeated for it.
+        steps = np.arange(len(row_indices)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        columns = self.columns[np.repeat(self.starts[rows], lengths) + steps]
+        targets = torch.zeros(len(rows), num_labels, dtype=torch.int8)
+        targets[torch.from_numpy(row_indices), torch.from_numpy(columns)] = 1
+        return targets
+
+
+def index_targets(rows: Sequence[Sequence[str]]) -> tuple[list[str], SparseTargets]:
+    """All names in order, and the targets of rows of names; a blank name is none."""
+    names = sort_names({name for row in rows for name in row if name})
+    columns = {name: column for column, name in enumerate(names)}
+    label_columns = [[columns[name] for name in row if name] for row in rows]
+    return names, SparseTargets.from_rows(label_columns, num_labels=len(names))

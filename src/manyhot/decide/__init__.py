@@ -1,24 +1,21 @@
-"""Rules: from probabilities to decisions."""
+"""Decision rules: from probabilities to sets of labels."""
 
-from manyhot.decide.average_k import AverageK
-from manyhot.decide.expected_f import ExpectedF
-from manyhot.decide.fixed import CostThresholds, Threshold, TopK
-from manyhot.decide.label_thresholds import LabelThresholds
-from manyhot.decide.risk import RiskControl
+from manyhot.decide.risk import ConformalRiskControl
 from manyhot.decide.rule import Decision, Rule
-from manyhot.decide.uniform import ClassThresholds, UniformThreshold
-from manyhot.decide.wrapping import AskPerson, NoneOfThese
+from manyhot.decide.sets import AverageK, ExpectedFBeta, TopK
+from manyhot.decide.thresholds import ClassThresholds, CostThresholds, LabelThresholds, Threshold, UniformThreshold
+from manyhot.decide.wrappers import Abstain, NoneOfThese
 
 __all__ = [
-    "AskPerson",
+    "Abstain",
     "AverageK",
     "ClassThresholds",
+    "ConformalRiskControl",
     "CostThresholds",
     "Decision",
-    "ExpectedF",
+    "ExpectedFBeta",
     "LabelThresholds",
     "NoneOfThese",
-    "RiskControl",
     "Rule",
     "Threshold",
     "TopK",

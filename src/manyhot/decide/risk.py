@@ -1,4 +1,4 @@
-"""One threshold with a guarantee for data that nobody has seen."""
+"""One threshold with a guaranteed bound on the risk of new data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_choice, check_number
-from manyhot.decide.cuts import reached, row_blocks
-from manyhot.decide.rule import Rule
+from manyhot.decide.rule import Rule, reaches_threshold, row_chunks
 
 RISKS = ("false_negatives", "false_discoveries")
 # What a sum of many shares may be off by, in rows.
 ROUNDING = 1e-9
 
 
-class RiskControl(Rule):
+class ConformalRiskControl(Rule):
     """Gives as few labels as keep misses rare, or as many as keep errors rare, with a guarantee for new samples.
 
     The risk is the mean of a loss of each row. With `risk="false_negatives"` this is the share of the row's present
@@ -59,7 +58,7 @@ class RiskControl(Rule):
 
     Example:
         >>> probs = torch.linspace(0, 1, 40).unsqueeze(1)
-        >>> rule = RiskControl(0.1).fit(probs, torch.ones(40, 1))   # misses at most 10 %
+        >>> rule = ConformalRiskControl(0.1).fit(probs, torch.ones(40, 1))   # misses at most 10 %
         >>> f"{rule.threshold:.3f}", bool(rule.reached)
         ('0.077', True)
     """
@@ -71,7 +70,7 @@ class RiskControl(Rule):
     def __init__(self, alpha: float, risk: str = "false_negatives", *, delta: float | None = None) -> None:
         super().__init__()
         self.alpha = _probability("alpha", alpha)
-        self.risk = check_choice("risk", "RiskControl", risk, RISKS)
+        self.risk = check_choice("risk", "ConformalRiskControl", risk, RISKS)
         self.delta = None if delta is None else _probability("delta", delta)
         self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
         self.register_buffer("reached", torch.tensor(False))
@@ -94,16 +93,16 @@ class RiskControl(Rule):
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
-        return reached(values, self.threshold)
+        return reaches_threshold(values, self.threshold)
 
     def row_losses(self, labels: Tensor, targets: Tensor) -> Tensor:
         """The losses whose mean is the risk, of the rows that count: of labels given (N, K), by targets (N, K).
 
         Example:
             >>> labels, targets = torch.tensor([[True, False], [True, True]]), torch.tensor([[1, 1], [0, -1]])
-            >>> RiskControl(0.1).row_losses(labels, targets)
+            >>> ConformalRiskControl(0.1).row_losses(labels, targets)
             tensor([0.5000], dtype=torch.float64)
-            >>> RiskControl(0.1, "false_discoveries").row_losses(labels, targets)
+            >>> ConformalRiskControl(0.1, "false_discoveries").row_losses(labels, targets)
             tensor([0., 1.], dtype=torch.float64)
         """
         present, known = targets == 1, targets >= 0
@@ -115,10 +114,10 @@ class RiskControl(Rule):
 
 
 def _probability(argument: str, value: object) -> float:
-    return check_number(argument, "RiskControl", value, low=0, high=1, low_open=True, high_open=True)
+    return check_number(argument, "ConformalRiskControl", value, low=0, high=1, low_open=True, high_open=True)
 
 
-class Steps(NamedTuple):
+class LossSteps(NamedTuple):
     """How the summed loss of all rows changes while the threshold moves from its safe end.
 
     Attributes:
@@ -132,15 +131,15 @@ class Steps(NamedTuple):
     rows: int
 
 
-def missed_steps(values: Tensor, targets: Tensor) -> Steps:
+def missed_steps(values: Tensor, targets: Tensor) -> LossSteps:
     """Each present label is missed once the threshold has risen above its value, and is a part of its row."""
     present = targets == 1
     sizes = present.sum(1)
     parts = (1.0 / sizes.double()).unsqueeze(1).expand(present.shape)
-    return Steps(values[present], parts[present], int((sizes > 0).sum()))
+    return LossSteps(values[present], parts[present], int((sizes > 0).sum()))
 
 
-def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> Steps:
+def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> LossSteps:
     """Each known cell changes its row's share of wrong labels once the threshold has fallen to its value.
 
     Args:
@@ -148,13 +147,13 @@ def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> Steps:
         targets: (N, K) of 1, 0 and -1.
         monotone: Whether the largest share so far stands for the share.
     """
-    places, changes = [], []
-    for rows in row_blocks(values.shape):
+    change_points, changes = [], []
+    for rows in row_chunks(values.shape):
         known = targets[rows] >= 0
         # Unknown cells go last, where they add neither to the given labels nor to the wrong ones.
         ordered, order = torch.where(known, values[rows], -torch.inf).sort(dim=1, descending=True)
-        given = known.gather(1, order).cumsum(1)
-        share = (targets[rows] == 0).gather(1, order).cumsum(1) / given.clamp(min=1).double()
+        predicted = known.gather(1, order).cumsum(1)
+        share = (targets[rows] == 0).gather(1, order).cumsum(1) / predicted.clamp(min=1).double()
         # Equal values come together: only after the last of them the share counts.
         last = torch.ones_like(known)
         last[:, :-1] = ordered[:, :-1] > ordered[:, 1:]
@@ -162,12 +161,12 @@ def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> Steps:
         share = share.cummax(1).values if monotone and share.numel() else share
         change = share.diff(dim=1, prepend=share.new_zeros(len(share), 1))
         moved = change != 0
-        places.append(ordered[moved])
+        change_points.append(ordered[moved])
         changes.append(change[moved])
     counted = int((targets >= 0).any(1).sum())
-    if not places:
-        return Steps(values.new_empty(0), values.new_empty(0, dtype=torch.float64), counted)
-    return Steps(torch.cat(places), torch.cat(changes), counted)
+    if not change_points:
+        return LossSteps(values.new_empty(0), values.new_empty(0, dtype=torch.float64), counted)
+    return LossSteps(torch.cat(change_points), torch.cat(changes), counted)
 
 
 def _hold(share: Tensor, last: Tensor) -> Tensor:
@@ -178,7 +177,7 @@ def _hold(share: Tensor, last: Tensor) -> Tensor:
     return torch.cat([share.new_zeros(len(share), 1), share], dim=1).gather(1, held)
 
 
-def highest_threshold(steps: Steps, allowed: float) -> Tensor:
+def highest_threshold(steps: LossSteps, allowed: float) -> Tensor:
     """The highest present value up to which the misses below it are allowed."""
     values, order = steps.values.sort()
     missed = steps.changes[order].cumsum(0)
@@ -191,7 +190,7 @@ def highest_threshold(steps: Steps, allowed: float) -> Tensor:
     return values[lost <= allowed + ROUNDING].amax().clamp(max=torch.finfo(values.dtype).max)
 
 
-def lowest_threshold(steps: Steps, allowed: float) -> Tensor:
+def lowest_threshold(steps: LossSteps, allowed: float) -> Tensor:
     """The lowest threshold that stays above all values at which the errors are not allowed."""
     values, order = steps.values.sort(descending=True)
     errors = steps.changes[order].cumsum(0)

@@ -1,20 +1,21 @@
-"""The contract of a rule, and the decision that it gives."""
+"""The base class of decision rules, the decision, and thresholds between neighbouring values."""
 
 from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_probs, as_scores, as_targets
+from manyhot.checks import as_probs, as_scores, as_targets
+from manyhot.errors import InputError
 from manyhot.links import Link
-from manyhot.numerics import untied
-from manyhot.refusal import refusal
-from manyhot.state import Fitted
+from manyhot.numerics import break_ties
+from manyhot.serialization import Fitted
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def rule_values(probs: Tensor, scores: Tensor | None, link: Link | None) -> Tens
     """
     if scores is None or link is None or not link.clips:
         return probs
-    return Unclipped(untied(probs, scores.detach()))
+    return Unclipped(break_ties(probs, scores.detach()))
 
 
 class Rule(Fitted):
@@ -124,8 +125,8 @@ class Rule(Fitted):
         """The targets (N, K) of checked values as int8, or the error that says what is wrong with them."""
         owner = type(self).__name__
         if targets is None:
-            remedy = "Call `fit(values, targets)` with held-out data."
-            raise refusal("targets", owner, "be given, because they are what it learns from", "none", remedy)
+            hint = "Call `fit(values, targets)` with held-out data."
+            raise InputError("targets", owner, "be given, because they are what it learns from", "none", hint)
         return as_targets(owner, targets, values, of="probs" if self.needs_probs else "values")
 
     def __repr__(self) -> str:
@@ -145,3 +146,36 @@ def _readable(value: object) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_readable(item) for item in value) + "]"
     return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+# Cells that are worked on at once: large enough to be fast, and a small part of any machine's memory.
+CELLS_AT_ONCE = 1 << 22
+
+
+def midpoint(low: Tensor, high: Tensor) -> Tensor:
+    """The threshold halfway between two values: of what is at least as large, it lets `high` pass and `low` not.
+
+    Where halfway is no number, or rounds to `low`, it is `high` itself; below infinity it is the largest number, since
+    nothing reaches an infinite threshold. Computed in the type of the values, so that comparing them with it is exact.
+    """
+    middle = torch.where(high == torch.inf, torch.finfo(high.dtype).max, low / 2 + high / 2)
+    return torch.where(middle > low, middle, high)
+
+
+def strict_midpoint(low: Tensor, high: Tensor) -> Tensor:
+    """As `midway` for what is strictly larger than the threshold: where there is no middle, it is `low` itself."""
+    middle = low / 2 + high / 2
+    return torch.where(middle < high, middle, low)
+
+
+def reaches_threshold(values: Tensor, thresholds: Tensor) -> Tensor:
+    """Whether values (N, K) reach thresholds; an infinite one is reached by nothing, not even by an infinite value."""
+    return values >= thresholds.masked_fill(thresholds == torch.inf, torch.nan).to(values)
+
+
+def row_chunks(shape: Sequence[int], cells: int = CELLS_AT_ONCE) -> Iterator[slice]:
+    """Slices of the rows of a table (N, K) that cover all of them, each of about that many cells."""
+    rows, labels = shape
+    step = max(1, cells // max(1, labels))
+    for start in range(0, rows, step):
+        yield slice(start, start + step)

@@ -1,22 +1,19 @@
-"""Training: the same weights on one process or many, in one go or with breaks."""
+"""The training engine: the same weights on one process or many, with or without interruptions."""
 
-from manyhot.engine.fitting import Fit, fit
-from manyhot.engine.interrupting import Stopped
-from manyhot.engine.judging import StandardJudge
-from manyhot.engine.plan import Plan
-from manyhot.engine.progress import Bar, Lines, Progress, Silent
-from manyhot.engine.running import NotFinite
-from manyhot.engine.scoring import score
+from manyhot.engine.progress import NoProgress, Progress, ProgressBar, ProgressLines
+from manyhot.engine.trainer import FitResult, NotFinite, Stopped, fit
+from manyhot.engine.validation import StandardMetrics, score
+from manyhot.settings import FitSettings
 
 __all__ = [
-    "Bar",
-    "Fit",
-    "Lines",
+    "FitResult",
+    "FitSettings",
+    "NoProgress",
     "NotFinite",
-    "Plan",
     "Progress",
-    "Silent",
-    "StandardJudge",
+    "ProgressBar",
+    "ProgressLines",
+    "StandardMetrics",
     "Stopped",
     "fit",
     "score",

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped, in one safetensors file."""
+"""Checkpoints: everything a run needs to be resumed exactly, in one safetensors file, and the run folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,17 @@ from torch import Tensor, nn
 
 from manyhot.data.loading import Batches, FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine.judging import LOG_LOSS
-from manyhot.engine.plan import Plan
-from manyhot.files import whole_file
+from manyhot.engine.history import EpochRecord, TensorBoardLog, TracePoint, write_csv
+from manyhot.engine.validation import LOG_LOSS
+from manyhot.errors import InputError
+from manyhot.files import atomic_write
 from manyhot.losses.loss import Loss
-from manyhot.refusal import Refusal, refusal
+from manyhot.settings import FitSettings
 
 # Format 1 knew a loss by what torch prints of a module, and the log loss per cell.
 FORMAT, KNOWN_FORMATS = 2, (1, 2)
 # Settings that say where and how a run computes, not what; they may change when it goes on.
-FREE = ("checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "compile", "tensorboard")
+MAY_CHANGE_ON_RESUME = ("checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "compile", "tensorboard")
 
 
 def import_safetensors() -> Any:
@@ -45,11 +46,11 @@ class Checkpoint:
 
     Attributes:
         tensors: By name; the first word says whose they are.
-        facts: Everything else, as JSON holds it.
+        metadata: Everything else, as JSON holds it.
     """
 
     tensors: Mapping[str, Tensor]
-    facts: Mapping[str, Any]
+    metadata: Mapping[str, Any]
 
     def of(self, owner: str) -> dict[str, Tensor]:
         """The tensors of one owner."""
@@ -61,9 +62,9 @@ class Checkpoint:
         safetensors = import_safetensors()
         # Copies, because tied weights share their memory and the format has no words for that.
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in self.tensors.items()}
-        facts = {**self.facts, "format": FORMAT, "check": _checksum(tensors)}
-        with whole_file(path) as part:
-            safetensors.torch.save_file(tensors, str(part), metadata={"manyhot": json.dumps(facts)})
+        metadata = {**self.metadata, "format": FORMAT, "check": _checksum(tensors)}
+        with atomic_write(path) as part:
+            safetensors.torch.save_file(tensors, str(part), metadata={"manyhot": json.dumps(metadata)})
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
@@ -71,20 +72,20 @@ class Checkpoint:
         safetensors = import_safetensors()
         try:
             with safetensors.safe_open(str(path), framework="pt") as file:
-                facts = json.loads((file.metadata() or {}).get("manyhot", "{}"))
+                metadata = json.loads((file.metadata() or {}).get("manyhot", "{}"))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (safetensors.SafetensorError, json.JSONDecodeError, OSError) as error:
-            raise _refused("be a whole file", path, f" ({error})") from None
-        if not isinstance(facts, dict) or facts.get("format") not in KNOWN_FORMATS:
-            raise _refused(f"hold format {FORMAT} of manyhot", path)
-        if facts.get("check") != _checksum(tensors):
-            raise _refused("hold what was written", path, " (its checksum is another one)")
-        return cls(tensors, facts)
+            raise _checkpoint_error("be a whole file", path, f" ({error})") from None
+        if not isinstance(metadata, dict) or metadata.get("format") not in KNOWN_FORMATS:
+            raise _checkpoint_error(f"hold format {FORMAT} of manyhot", path)
+        if metadata.get("check") != _checksum(tensors):
+            raise _checkpoint_error("hold what was written", path, " (its checksum is another one)")
+        return cls(tensors, metadata)
 
 
-def _refused(rule: str, path: Path, why: str = "") -> Refusal:
-    remedy = "Delete it to start from the beginning, or pass another folder."
-    return refusal("checkpoint", "fit", rule, f"{str(path)!r}{why}", remedy)
+def _checkpoint_error(rule: str, path: Path, why: str = "") -> InputError:
+    hint = "Delete it to start from the beginning, or pass another folder."
+    return InputError("checkpoint", "fit", rule, f"{str(path)!r}{why}", hint)
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:
@@ -119,12 +120,18 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def setting(plan: Plan, network: nn.Module, loss: Loss, train: Batches, val: Batches | None) -> dict[str, Any]:
+def run_fingerprint(
+    settings: FitSettings, network: nn.Module, loss: Loss, train: Batches, val: Batches | None
+) -> dict[str, Any]:
     """What must be the same when a run goes on, each under the name that a sentence would call it by."""
     frozen = [value for value in network.parameters() if not value.requires_grad]
     shapes = {name: list(value.shape) for name, value in network.state_dict().items()}
     return {
-        **{f"plan.{f.name}": _json_form(getattr(plan, f.name)) for f in fields(plan) if f.name not in FREE},
+        **{
+            f"plan.{f.name}": _json_form(getattr(settings, f.name))
+            for f in fields(settings)
+            if f.name not in MAY_CHANGE_ON_RESUME
+        },
         "network": _digest([json.dumps(shapes).encode()]),
         "frozen weights": _digest(_bytes(value) for value in frozen),
         "loss": " ".join(repr(loss).split()),
@@ -133,33 +140,33 @@ def setting(plan: Plan, network: nn.Module, loss: Loss, train: Batches, val: Bat
     }
 
 
-def upgraded(checkpoint: Checkpoint, judged: SparseTargets | None) -> Checkpoint:
+def upgrade_checkpoint(checkpoint: Checkpoint, val_targets: SparseTargets | None) -> Checkpoint:
     """A checkpoint of an older format in the form of this one.
 
     Args:
         checkpoint: As it was read.
-        judged: The targets whose log loss format 1 has per cell, and this one per row; None where figures are others.
+        val_targets: The targets whose log loss is per cell in format 1 and per row now; None for other metrics.
     """
-    if checkpoint.facts["format"] == FORMAT or judged is None:
+    if checkpoint.metadata["format"] == FORMAT or val_targets is None:
         return checkpoint
-    known = judged.dense() >= 0
+    known = val_targets.dense() >= 0
     cells_per_row = int(known.sum()) / max(1, int(known.any(1).sum()))
-    facts = dict(checkpoint.facts)
-    place = facts["position"] = dict(facts["position"])
-    place["history"] = [
+    metadata = dict(checkpoint.metadata)
+    state = metadata["position"] = dict(metadata["position"])
+    state["history"] = [
         {
             LOG_LOSS if name == "log loss" else name: value * cells_per_row if name == "log loss" else value
             for name, value in epoch.items()
         }
-        for epoch in place["history"]
+        for epoch in state["history"]
     ]
-    if facts["setting"].get("plan.monitor") == "log loss":
-        facts["setting"] = facts["setting"] | {"plan.monitor": LOG_LOSS}
-        place["best_value"] = None if place["best_value"] is None else place["best_value"] * cells_per_row
-    return Checkpoint(checkpoint.tensors, facts)
+    if metadata["setting"].get("plan.monitor") == "log loss":
+        metadata["setting"] = metadata["setting"] | {"plan.monitor": LOG_LOSS}
+        state["best_value"] = None if state["best_value"] is None else state["best_value"] * cells_per_row
+    return Checkpoint(checkpoint.tensors, metadata)
 
 
-def check_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_fingerprint(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses to go on with a run under another setting."""
     for name in now:
         old, new = before.get(name, ""), now[name]
@@ -167,9 +174,9 @@ def check_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             continue
         what = name.removeprefix("plan.")
         if name == "loss":
-            what, old, new = differing(old, new)
-        remedy = "Set it back, or start a new run in another folder."
-        raise refusal("resume", "fit", f"go on with the same {what}, {old!r}", repr(new), remedy)
+            what, old, new = first_difference(old, new)
+        hint = "Set it back, or start a new run in another folder."
+        raise InputError("resume", "fit", f"go on with the same {what}, {old!r}", repr(new), hint)
 
 
 def same_as_printed(module: str, call: str) -> bool:
@@ -186,17 +193,17 @@ def same_as_printed(module: str, call: str) -> bool:
 
 def _arguments(text: str) -> dict[str, list[str]]:
     """The plain values of arguments by name, numbers with six digits."""
-    found: dict[str, list[str]] = {}
-    for name, word, number in re.findall(r"(\w+)=(?:('[^']*'|[A-Za-z]\w*)|([-+.\w]+))", text):
-        found.setdefault(name, []).append(word or f"{float(number):g}")
-    return found
+    arguments: dict[str, list[str]] = {}
+    for name, literal, number in re.findall(r"(\w+)=(?:('[^']*'|[A-Za-z]\w*)|([-+.\w]+))", text):
+        arguments.setdefault(name, []).append(literal or f"{float(number):g}")
+    return arguments
 
 
-def differing(before: str, now: str) -> tuple[str, str, str]:
+def first_difference(before: str, now: str) -> tuple[str, str, str]:
     """The innermost argument in which two losses differ, in words, and its two values.
 
     Example:
-        >>> differing("TwoWayLoss(axis='both', margin=0)", "TwoWayLoss(axis='both', margin=3)")
+        >>> first_difference("TwoWayLoss(axis='both', margin=0)", "TwoWayLoss(axis='both', margin=3)")
         ('margin of TwoWayLoss', '0', '3')
     """
     try:
@@ -206,9 +213,11 @@ def differing(before: str, now: str) -> tuple[str, str, str]:
     what = "loss"
     while isinstance(old, ast.Call) and isinstance(new, ast.Call) and ast.dump(old.func) == ast.dump(new.func):
         others = [
-            pair for pair in zip(_named(old), _named(new), strict=False) if ast.dump(pair[0]) != ast.dump(pair[1])
+            pair
+            for pair in zip(_call_arguments(old), _call_arguments(new), strict=False)
+            if ast.dump(pair[0]) != ast.dump(pair[1])
         ]
-        if len(_named(old)) != len(_named(new)) or not others:
+        if len(_call_arguments(old)) != len(_call_arguments(new)) or not others:
             break
         first, second = others[0]
         what = f"{first.arg or 'loss'} of {ast.unparse(old.func)}"
@@ -216,7 +225,7 @@ def differing(before: str, now: str) -> tuple[str, str, str]:
     return what, ast.unparse(old), ast.unparse(new)
 
 
-def _named(call: ast.Call) -> list[ast.keyword]:
+def _call_arguments(call: ast.Call) -> list[ast.keyword]:
     return [*(ast.keyword(arg=None, value=value) for value in call.args), *call.keywords]
 
 
@@ -241,3 +250,100 @@ def _digest(content: Iterable[Any]) -> str:
 def _json_form(value: Any) -> Any:
     """The value as it comes back from JSON."""
     return list(value) if isinstance(value, tuple) else value
+
+
+class CheckpointStore:
+    """Checkpoints, the tables and TensorBoard of one run; without a folder it keeps nothing.
+
+    The best weights lie in a file that is named by their epoch, so that the checkpoint and the weights which it calls
+    the best are never of two minds, wherever a run is broken off.
+
+    Args:
+        folder: Of the run.
+        setting: What must be the same when the run goes on.
+        writes: Whether this process writes; one of them does.
+    """
+
+    def __init__(self, folder: Path | None, setting: Mapping[str, Any], *, writes: bool) -> None:
+        self.folder, self.setting = folder, setting
+        self.writes = writes and folder is not None
+        self.tensorboard: TensorBoardLog | None = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints lie."""
+        assert self.folder is not None
+        return self.folder / "checkpoint"
+
+    @property
+    def last(self) -> Path:
+        """The checkpoint to go on from."""
+        return self.checkpoints / "last.safetensors"
+
+    def best(self, epoch: int) -> Path:
+        """The weights of the best epoch."""
+        return self.checkpoints / f"best-{epoch:04d}.safetensors"
+
+    def last_exists(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self.folder is not None and self.last.exists()
+
+    def find(self, *, resume: bool, val_targets: SparseTargets | None = None) -> Checkpoint | None:
+        """The checkpoint to go on from; None to start from the beginning.
+
+        Args:
+            resume: Whether to go on with the run in the folder, which is refused otherwise.
+            val_targets: The targets that `StandardMetrics` judges by, for checkpoints of an older format.
+        """
+        checkpoint = None
+        if self.last_exists():
+            if not resume:
+                hint, got = "Pass resume=True to go on with that run, or another folder.", f"{str(self.folder)!r}"
+                raise InputError("folder", "fit", "be free of other runs", f"{got} with a checkpoint", hint)
+            checkpoint = upgrade_checkpoint(Checkpoint.read(self.last), val_targets)
+            check_fingerprint(checkpoint.metadata["setting"], self.setting)
+        if resume and self.writes:
+            for part in self.checkpoints.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
+                part.unlink()
+        return checkpoint
+
+    def save(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+        """Writes the checkpoint to go on from, and removes best weights that it no longer knows."""
+        if not self.writes:
+            return
+        Checkpoint(tensors, {"setting": self.setting, **metadata}).write(self.last)
+        known = metadata["position"]["best_epoch"]
+        for path in self.checkpoints.glob("best-*.safetensors"):
+            if known is None or path != self.best(known):
+                path.unlink()
+
+    def save_best(self, epoch: int, state: Mapping[str, Tensor]) -> None:
+        """Writes the weights of the best epoch so far."""
+        if self.writes:
+            Checkpoint(state, {"epoch": epoch}).write(self.best(epoch))
+
+    def write_metrics(self, history: Sequence[EpochRecord], *, csv_only: bool = False) -> None:
+        """Writes the table of epochs anew, and the last one to TensorBoard."""
+        if not self.writes or not history:
+            return
+        assert self.folder is not None
+        write_csv(history, self.folder / "metrics.csv")
+        if self.tensorboard is not None and not csv_only:
+            self.tensorboard.write(history[-1])
+
+    def write_trace(self, points: Sequence[TracePoint]) -> None:
+        """Writes the table of the normaliser anew."""
+        if self.writes and points:
+            assert self.folder is not None
+            write_csv([point._asdict() for point in points], self.folder / "normaliser.csv")
+
+    def open_tensorboard(self, *, steps: int) -> None:
+        """Begins to log to TensorBoard."""
+        if self.writes:
+            assert self.folder is not None
+            self.tensorboard = TensorBoardLog(self.folder / "tensorboard", steps=steps)
+
+    def close(self) -> None:
+        """Ends what is open."""
+        if self.tensorboard is not None:
+            self.tensorboard.close()

@@ -1,4 +1,4 @@
-"""The gradient of one step: that of the loss of the whole batch, over all processes and all parts."""
+"""The gradient of one step: that of the loss of the whole batch, over all processes and accumulated parts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from manyhot.data.loading import Batch
 from manyhot.distributed import GlobalBatch
-from manyhot.engine.machine import Machine
-from manyhot.engine.normalising import one_value_a_channel, unmoved_buffers
-from manyhot.engine.plan import Plan
-from manyhot.engine.sampling import LOSS, STEP, mixed, seed_generators
-from manyhot.losses.average_k import NoisedTopKLoss
+from manyhot.engine.batchnorm import frozen_buffers, is_single_value_error
+from manyhot.engine.devices import DeviceContext
+from manyhot.engine.optim import LOSS, STEP, mix_seeds, seed_generators
+from manyhot.errors import InputError
 from manyhot.losses.loss import Loss, divide
-from manyhot.refusal import refusal
+from manyhot.losses.softmax import NoisedTopKLoss
+from manyhot.settings import FitSettings
 
 
-class Gradients:
+class ExactGradients:
     """Leaves the gradient of a step in the parameters of network and loss, and says how large the loss was.
 
     In several parts, the gradient is still that of the loss of the whole batch. Where the loss is a sum over rows, the
@@ -31,17 +31,17 @@ class Gradients:
     Args:
         network: On its device.
         loss: On the same device.
-        machine: Device and processes.
-        plan: Seed, and whether to compile.
+        context: Device and processes.
+        settings: Seed, and whether to compile.
     """
 
-    def __init__(self, network: nn.Module, loss: Loss, machine: Machine, plan: Plan) -> None:
-        self.network, self.loss, self.machine, self.seed = network, loss, machine, plan.seed
+    def __init__(self, network: nn.Module, loss: Loss, context: DeviceContext, settings: FitSettings) -> None:
+        self.network, self.loss, self.context, self.seed = network, loss, context, settings.seed
         self.plain: Any = network
-        if plan.compile:
+        if settings.compile:
             self.plain = torch.compile(network)
-        self.synced: Any = machine.wrap(self.plain)
-        self.whole: Loss | GlobalBatch = GlobalBatch(loss) if machine.world > 1 else loss
+        self.synced: Any = context.wrap(self.plain)
+        self.global_loss: Loss | GlobalBatch = GlobalBatch(loss) if context.world > 1 else loss
         # Only with all rows in sight are the gradients of a loss's own parameters the same on every process.
         self.needs_all_rows = loss.mixes_rows or any(True for _ in loss.parameters())
 
@@ -49,18 +49,18 @@ class Gradients:
         """The loss of the batch whose parts these are; its gradient is added to what the parameters hold."""
         try:
             if len(parts) == 1:
-                return self._of_one(parts[0], step)
+                return self._single_part(parts[0], step)
             return self._second_pass(parts, step) if self.needs_all_rows else self._sum_of_parts(parts, step)
         except ValueError as error:
-            if not one_value_a_channel(error):
+            if not is_single_value_error(error):
                 raise
-            remedy = "Take another batch size, so that the last batch of an epoch has more rows, or fewer parts."
+            hint = "Take another batch size, so that the last batch of an epoch has more rows, or fewer parts."
             got = f"{min(len(part.rows) for part in parts)} in step {step + 1}"
-            raise refusal("batch_size", "Plan", "give a BatchNorm several rows", got, remedy) from None
+            raise InputError("batch_size", "FitSettings", "give a BatchNorm several rows", got, hint) from None
 
-    def _of_one(self, batch: Batch, step: int) -> Tensor:
+    def _single_part(self, batch: Batch, step: int) -> Tensor:
         aligned = self._aligned(batch.targets, batch.rows, step)
-        value: Tensor = self.whole(self._forward(self.synced, batch, step, 0), batch.targets, *aligned)
+        value: Tensor = self.global_loss(self._forward(self.synced, batch, step, 0), batch.targets, *aligned)
         self._backward(value)
         return value.detach()
 
@@ -68,15 +68,15 @@ class Gradients:
         targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
         aligned = self._aligned(targets, rows, step)
         counts, values, start = self._counts(targets, aligned), [], 0
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             own = [tensor[start : start + len(part.rows)] for tensor in aligned]
             start += len(part.rows)
-            with self._quiet(last=place == len(parts) - 1):
-                outputs = self._forward(self.synced, part, step, place)
+            with self._no_sync(last=index == len(parts) - 1):
+                outputs = self._forward(self.synced, part, step, index)
                 value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, *own), *own), counts)
-                self._backward(value * self.machine.world)  # gradients are averaged over processes, and wanted added
+                self._backward(value * self.context.world)  # gradients are averaged over processes, and wanted added
             values.append(value.detach())
-        return self.machine.total(torch.stack(values).sum())
+        return self.context.total(torch.stack(values).sum())
 
     def _share(self, terms: Sequence[Any], counts: Sequence[Tensor]) -> Tensor:
         if self.loss.reduction == "sum":
@@ -93,41 +93,41 @@ class Gradients:
         zeros = torch.zeros(shape, device=targets.device)
         terms = self.loss.terms(self.loss.check(zeros, targets, *aligned), *aligned)
         counts = [torch.as_tensor(term.count, dtype=torch.float64, device=targets.device).clone() for term in terms]
-        return [self.machine.total(count).float() for count in counts]
+        return [self.context.total(count).float() for count in counts]
 
     def _second_pass(self, parts: Sequence[Batch], step: int) -> Tensor:
         targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
         aligned = self._aligned(targets, rows, step)
-        with torch.no_grad(), unmoved_buffers(self.network):
+        with torch.no_grad(), frozen_buffers(self.network):
             outputs = torch.cat([self._forward(self.plain, part, step, i) for i, part in enumerate(parts)])
         outputs.requires_grad_()
-        value: Tensor = self.whole(outputs, targets, *aligned)
+        value: Tensor = self.global_loss(outputs, targets, *aligned)
         self._backward(value)
         assert outputs.grad is not None
         slopes = outputs.grad.split([len(part.rows) for part in parts])
-        for place, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
-            with self._quiet(last=place == len(parts) - 1):
-                torch.autograd.backward(self._forward(self.synced, part, step, place), slope)
+        for index, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
+            with self._no_sync(last=index == len(parts) - 1):
+                torch.autograd.backward(self._forward(self.synced, part, step, index), slope)
         return value.detach()
 
     def _forward(self, network: Any, batch: Batch, step: int, part: int) -> Tensor:
-        seed_generators(self.machine.device, mixed(self.seed, STEP, step, self.machine.rank, part))
-        with self.machine.autocast():
+        seed_generators(self.context.device, mix_seeds(self.seed, STEP, step, self.context.rank, part))
+        with self.context.autocast():
             outputs: Tensor = network(batch.inputs)
         return outputs
 
     def _backward(self, value: Tensor) -> None:
-        scaler = self.machine.scaler
+        scaler = self.context.scaler
         (value if scaler is None else scaler.scale(value)).backward()
 
-    def _quiet(self, *, last: bool) -> AbstractContextManager[Any]:
+    def _no_sync(self, *, last: bool) -> AbstractContextManager[Any]:
         """Gradients travel between processes once a step, with the last part."""
-        waits: AbstractContextManager[Any] = nullcontext() if last or self.machine.world == 1 else self.synced.no_sync()
+        waits: AbstractContextManager[Any] = nullcontext() if last or self.context.world == 1 else self.synced.no_sync()
         return waits
 
     def _aligned(self, targets: Tensor, rows: Tensor, step: int) -> tuple[Tensor, ...]:
         """What the loss takes besides scores and targets: row numbers, or noise that does not depend on the parts."""
         if isinstance(self.loss, NoisedTopKLoss):
-            seed_generators(self.machine.device, mixed(self.seed, LOSS, step, self.machine.rank))
+            seed_generators(self.context.device, mix_seeds(self.seed, LOSS, step, self.context.rank))
             return (self.loss.draw(torch.empty(targets.shape, device=targets.device)),)
-        return (rows,) if self.loss.most_aligned else ()
+        return (rows,) if self.loss.max_aligned else ()

@@ -1,4 +1,4 @@
-"""How far a run has come, for people: a bar in a terminal, lines elsewhere."""
+"""Progress of a run: a bar in a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Progress(Protocol):
         """The run is over, for whatever reason."""
 
 
-class Silent:
+class NoProgress:
     """Shows nothing."""
 
     def start(self, *, done: int, total: int, epochs: int) -> None:
@@ -46,24 +46,24 @@ class Silent:
         """Nothing."""
 
 
-class Clock:
+class RemainingTime:
     """How long the rest will take, from what the steps of this run took."""
 
     def __init__(self, done: int, total: int) -> None:
         self.first, self.total, self.begun = done, total, time.monotonic()
 
-    def left(self, done: int) -> str:
+    def remaining(self, done: int) -> str:
         """The time left, in words; empty before anything is known."""
         if done <= self.first:
             return ""
-        return in_words((time.monotonic() - self.begun) / (done - self.first) * (self.total - done))
+        return format_duration((time.monotonic() - self.begun) / (done - self.first) * (self.total - done))
 
 
-def in_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time as people say it.
 
     Example:
-        >>> in_words(42), in_words(750), in_words(7350)
+        >>> format_duration(42), format_duration(750), format_duration(7350)
         ('42 s', '12 min 30 s', '2 h 2 min')
     """
     seconds = round(seconds)
@@ -73,11 +73,11 @@ def in_words(seconds: float) -> str:
     return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def figures_in_words(figures: Mapping[str, Any]) -> str:
+def format_figures(figures: Mapping[str, Any]) -> str:
     """Losses and other figures of an epoch, without the columns that a bar shows anyway.
 
     Example:
-        >>> figures_in_words({"epoch": 1, "steps": 9, "lr": 0.1, "train loss": 0.25, "mAP": 0.5})
+        >>> format_figures({"epoch": 1, "steps": 9, "lr": 0.1, "train loss": 0.25, "mAP": 0.5})
         'train loss 0.2500, mAP 0.5000'
     """
     hidden = ("epoch", "steps", "lr", "seconds", "samples/s")
@@ -86,7 +86,7 @@ def figures_in_words(figures: Mapping[str, Any]) -> str:
     )
 
 
-class Lines:
+class ProgressLines:
     """A line an epoch, and one a minute within long ones, each with the time left.
 
     Args:
@@ -99,35 +99,35 @@ class Lines:
 
     def start(self, *, done: int, total: int, epochs: int) -> None:
         """Says where a run goes on."""
-        self.epochs, self.clock, self.said = epochs, Clock(done, total), time.monotonic()
+        self.epochs, self.clock, self.last_printed = epochs, RemainingTime(done, total), time.monotonic()
         if done:
             self.note(f"goes on after step {done:,} of {total:,}")
 
     def step(self, done: int, *, epoch: int, loss: float) -> None:
         """Says how far it is, once a minute."""
-        if time.monotonic() - self.said >= self.every:
+        if time.monotonic() - self.last_printed >= self.every:
             share = f"step {done:,} of {self.clock.total:,}"
             self.note(f"epoch {epoch}/{self.epochs}: {share}, train loss {loss:.4f}{self._left(done)}")
 
     def epoch(self, figures: Mapping[str, Any]) -> None:
         """Says what was measured."""
         done = int(figures["steps"])
-        self.note(f"epoch {figures['epoch']}/{self.epochs}: {figures_in_words(figures)}{self._left(done)}")
+        self.note(f"epoch {figures['epoch']}/{self.epochs}: {format_figures(figures)}{self._left(done)}")
 
     def note(self, text: str) -> None:
         """A line."""
-        self.said = time.monotonic()
+        self.last_printed = time.monotonic()
         print(text, file=self.file or sys.stderr, flush=True)
 
     def end(self) -> None:
         """Nothing more to say."""
 
     def _left(self, done: int) -> str:
-        left = self.clock.left(done)
+        left = self.clock.remaining(done)
         return f"; {left} left" if left and done < self.clock.total else ""
 
 
-class Bar:
+class ProgressBar:
     """A bar with the time left, and a line above it for every epoch.
 
     Args:
@@ -143,7 +143,7 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
-        self.epochs, self.clock = epochs, Clock(done, total)
+        self.epochs, self.clock = epochs, RemainingTime(done, total)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -156,13 +156,13 @@ class Bar:
 
     def step(self, done: int, *, epoch: int, loss: float) -> None:
         """Moves the bar."""
-        text, left = f"epoch {epoch}/{self.epochs}, loss {loss:.4f}", self.clock.left(done)
+        text, left = f"epoch {epoch}/{self.epochs}, loss {loss:.4f}", self.clock.remaining(done)
         self.rich.update(self.task, completed=done, description=text, left=f"{left} left" if left else "")
 
     def epoch(self, figures: Mapping[str, Any]) -> None:
         """A line above the bar."""
         self.rich.update(self.task, completed=int(figures["steps"]))
-        self.note(f"epoch {figures['epoch']}/{self.epochs}: {figures_in_words(figures)}")
+        self.note(f"epoch {figures['epoch']}/{self.epochs}: {format_figures(figures)}")
 
     def note(self, text: str) -> None:
         """A line above the bar."""
@@ -176,9 +176,9 @@ class Bar:
 def default_progress() -> Progress:
     """A bar where someone watches a terminal and `rich` is there, lines elsewhere."""
     if not sys.stderr.isatty():
-        return Lines()
+        return ProgressLines()
     try:
         import rich  # noqa: F401
     except ImportError:
-        return Lines()
-    return Bar()
+        return ProgressLines()
+    return ProgressBar()

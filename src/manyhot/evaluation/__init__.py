@@ -1,7 +1,6 @@
-"""Everything that is worth knowing about a table of predictions."""
+"""Metrics of a table of predictions."""
 
-from manyhot.evaluation.judging import evaluate
-from manyhot.evaluation.label_table import LabelTable
-from manyhot.evaluation.result import Evaluation, Group, Value
+from manyhot.evaluation.pipeline import evaluate
+from manyhot.evaluation.result import Evaluation, Group, LabelTable, Value
 
 __all__ = ["Evaluation", "Group", "LabelTable", "Value", "evaluate"]

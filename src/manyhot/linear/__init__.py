@@ -1,6 +1,5 @@
-"""Linear evaluation of frozen features: heads for many strengths of a penalty, and the choice among them."""
+"""Linear evaluation of frozen features: heads for many penalty strengths, and the choice among them."""
 
-from manyhot.linear.path import fit_path
-from manyhot.linear.result import Choice, LinearPath
+from manyhot.linear.path import LinearPath, SelectedStrength, fit_path
 
-__all__ = ["Choice", "LinearPath", "fit_path"]
+__all__ = ["LinearPath", "SelectedStrength", "fit_path"]

@@ -1,14 +1,18 @@
-"""L-BFGS for many problems at once, each with steps, a memory and an end of its own."""
+"""L-BFGS for many problems at once, each with its own steps, memory and convergence, and their objectives."""
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from manyhot.linear.objective import Objective
+from manyhot.losses.binary import AdditiveLoss
+from manyhot.losses.loss import Loss
 
 # Steps that the curvature is learnt from.
 MEMORY = 10
@@ -52,21 +56,21 @@ class Memory:
         if bool(problems.any()):
             self.steps = [step.masked_fill(problems.unsqueeze(1), 0.0) for step in self.steps]
 
-    def keep(self, problems: Tensor) -> Memory:
+    def select(self, problems: Tensor) -> Memory:
         """The memory of some of the problems."""
         part = Memory(self.spread, self.factor[problems])
         part.steps = [step[problems] for step in self.steps]
         part.changes = [change[problems] for change in self.changes]
-        places = {number: place for place, number in enumerate(problems.tolist())}
-        for mine, theirs in ((self.information, part.information), (self.factors, part.factors)):
-            theirs.update({places[number]: matrix for number, matrix in mine.items() if number in places})
+        positions = {number: place for place, number in enumerate(problems.tolist())}
+        for own, other in ((self.information, part.information), (self.factors, part.factors)):
+            other.update({positions[number]: matrix for number, matrix in own.items() if number in positions})
         return part
 
-    def put(self, problems: Tensor, part: Memory) -> None:
+    def merge(self, problems: Tensor, part: Memory) -> None:
         """Takes over what some of the problems have learnt since."""
         numbers = problems.tolist()
         for place, matrix in part.information.items():
-            if numbers[place] in self.information or len(self.information) < self.room():
+            if numbers[place] in self.information or len(self.information) < self.capacity():
                 self.information[numbers[place]] = matrix
         self.factor = self.factor.index_copy(0, problems, part.factor)
         extra = len(part.steps) - len(self.steps)
@@ -76,7 +80,7 @@ class Memory:
         self.steps = [old.index_copy(0, problems, new) for old, new in zip(self.steps, part.steps, strict=True)]
         self.changes = [old.index_copy(0, problems, new) for old, new in zip(self.changes, part.changes, strict=True)]
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many second derivatives may be kept."""
         return MOST_INFORMATION // len(self.spread) ** 2
 
@@ -115,7 +119,7 @@ class Memory:
 
 
 @dataclass
-class Point:
+class Iterate:
     """Where P problems are.
 
     Attributes:
@@ -130,11 +134,11 @@ class Point:
     value: Tensor
     slope: Tensor
 
-    def keep(self, problems: Tensor) -> Point:
+    def select(self, problems: Tensor) -> Iterate:
         """Some of the problems; of a single one, all of its labels."""
         if len(problems) == len(self.parameters):
             return self
-        return Point(self.parameters[problems], self.scores[problems], self.value[problems], self.slope[problems])
+        return Iterate(self.parameters[problems], self.scores[problems], self.value[problems], self.slope[problems])
 
 
 @dataclass(frozen=True)
@@ -178,106 +182,281 @@ def minimise(
         tolerance: Relative to the value.
         max_steps: As many for each problem at the most.
     """
-    found = Minimum(
+    result = Minimum(
         start.clone(),
         start.new_zeros(len(start)),
         torch.zeros(len(start), dtype=torch.int64, device=start.device),
         torch.zeros(len(start), dtype=torch.bool, device=start.device),
     )
     numbers = torch.arange(len(start), device=start.device)
-    here, mine = place(objective, start, penalty), memory.keep(numbers)
-    mine.factor_with(penalty, mine.information)
-    active, fresh = torch.ones_like(found.converged), torch.zeros_like(found.converged)
-    for turn in range(max_steps):
-        if turn % PATIENCE == PATIENCE - 1:
-            look_closer(objective, here, mine, active, penalty)
-        gradient = here.slope + penalty * here.parameters
-        direction = mine.direction(gradient, penalty)
-        promise = -(gradient * direction).sum(1)
-        enough = tolerance * here.value.abs().maximum(floor)
-        done = promise / 2 <= enough
-        found.converged[numbers] |= active & done
+    point, own = evaluate_at(objective, start, penalty), memory.select(numbers)
+    own.factor_with(penalty, own.information)
+    active, fresh = torch.ones_like(result.converged), torch.zeros_like(result.converged)
+    for iteration in range(max_steps):
+        if iteration % PATIENCE == PATIENCE - 1:
+            add_second_derivatives(objective, point, own, active, penalty)
+        gradient = point.slope + penalty * point.parameters
+        direction = own.direction(gradient, penalty)
+        expected_decrease = -(gradient * direction).sum(1)
+        enough = tolerance * point.value.abs().maximum(floor)
+        done = expected_decrease / 2 <= enough
+        result.converged[numbers] |= active & done
         active &= ~done
         if not bool(active.any()):
             break
         if float(active.sum()) <= (1 - WORTH_SORTING_OUT) * len(active):
-            record(found, memory, numbers, here, mine)
-            kept = active.nonzero().squeeze(1)
-            numbers, objective, here, mine = numbers[kept], objective.keep(kept), here.keep(kept), mine.keep(kept)
-            direction, promise, active, fresh = direction[kept], promise[kept], active[kept], fresh[kept]
-            floor, enough = floor[kept], enough[kept]
-        new, lengths = search(objective, here, direction, promise, active, penalty)
-        found.steps[numbers] += active
-        mine.add(lengths.unsqueeze(1) * direction, new.slope - here.slope)
+            store_results(result, memory, numbers, point, own)
+            remaining = active.nonzero().squeeze(1)
+            numbers, objective, point, own = (
+                numbers[remaining],
+                objective.select(remaining),
+                point.select(remaining),
+                own.select(remaining),
+            )
+            direction, expected_decrease, active, fresh = (
+                direction[remaining],
+                expected_decrease[remaining],
+                active[remaining],
+                fresh[remaining],
+            )
+            floor, enough = floor[remaining], enough[remaining]
+        new, lengths = line_search(objective, point, direction, expected_decrease, active, penalty)
+        result.steps[numbers] += active
+        own.add(lengths.unsqueeze(1) * direction, new.slope - point.slope)
         # Short steps that bring next to nothing: a memory of another place, or else a kink of the loss or the end of
         # the precision of its numbers, where no better step will come.
-        stuck = (lengths <= SHORT) & (here.value - new.value <= SHORT * enough)
+        stuck = (lengths <= SHORT) & (point.value - new.value <= SHORT * enough)
         active &= ~(stuck & fresh)
-        mine.forget(stuck)
-        here, fresh = new, stuck
-    record(found, memory, numbers, here, mine)
-    return found
+        own.forget(stuck)
+        point, fresh = new, stuck
+    store_results(result, memory, numbers, point, own)
+    return result
 
 
-def look_closer(objective: Objective, here: Point, memory: Memory, active: Tensor, penalty: Tensor) -> None:
+def add_second_derivatives(
+    objective: Objective, point: Iterate, memory: Memory, active: Tensor, penalty: Tensor
+) -> None:
     """Finds the second derivatives of problems that steps alone do not solve, as many as there is room for."""
     for number in active.nonzero().squeeze(1).tolist():
-        if number not in memory.information and len(memory.information) >= memory.room():
+        if number not in memory.information and len(memory.information) >= memory.capacity():
             continue
-        information = objective.information(here.scores, number)
+        information = objective.information(point.scores, number)
         if information is not None:
             memory.learn(number, information, penalty)
 
 
-def record(found: Minimum, memory: Memory, numbers: Tensor, here: Point, mine: Memory) -> None:
+def store_results(result: Minimum, memory: Memory, numbers: Tensor, point: Iterate, own: Memory) -> None:
     """Writes down where the problems of these numbers are."""
-    found.parameters[numbers], found.value[numbers] = here.parameters, here.value
-    memory.put(numbers, mine)
+    result.parameters[numbers], result.value[numbers] = point.parameters, point.value
+    memory.merge(numbers, own)
 
 
-def place(objective: Objective, parameters: Tensor, penalty: Tensor) -> Point:
+def evaluate_at(objective: Objective, parameters: Tensor, penalty: Tensor) -> Iterate:
     """The point of these parameters."""
     scores = objective.scores(parameters)
     value, slopes = objective.evaluate(scores)
     value = value.to(parameters.dtype) + (penalty * parameters.square()).sum(1) / 2
-    return Point(parameters, scores, value, objective.gradient(slopes, parameters))
+    return Iterate(parameters, scores, value, objective.gradient(slopes, parameters))
 
 
-def search(
-    objective: Objective, here: Point, direction: Tensor, promise: Tensor, active: Tensor, penalty: Tensor
-) -> tuple[Point, Tensor]:
+def line_search(
+    objective: Objective, point: Iterate, direction: Tensor, expected_decrease: Tensor, active: Tensor, penalty: Tensor
+) -> tuple[Iterate, Tensor]:
     """The first point along each direction that is low enough, and how far it lies; 0 where none was found.
 
     Scores go along a line as parameters do, so a trial costs no product with the features.
     """
     along = objective.scores(direction)
     # No step is refused for a difference that may be rounding.
-    rounding = torch.finfo(along.dtype).eps * here.value.abs()
-    lengths = active.to(here.value.dtype)
-    scores, value, slopes = trial(objective, here, direction, along, lengths, penalty)
-    for turn in range(MOST_TRIALS):
-        enough = here.value - SUFFICIENT * lengths * promise + rounding
+    rounding = torch.finfo(along.dtype).eps * point.value.abs()
+    lengths = active.to(point.value.dtype)
+    scores, value, slopes = try_step(objective, point, direction, along, lengths, penalty)
+    for iteration in range(MOST_TRIALS):
+        enough = point.value - SUFFICIENT * lengths * expected_decrease + rounding
         # A value that is not a number counts as too high.
         high = active & ~(value <= enough)
         if not bool(high.any()):
             break
-        excess = value - here.value + lengths * promise
-        shorter = lengths * (lengths * promise / (2 * excess)).nan_to_num(0.1).clamp(0.1, 0.5)
-        lengths = torch.where(high, shorter if turn + 1 < MOST_TRIALS else 0.0, lengths)
-        some = high.nonzero().squeeze(1)
-        part = objective.keep(some)
-        lines = some if part is not objective else slice(None)
-        tried = trial(part, here.keep(some), direction[some], along[lines], lengths[some], penalty)
-        scores[lines], value[some], slopes[lines] = tried
-    parameters = here.parameters + lengths.unsqueeze(1) * direction
-    return Point(parameters, scores, value, objective.gradient(slopes, parameters)), lengths
+        excess = value - point.value + lengths * expected_decrease
+        shorter = lengths * (lengths * expected_decrease / (2 * excess)).nan_to_num(0.1).clamp(0.1, 0.5)
+        lengths = torch.where(high, shorter if iteration + 1 < MOST_TRIALS else 0.0, lengths)
+        subset = high.nonzero().squeeze(1)
+        part = objective.select(subset)
+        lines = subset if part is not objective else slice(None)
+        tried = try_step(part, point.select(subset), direction[subset], along[lines], lengths[subset], penalty)
+        scores[lines], value[subset], slopes[lines] = tried
+    parameters = point.parameters + lengths.unsqueeze(1) * direction
+    return Iterate(parameters, scores, value, objective.gradient(slopes, parameters)), lengths
 
 
-def trial(
-    objective: Objective, here: Point, direction: Tensor, along: Tensor, lengths: Tensor, penalty: Tensor
+def try_step(
+    objective: Objective, point: Iterate, direction: Tensor, along: Tensor, lengths: Tensor, penalty: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, values and slopes this far along each direction."""
-    scores = torch.addcmul(here.scores, along, lengths.unsqueeze(1).to(along.dtype))
+    scores = torch.addcmul(point.scores, along, lengths.unsqueeze(1).to(along.dtype))
     value, slopes = objective.evaluate(scores)
-    parameters = here.parameters + lengths.unsqueeze(1) * direction
+    parameters = point.parameters + lengths.unsqueeze(1) * direction
     return scores, value.to(parameters.dtype) + (penalty * parameters.square()).sum(1) / 2, slopes
+
+
+# As many cells are in work at a time: what they need in between then stays in the cache of a processor.
+CELLS_AT_ONCE = 1 << 16
+# On an accelerator fewer and larger steps are faster.
+CELLS_AT_ONCE_ON_DEVICE = 1 << 24
+
+# Second derivatives are worth their cost up to so many parameters.
+LARGEST_INFORMATION = 2048
+# The step for curvature by differences, in float64.
+GAP = 1e-3
+# The share of all curvature that must lie in the rows that second derivatives are summed over, and how many of them
+# there are for each parameter at the most.
+COVERED, ROWS_A_PARAMETER = 0.99, 16
+
+
+class Objective(ABC):
+    """A sum of losses over the samples, for P problems that have nothing to do with each other.
+
+    Scores and slopes are (K, N), one line a label, so that the labels of some problems lie together.
+
+    Args:
+        features: (N, D), the last column for the bias.
+        targets: (K, N) int8.
+
+    Attributes:
+        problems: The number P of problems; parameters are (P, size).
+        size: The number of parameters of a problem.
+    """
+
+    problems: int
+    size: int
+
+    def __init__(self, features: Tensor, targets: Tensor) -> None:
+        self.features, self.targets = features, targets
+
+    @property
+    def num_labels(self) -> int:
+        """The number K of labels."""
+        return len(self.targets)
+
+    def scores(self, parameters: Tensor) -> Tensor:
+        """(K, N) of parameters (P, size)."""
+        weights = parameters.view(self.num_labels, -1).to(self.features.dtype)
+        return weights @ self.features.mT
+
+    def gradient(self, slopes: Tensor, like: Tensor) -> Tensor:
+        """(P, size) by the parameters, in the type of `like`, of slopes (K, N) by the scores."""
+        return (slopes @ self.features).to(like.dtype).view(self.problems, -1)
+
+    @abstractmethod
+    def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (P,) in float64 and slopes (K, N) of scores (K, N)."""
+
+    def information(self, scores: Tensor, problem: int) -> Tensor | None:
+        """(size, size), nearly the second derivative of one problem by its parameters; None where that costs much."""
+        return None
+
+    @abstractmethod
+    def select(self, problems: Tensor) -> Self:
+        """The objective of some of the problems, by their numbers."""
+
+
+class LabelObjective(Objective):
+    """A loss that adds over labels: each label is a problem of its own."""
+
+    def __init__(self, features: Tensor, targets: Tensor, loss: AdditiveLoss) -> None:
+        super().__init__(features, targets)
+        self.curve = loss.curve
+        weight = loss.link.pos_weight
+        self.pos_weight = None
+        if weight is not None:
+            self.pos_weight = weight.to(features).expand(len(targets)).unsqueeze(1)
+        self.all_known = not bool((targets < 0).any())
+
+    @property
+    def problems(self) -> int:  # type: ignore[override]
+        """As many as labels."""
+        return len(self.targets)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Weights and bias of one label."""
+        return self.features.shape[1]
+
+    def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum over known cells of each label."""
+        slopes = torch.empty_like(scores)
+        exact = torch.float32 if scores.device.type == "mps" else torch.float64
+        values = torch.zeros(len(scores), dtype=exact, device=scores.device)
+        at_once = CELLS_AT_ONCE if scores.device.type == "cpu" else CELLS_AT_ONCE_ON_DEVICE
+        rows = max(1, min(scores.shape[1], at_once))
+        labels = max(1, at_once // rows)
+        for first in range(0, len(scores), labels):
+            subset = slice(first, first + labels)
+            for start in range(0, scores.shape[1], rows):
+                block = (subset, slice(start, start + rows))
+                costs, steepness = self._cells(scores[block], self.targets[block], subset)
+                values[subset] += costs.sum(1, dtype=exact)
+                slopes[block] = steepness
+        return values, slopes
+
+    def _cells(self, scores: Tensor, targets: Tensor, labels: slice) -> tuple[Tensor, Tensor]:
+        weight = None if self.pos_weight is None else self.pos_weight[labels]
+        present = (targets if self.all_known else targets.clamp(min=0)).to(scores.dtype)
+        costs, slopes = self.curve.cells(scores, present, weight, hard=self.curve.quicker_if_hard)
+        if self.all_known:
+            return costs, slopes
+        known = targets >= 0
+        return costs * known, slopes * known
+
+    def information(self, scores: Tensor, problem: int) -> Tensor | None:
+        """From the rows in which nearly all of the curvature lies, and from some of these where they are many."""
+        if self.size > LARGEST_INFORMATION or scores.device.type == "mps":
+            return None
+        subset, line = slice(problem, problem + 1), scores[problem : problem + 1].double()
+        targets = self.targets[problem : problem + 1]
+        above, below = (self._cells(line + gap, targets, subset)[1] for gap in (GAP, -GAP))
+        curvature = ((above - below) / (2 * GAP)).clamp(min=0).squeeze(0)
+        ordered, rows = curvature.sort(descending=True)
+        count = int((ordered.cumsum(0) < COVERED * ordered.sum()).sum()) + 1
+        every = -(-count // (ROWS_A_PARAMETER * self.size))
+        rows = rows[:count:every]
+        # In float64, or rounding could leave a matrix that curves downwards.
+        part = self.features[rows].double() * (every * curvature[rows]).sqrt().unsqueeze(1)
+        return part.mT @ part
+
+    def select(self, problems: Tensor) -> Self:
+        """The objective of some of the labels."""
+        part = copy.copy(self)
+        part.targets = self.targets[problems]
+        part.pos_weight = None if self.pos_weight is None else self.pos_weight[problems]
+        return part
+
+
+class JointObjective(Objective):
+    """Any other loss: all labels are one problem, and the loss sees all samples at once.
+
+    The loss is summed over rows, where it offers that, and otherwise its mean is multiplied by the number of rows.
+    """
+
+    problems = 1
+
+    def __init__(self, features: Tensor, targets: Tensor, loss: Loss) -> None:
+        super().__init__(features, targets)
+        self.loss = copy.deepcopy(loss).to(features.device)
+        self.factor = float(targets.shape[1])
+        if "sum" in loss.reductions:
+            self.loss.reduction, self.factor = "sum", 1.0
+        self.size = features.shape[1] * len(targets)
+
+    def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of all samples."""
+        leaf = scores.mT.contiguous().requires_grad_()
+        with torch.enable_grad():
+            value = self.loss(leaf, self.targets.mT)
+            (slopes,) = torch.autograd.grad(value, leaf)
+        exact = torch.float32 if scores.device.type == "mps" else torch.float64
+        return (value.detach() * self.factor).to(exact).view(1), (slopes * self.factor).mT
+
+    def select(self, problems: Tensor) -> Self:
+        """The only problem there is."""
+        return self

@@ -1,26 +1,25 @@
-"""Linear heads on frozen features, one for each strength of the penalty."""
+"""Linear heads on frozen features for several penalty strengths: the fit, its result and its basis."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_targets, as_tensor
-from manyhot.checks import check_count, check_number
+from manyhot.checks import as_scores, as_targets, as_tensor, check_choice, check_features, check_int, check_number
 from manyhot.data.targets import SparseTargets
-from manyhot.linear.basis import Basis, find_basis
-from manyhot.linear.lbfgs import Memory, Minimum, minimise, place
-from manyhot.linear.objective import JointObjective, LabelObjective, Objective
-from manyhot.linear.result import LinearPath
-from manyhot.links.link import NoLink
-from manyhot.links.normalised import QuasibinaryLink
-from manyhot.losses.additive import AdditiveLoss
+from manyhot.errors import InputError
+from manyhot.heads import LinearHead
+from manyhot.linear.lbfgs import JointObjective, LabelObjective, Memory, Minimum, Objective, evaluate_at, minimise
+from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.losses.binary import AdditiveLoss
 from manyhot.losses.loss import Loss
-from manyhot.refusal import refusal
+from manyhot.metrics.calibration import LogLoss
+from manyhot.metrics.ranking import average_precision
 
 # Cells of labels that are fitted side by side: their scores, directions and slopes are held at once.
 CELLS_SIDE_BY_SIDE = 1 << 25
@@ -53,9 +52,10 @@ def fit_path(
     objective = sum over samples of the loss + strength / 2 * sum of squared weights
 
     The bias is not penalised. For binary cross-entropy each label is scikit-learn's `LogisticRegression` with
-    C = 1 / strength, and for `CrossEntropyLoss` all of them together are. A loss that adds over labels is summed over
-    known cells, and each label is a problem of its own that stops when it is solved. Any other loss is summed over
-    rows where it offers that; its mean is multiplied by the number of rows where it does not, as for batch statistics.
+    C = 1 / strength, and for `SoftmaxCrossEntropyLoss` all of them together are. A loss that adds over labels is
+    summed over known cells, and each label is a problem of its own that stops when it is solved. Any other loss is
+    summed over rows where it offers that; its mean is multiplied by the number of rows where it does not, as for batch
+    statistics.
     Focal losses and ASL are not convex: what is found is the minimum that the path from strong penalties leads to.
 
     A label that is always or never present among its known cells has no finite solution with a bias. It gets weights
@@ -92,19 +92,19 @@ def fit_path(
     check_loss(loss)
     ordered = checked_strengths(strengths)
     tolerance = check_number("tolerance", "fit_path", tolerance, low=0, low_open=True)
-    max_steps = check_count("max_steps", "fit_path", max_steps, low=1)
-    home = matrix.device if device is None else torch.device(device)
-    kind = dtype or (torch.float64 if matrix.dtype == torch.float64 and home.type != "mps" else torch.float32)
-    basis = find_basis(matrix, bias=bias, standardise=standardise, dtype=kind, device=home)
+    max_steps = check_int("max_steps", "fit_path", max_steps, low=1)
+    target_device = matrix.device if device is None else torch.device(device)
+    kind = dtype or (torch.float64 if matrix.dtype == torch.float64 and target_device.type != "mps" else torch.float32)
+    basis = find_basis(matrix, bias=bias, standardise=standardise, dtype=kind, device=target_device)
     # The loss of the caller stays where it is, and may go on learning.
-    loss = copy.deepcopy(loss).to(home)
-    columns = table.mT.to(home).contiguous()
-    groups = list(make_groups(basis.turn(matrix, kind), columns, loss, basis))
+    loss = copy.deepcopy(loss).to(target_device)
+    columns = table.mT.to(target_device).contiguous()
+    groups = list(make_groups(basis.rotate(matrix, kind), columns, loss, basis))
     path = empty_path(len(ordered), len(columns), matrix.shape[1], kind, loss)
     for number, strength in enumerate(ordered):
         path.strengths[number] = strength
         for group in groups:
-            write(path, number, group, group.solve(strength, tolerance, max_steps), basis)
+            store_solution(path, number, group, group.solve(strength, tolerance, max_steps), basis)
         if isinstance(loss.link, QuasibinaryLink) and bool((table == 1).any()):
             path.links[number] = QuasibinaryLink().fit([(path.scores(matrix, number), table.to(matrix.device))])
         if advance is not None:
@@ -113,7 +113,7 @@ def fit_path(
     return path
 
 
-class Group:
+class LabelGroup:
     """Labels that are fitted side by side, and where they are on the path.
 
     Args:
@@ -135,13 +135,13 @@ class Group:
         self.parameters = start.reshape(objective.problems, objective.size)
         curvature = start.new_full((objective.problems,), FIRST_CURVATURE)
         self.memory = Memory(basis.spread.repeat(copies), curvature)
-        self.floor = FLOOR * place(objective, self.parameters, torch.zeros_like(self.penalised)).value
+        self.floor = FLOOR * evaluate_at(objective, self.parameters, torch.zeros_like(self.penalised)).value
 
     def solve(self, strength: float, tolerance: float, max_steps: int) -> Minimum:
         """The minimum for one strength, where the next one starts."""
         penalty = strength * self.penalised
         steps = 0 if self.fixed else max_steps
-        found = minimise(
+        minimum = minimise(
             self.objective,
             self.parameters,
             penalty,
@@ -150,29 +150,29 @@ class Group:
             tolerance=tolerance,
             max_steps=steps,
         )
-        found.converged.logical_or_(torch.tensor(self.fixed, device=penalty.device))
-        self.parameters = found.parameters
-        return found
+        minimum.converged.logical_or_(torch.tensor(self.fixed, device=penalty.device))
+        self.parameters = minimum.parameters
+        return minimum
 
 
-def make_groups(features: Tensor, columns: Tensor, loss: Loss, basis: Basis) -> Iterator[Group]:
+def make_groups(features: Tensor, columns: Tensor, loss: Loss, basis: Basis) -> Iterator[LabelGroup]:
     """The labels in groups whose cells fit into memory; all in one for a loss that mixes them."""
-    start = starts(columns, loss, basis)
+    start = initial_parameters(columns, loss, basis)
     labels = torch.arange(len(columns), device=columns.device)
     if not isinstance(loss, AdditiveLoss):
-        yield Group(JointObjective(features, columns, loss), labels, basis, start)
+        yield LabelGroup(JointObjective(features, columns, loss), labels, basis, start)
         return
     solvable = torch.ones_like(labels, dtype=torch.bool)
     if basis.bias:
         solvable = (columns == 1).any(1) & (columns == 0).any(1)
-    whole = LabelObjective(features, columns, loss)
+    all_labels = LabelObjective(features, columns, loss)
     at_once = max(1, CELLS_SIDE_BY_SIDE // max(1, columns.shape[1]))
     for fixed, members in ((False, labels[solvable]), (True, labels[~solvable])):
-        for some in members.split(at_once) if len(members) else ():
-            yield Group(whole.keep(some), some, basis, start[some], fixed=fixed)
+        for subset in members.split(at_once) if len(members) else ():
+            yield LabelGroup(all_labels.select(subset), subset, basis, start[subset], fixed=fixed)
 
 
-def starts(columns: Tensor, loss: Loss, basis: Basis) -> Tensor:
+def initial_parameters(columns: Tensor, loss: Loss, basis: Basis) -> Tensor:
     """(K, D + 1): no weights, and the bias that means the rate of each label."""
     start = torch.zeros(len(columns), len(basis.spread), dtype=basis.spread.dtype, device=columns.device)
     if basis.bias and not isinstance(loss.link, NoLink):
@@ -197,29 +197,29 @@ def empty_path(strengths: int, labels: int, width: int, dtype: torch.dtype, loss
     )
 
 
-def write(path: LinearPath, number: int, group: Group, found: Minimum, basis: Basis) -> None:
+def store_solution(path: LinearPath, number: int, group: LabelGroup, minimum: Minimum, basis: Basis) -> None:
     """Writes what was found for one strength into the path, for features as they came."""
     labels = group.labels.cpu()
     problems = labels if path.adds_over_labels else torch.zeros(1, dtype=torch.int64)
-    weights, bias = basis.heads(found.parameters.view(len(labels), -1))
+    weights, bias = basis.heads(minimum.parameters.view(len(labels), -1))
     path.weights[number, labels] = weights.cpu().to(path.weights.dtype)
     path.bias[number, labels] = bias.cpu().to(path.bias.dtype)
-    path.values[number, problems] = found.value.cpu().double()
-    path.steps[number, problems] = found.steps.cpu()
-    path.converged[number, problems] = found.converged.cpu()
+    path.values[number, problems] = minimum.value.cpu().double()
+    path.steps[number, problems] = minimum.steps.cpu()
+    path.converged[number, problems] = minimum.converged.cpu()
 
 
 def checked_features(owner: str, values: Any) -> Tensor:
     """(N, D) of finite floating-point numbers; integers become such."""
     features = as_tensor(owner, values, "features").detach()
     if features.ndim != 2 or not all(features.shape):
-        remedy = "Pass one row a sample, one column a feature, and at least one of each."
-        raise refusal("features", owner, "be (N, D)", str(tuple(features.shape)), remedy)
+        hint = "Pass one row a sample, one column a feature, and at least one of each."
+        raise InputError("features", owner, "be (N, D)", str(tuple(features.shape)), hint)
     features = features if features.dtype == torch.float64 else features.float()
     if not bool(features.sum().isfinite()) and not bool(features.isfinite().all()):
         row, column = (int(place) for place in (~features.isfinite()).nonzero()[0])
         got = f"{float(features[row, column]):g} at row {row}, column {column}"
-        raise refusal("features", owner, "be finite", got, "Drop or repair these rows.")
+        raise InputError("features", owner, "be finite", got, "Drop or repair these rows.")
     return features
 
 
@@ -230,22 +230,22 @@ def checked_targets(owner: str, targets: Any, features: Tensor) -> Tensor:
     table = as_tensor(owner, targets, "targets")
     if table.ndim != 2 or len(table) != len(features):
         rule = f"be (N, K) with N = {len(features)}, as many rows as `features`"
-        remedy = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
-        raise refusal("targets", owner, rule, str(tuple(table.shape)), remedy)
+        hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+        raise InputError("targets", owner, rule, str(tuple(table.shape)), hint)
     return as_targets(owner, table, table).cpu()
 
 
 def check_loss(loss: Loss) -> None:
     """Refuses what cannot be minimised over one linear head and all samples at once."""
-    given: object = loss
-    name, remedy = type(given).__name__, "Pass for example BinaryCrossEntropyLoss()."
-    if not isinstance(given, Loss):
-        raise refusal("loss", "fit_path", "be a loss of manyhot", name, remedy)
+    value: object = loss
+    name, hint = type(value).__name__, "Pass for example BinaryCrossEntropyLoss()."
+    if not isinstance(value, Loss):
+        raise InputError("loss", "fit_path", "be a loss of manyhot", name, hint)
     if loss.heads != 1:
-        raise refusal("loss", "fit_path", "take the scores of one head", f"{name}, which takes two", remedy)
-    if loss.most_aligned or any(True for _ in loss.parameters()):
+        raise InputError("loss", "fit_path", "take the scores of one head", f"{name}, which takes two", hint)
+    if loss.max_aligned or any(True for _ in loss.parameters()):
         got = f"{name}, which draws or learns something of its own"
-        raise refusal("loss", "fit_path", "depend on scores and targets alone", got, remedy)
+        raise InputError("loss", "fit_path", "depend on scores and targets alone", got, hint)
 
 
 def checked_strengths(strengths: Sequence[float] | Tensor | None) -> list[float]:
@@ -256,5 +256,224 @@ def checked_strengths(strengths: Sequence[float] | Tensor | None) -> list[float]
     values = [values] if isinstance(values, int | float) else list(values)
     checked = {check_number("strengths", "fit_path", value, low=0, low_open=True) for value in values}
     if not checked:
-        raise refusal("strengths", "fit_path", "hold at least one number", "none", "Leave it out for 45 of them.")
+        raise InputError("strengths", "fit_path", "hold at least one number", "none", "Leave it out for 45 of them.")
     return sorted(checked, reverse=True)
+
+
+# Of scores and targets, both (N, K): one number, or one a label (K,); higher is better.
+Scorer = Callable[[Tensor, Tensor], Any]
+
+
+@dataclass(frozen=True)
+class SelectedStrength:
+    """The strength that did best on held-out samples.
+
+    Attributes:
+        index: () its number on the path; (K,) for a choice label by label.
+        strength: The strength itself, shaped like `index`.
+        figures: (S,) how each strength did; (S, K) for a choice label by label.
+    """
+
+    index: Tensor
+    strength: Tensor
+    figures: Tensor
+
+
+@dataclass(frozen=True)
+class LinearPath:
+    """Linear heads for several strengths of the penalty, from strong to weak.
+
+    Attributes:
+        weights: (S, K, D), for features as they were given.
+        bias: (S, K), zeros where there is none.
+        strengths: (S,) float64, falling.
+        values: (S, K) the objective of each label; (S, 1) for a loss that mixes labels.
+        steps: Shaped like `values`, how many steps were taken.
+        converged: Shaped like `values`, whether the minimum was reached.
+        loss: What was minimised.
+        links: What the scores of each strength mean: the link of the loss, but for the quasibinary loss a link for each
+            head, since each has a normaliser of its own.
+    """
+
+    weights: Tensor
+    bias: Tensor
+    strengths: Tensor
+    values: Tensor
+    steps: Tensor
+    converged: Tensor
+    loss: Loss
+    links: list[Link]
+
+    def __len__(self) -> int:
+        """The number S of strengths."""
+        return len(self.strengths)
+
+    def __repr__(self) -> str:
+        return (
+            f"LinearPath({len(self)} strengths from {self.strengths[0]:g} to {self.strengths[-1]:g}, "
+            f"{self.weights.shape[1]} labels, {self.weights.shape[2]} features, {self.converged.float().mean():.0%} "
+            f"converged)"
+        )
+
+    @property
+    def adds_over_labels(self) -> bool:
+        """Whether each label is a problem of its own, and may have a strength of its own."""
+        return self.loss.adds_over_labels
+
+    def head(self, index: int | Tensor) -> LinearHead:
+        """The head of one strength, or of one strength a label for (K,) numbers."""
+        weights, bias = self._of(index)
+        head = LinearHead(weights.shape[1], len(weights)).to(weights.dtype)
+        assert head.bias is not None
+        with torch.no_grad():
+            head.weight.copy_(weights)
+            head.bias.copy_(bias)
+        return head
+
+    @torch.no_grad()
+    def scores(self, features: Any, index: int | Tensor) -> Tensor:
+        """(N, K) of features (N, D) by the head of one strength, or of one strength a label."""
+        values = as_scores("LinearPath", features, name="features").to(self.weights.dtype)
+        check_features("LinearPath", values, self.weights.shape[2])
+        weights, bias = self._of(index)
+        return torch.addmm(bias.to(values.device), values, weights.to(values.device).mT)
+
+    def choose(
+        self, features: Any, targets: Any, *, by: str | Scorer = "mAP", sharing: str = "all"
+    ) -> SelectedStrength:
+        """The strength that does best on held-out samples; of equals, the strongest.
+
+        Args:
+            features: (N, D).
+            targets: (N, K): 1 present, 0 absent, -1 unknown; also `SparseTargets`.
+            by: "mAP" (mean average precision by label), "log loss" (by the link of the loss), or a function of scores
+                and targets, both (N, K), that gives one number, or one a label; higher is better.
+            sharing: "all" for one strength, "none" for one a label, which a loss that adds over labels allows. A label
+                without a figure, such as the average precision of one that is never present, gets that of the rest.
+
+        Example:
+            >>> features, targets = torch.randn(90, 4), torch.randint(0, 2, (90, 3))
+            >>> path = mh.linear.fit_path(features[:60], targets[:60], mh.BinaryCrossEntropyLoss(), strengths=[9, 1])
+            >>> choice = path.choose(features[60:], targets[60:], by="log loss", sharing="none")
+            >>> path.head(choice.index)
+            LinearHead(in_features=4, num_labels=3, bias='label')
+        """
+        check_choice("sharing", "LinearPath.choose", sharing, ("all", "none"))
+        if sharing == "none" and not self.adds_over_labels:
+            hint = "Pass sharing='all'."
+            rule = "be 'all' for a loss that mixes labels"
+            raise InputError("sharing", "LinearPath.choose", rule, f"'none' with {type(self.loss).__name__}", hint)
+        table = targets.dense() if isinstance(targets, SparseTargets) else targets
+        figures = torch.stack([self._figure(by, features, table, index) for index in range(len(self))])
+        means = figures if figures.ndim == 1 else mean_of_defined(figures)
+        index = means.nan_to_num(-torch.inf).argmax()
+        if sharing == "none":
+            if figures.ndim == 1:
+                rule = "give one number a label for a choice label by label"
+                raise InputError("by", "LinearPath.choose", rule, "one number", "Return (K,), or pass sharing='all'.")
+            index = torch.where(figures.isnan().all(0), index, figures.nan_to_num(-torch.inf).argmax(0))
+        reported = figures if sharing == "none" else means
+        return SelectedStrength(index, self.strengths[index], -reported if by == "log loss" else reported)
+
+    def _of(self, index: int | Tensor) -> tuple[Tensor, Tensor]:
+        if isinstance(index, Tensor) and index.ndim:
+            labels = torch.arange(self.weights.shape[1])
+            return self.weights[index.cpu(), labels], self.bias[index.cpu(), labels]
+        return self.weights[int(index)], self.bias[int(index)]
+
+    def _figure(self, by: str | Scorer, features: Any, targets: Any, index: int) -> Tensor:
+        scores, scorer = self.scores(features, index), self._scorer(by, index)
+        return torch.as_tensor(scorer(scores, as_targets("LinearPath.choose", targets, scores))).double().cpu()
+
+    def _scorer(self, by: str | Scorer, index: int) -> Scorer:
+        if callable(by):
+            return by
+        check_choice("by", "LinearPath.choose", by, ("mAP", "log loss"))
+        if by == "mAP":
+            return average_precision
+
+        def minus_log_loss(scores: Tensor, targets: Tensor) -> Tensor:
+            return -LogLoss().update(self.links[index].probs(scores), targets).compute().details["by_label"]
+
+        return minus_log_loss
+
+
+def mean_of_defined(figures: Tensor) -> Tensor:
+    """(S,) the mean over labels (S, K) of those that have a figure."""
+    return figures.nanmean(1)
+
+
+# As many numbers are in work at a time, so that nothing as large as the features is held beside them and their turn.
+NUMBERS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Basis:
+    """How features are centred, scaled and turned; inside, the last column is 1 and stands for the bias.
+
+    Attributes:
+        mean: (D,) what is subtracted; zeros where nothing is.
+        scale: (D,) what is divided by; ones where nothing is.
+        rotation: (D, D) orthogonal, from scaled features to their principal directions.
+        spread: (D + 1,) the sum of squares along each direction.
+        bias: Whether there is a bias; without one, its column is 0.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    rotation: Tensor
+    spread: Tensor
+    bias: bool
+
+    def rotate(self, features: Tensor, dtype: torch.dtype) -> Tensor:
+        """(N, D + 1) of features (N, D) on any device, on that of the basis."""
+        rotated = torch.empty(len(features), len(self.spread), dtype=dtype, device=self.spread.device)
+        rotation = self.rotation.to(dtype)
+        rotated[:, -1] = float(self.bias)
+        start = 0
+        for block in _blocks(features):
+            rotated[start : start + len(block), :-1] = self._scaled(block, dtype) @ rotation
+            start += len(block)
+        return rotated
+
+    def heads(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights (..., K, D) and bias (..., K) on the features as they came, of parameters (..., K, D + 1)."""
+        weights = parameters[..., :-1] @ self.rotation.mT / self.scale
+        bias = parameters[..., -1] * float(self.bias) - weights @ self.mean
+        return weights, bias
+
+    def _scaled(self, features: Tensor, dtype: torch.dtype) -> Tensor:
+        # Centred in float64: the difference of two large numbers is what is left of a feature.
+        exact = features.to(self.mean.device).to(self.mean.dtype)
+        return ((exact - self.mean) / self.scale).to(dtype)
+
+
+def find_basis(features: Tensor, *, bias: bool, standardise: bool, dtype: torch.dtype, device: torch.device) -> Basis:
+    """The basis of features (N, D); without `standardise` it only turns, and centres where a bias makes up for it.
+
+    Centring never changes a solution where there is a bias that is not penalised, but it makes the problem rounder.
+    """
+    exact = torch.float32 if device.type == "mps" else torch.float64
+    width = features.shape[1]
+    mean, scale = torch.zeros(width, dtype=exact, device=device), torch.ones(width, dtype=exact, device=device)
+    if bias:
+        mean = sum((block.to(device).to(exact).sum(0) for block in _blocks(features)), start=mean) / len(features)
+    if standardise:
+        # Without a bias there is no centring, and features are brought to a mean square of 1.
+        squares = ((block.to(device).to(exact) - mean).square().sum(0) for block in _blocks(features))
+        spread = (sum(squares, start=torch.zeros_like(mean)) / len(features)).sqrt()
+        # A column that never changes has nothing to be divided by. Rounding is a share of its mean, in whatever unit.
+        scale = torch.where(spread > 1e-12 * mean.abs(), spread, scale)
+    unrotated = Basis(mean, scale, torch.eye(width, dtype=exact, device=device), mean.new_zeros(width + 1), bias)
+    gram = torch.zeros(width, width, dtype=exact, device=device)
+    for block in _blocks(features):
+        part = unrotated._scaled(block, dtype)
+        gram += part.mT @ part
+    values, rotation = torch.linalg.eigh(gram)
+    spread = torch.cat([values.clamp(min=0), values.new_full((1,), float(len(features) if bias else 0))])
+    return Basis(mean, scale, rotation, spread, bias)
+
+
+def _blocks(matrix: Tensor) -> tuple[Tensor, ...]:
+    blocks: tuple[Tensor, ...] = matrix.split(max(1, NUMBERS_AT_ONCE // max(1, matrix.shape[1])))
+    return blocks

@@ -1,43 +1,49 @@
-"""The losses, one file a family."""
+"""Losses."""
 
-from manyhot.losses.additive import AdditiveLoss, Branches, Curve
-from manyhot.losses.average_k import AverageKLoss, NoisedTopKLoss
+from manyhot.curves import Branches, Curve
+from manyhot.links import SumLink
+from manyhot.losses.baselines import AssumeNegativeLoss, EPRLoss, RMLLoss, ROLELoss, WARPLoss
+from manyhot.losses.batch_statistics import QuasibinaryLoss, TwoWayLoss
 from manyhot.losses.binary import (
-    AsymmetricFocalLoss,
+    AdditiveLoss,
     AsymmetricLoss,
     BinaryCrossEntropyLoss,
+    FocalLoss,
     StrictlyProperAsymmetricLoss,
 )
-from manyhot.losses.combined import SumLink, SumLoss
+from manyhot.losses.combined import LabelPairRegulariser, SumLoss
 from manyhot.losses.loss import Loss, Term
-from manyhot.losses.pairs import LabelPairRegulariser
-from manyhot.losses.quasibinary import QuasibinaryLoss
-from manyhot.losses.ranking import RMLLoss, WARPLoss
-from manyhot.losses.single_positive import AssumeNegativeLoss, EPRLoss, ROLELoss
-from manyhot.losses.softmax import CrossEntropyLoss, SoftmaxLoss
-from manyhot.losses.two_way import TwoWayLoss
-from manyhot.losses.uniform import UNIFORM_LOSSES, ClassWiseLoss, optimal_bias, uniform_classifier
+from manyhot.losses.softmax import (
+    UNIFORM_LOSSES,
+    AverageKLoss,
+    ClassWiseLoss,
+    MultiLabelSoftmaxLoss,
+    NoisedTopKLoss,
+    SoftmaxCrossEntropyLoss,
+    optimal_bias,
+    uniform_classifier,
+)
 
 __all__ = [
     "UNIFORM_LOSSES",
     "AdditiveLoss",
     "AssumeNegativeLoss",
-    "AsymmetricFocalLoss",
     "AsymmetricLoss",
     "AverageKLoss",
     "BinaryCrossEntropyLoss",
     "Branches",
     "ClassWiseLoss",
-    "CrossEntropyLoss",
     "Curve",
     "EPRLoss",
+    "FocalLoss",
     "LabelPairRegulariser",
     "Loss",
+    "MultiLabelSoftmaxLoss",
     "NoisedTopKLoss",
     "QuasibinaryLoss",
     "RMLLoss",
     "ROLELoss",
-    "SoftmaxLoss",
+    "SoftmaxCrossEntropyLoss",
     "StrictlyProperAsymmetricLoss",
     "SumLink",
     "SumLoss",

@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.links.additive import AsymmetricLink, Asymmetry, SigmoidLink, StrictlyProperAsymmetricLink
-from manyhot.links.link import PosWeight
-from manyhot.losses.additive import AdditiveLoss
-from manyhot.losses.curves import CrossEntropyCurve, FocalCurve, ShiftedFocalCurve, StrictlyProperAsymmetricCurve
+from manyhot.autograd import sum_with_slope, with_slope
+from manyhot.checks import LossBatch
+from manyhot.curves import (
+    Asymmetry,
+    BinaryCrossEntropyCurve,
+    Curve,
+    FocalCurve,
+    ShiftedFocalCurve,
+    StrictlyProperAsymmetricCurve,
+)
+from manyhot.links import AsymmetricLink, Link, PosWeight, SigmoidLink, StrictlyProperAsymmetricLink
+from manyhot.losses.loss import Loss, Term
+
+
+class AdditiveLoss(Loss):
+    """A loss that adds over labels: a curve, and the link that follows from it.
+
+    Write your own by giving both; `manyhot.testing.check_loss` proves that they belong together, and
+    `manyhot.ratio_link` finds the link of a curve for which none is written down.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
+    Link: p = l0' / (l0' - l1') with the slopes of the two branches.
+    No-label rows: K absent labels, as in any other row.
+
+    Args:
+        curve: The loss of present and absent labels.
+        link: What the scores mean; its `pos_weight` also weights the loss of present labels.
+        reduction: "mean" over known cells, "batchmean" (sum over labels, mean over rows), "sum" or "none".
+    """
+
+    adds_over_labels: ClassVar[bool] = True
+    reductions = ("mean", "batchmean", "sum", "none")
+    soft_targets: ClassVar[bool] = True
+    link: Link
+
+    def __init__(self, curve: Curve, link: Link, reduction: str = "mean") -> None:
+        super().__init__(link, reduction)
+        self.curve = curve
+
+    def slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """How steeply the loss of an absent label rises with its score, and that of a present one falls."""
+        _, _, present, absent = self.curve.branches(scores)
+        weight = self.link.pos_weight_like(scores)
+        return absent, -present if weight is None else -weight * present
+
+    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+        """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
+        weight = self.link.pos_weight_like(batch.scores)
+        hard = self.curve.quicker_if_hard and not batch.targets.requires_grad and batch.no_soft_targets()
+
+        def cells(scores: Tensor, targets: Tensor, *known: Tensor) -> tuple[Tensor, Tensor]:
+            values, slopes = self.curve.cells(scores, targets, weight, hard=hard)
+            return (values * known[0], slopes * known[0]) if known else (values, slopes)
+
+        constants = (batch.targets,) if batch.known is None else (batch.targets, batch.known)
+        if batch.targets.requires_grad:  # learned soft targets: only the plain formula knows their gradient
+            values = cells(batch.scores, *constants)[0]
+        elif self.reduction == "none":
+            values = with_slope(cells, batch.scores, *constants)
+        else:
+            values = sum_with_slope(cells, batch.scores, *constants)
+        if self.reduction == "batchmean":
+            return [Term(values, batch.rows().sum())]
+        return [Term(values, batch.targets.numel() if batch.known is None else batch.known.sum())]
 
 
 class BinaryCrossEntropyLoss(AdditiveLoss):
@@ -32,7 +94,7 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
     """
 
     def __init__(self, *, pos_weight: PosWeight = None, reduction: str = "mean") -> None:
-        super().__init__(CrossEntropyCurve(), SigmoidLink(pos_weight), reduction)
+        super().__init__(BinaryCrossEntropyCurve(), SigmoidLink(pos_weight), reduction)
 
     def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
         """The loss of a batch; by torch's own function where nothing is unknown, which is the fastest there is."""
@@ -45,7 +107,7 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
         )
 
 
-class AsymmetricFocalLoss(AdditiveLoss):
+class FocalLoss(AdditiveLoss):
     """Cross-entropy that looks away from easy labels, absent ones above all: for many labels of which few are present.
 
     l1(s) = (1 - p)^gamma_pos softplus(-s), l0(s) = p^gamma_neg softplus(s), p = sigmoid(s)
@@ -63,7 +125,7 @@ class AsymmetricFocalLoss(AdditiveLoss):
     Reference: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017; link by Cheng and Vasconcelos, CVPR 2024.
 
     Example:
-        >>> loss = AsymmetricFocalLoss(gamma_neg=2, gamma_pos=2)
+        >>> loss = FocalLoss(gamma_neg=2, gamma_pos=2)
         >>> loss.link.probs(torch.tensor([-2.0, 0.0, 2.0]))
         tensor([0.0045, 0.5000, 0.9955])
     """

@@ -1,4 +1,4 @@
-"""What every loss has in common: checking, the means it consists of, and its link."""
+"""The base class of all losses: input checks, reductions, and the link."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import Batch, check_batch, check_choice
-from manyhot.links.link import Link, NoLink
-from manyhot.refusal import refusal
-from manyhot.spelling import Spelled
+from manyhot.checks import LossBatch, check_choice, prepare_batch
+from manyhot.errors import InputError
+from manyhot.links import Link, NoLink
+from manyhot.serialization import ConstructorRepr
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def divide(total: Tensor, count: Tensor | float) -> Tensor:
     return total / count if count > 0 else total
 
 
-class Loss(Spelled, nn.Module, ABC):
+class Loss(ConstructorRepr, nn.Module, ABC):
     """A sum of means over cells, rows or columns of a batch.
 
     Args:
@@ -55,7 +55,7 @@ class Loss(Spelled, nn.Module, ABC):
         soft_targets: Whether targets between 0 and 1 are allowed.
         single_label: Whether a row may carry one label at the most.
         heads: How many heads the scores come from.
-        most_aligned: How many tensors besides scores and targets the loss takes at the most.
+        max_aligned: How many tensors besides scores and targets the loss takes at the most.
     """
 
     adds_over_labels: ClassVar[bool] = False
@@ -64,7 +64,7 @@ class Loss(Spelled, nn.Module, ABC):
     soft_targets: ClassVar[bool] = False
     single_label: ClassVar[bool] = False
     heads: ClassVar[int] = 1
-    most_aligned: ClassVar[int] = 0
+    max_aligned: ClassVar[int] = 0
     link: Link
 
     def __init__(self, link: Link | None = None, reduction: str = "mean") -> None:
@@ -83,16 +83,16 @@ class Loss(Spelled, nn.Module, ABC):
         return self.reduce(self.terms(self.check(scores, targets, *aligned), *aligned))
 
     @abstractmethod
-    def terms(self, batch: Batch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
         """The means that the loss is the sum of."""
 
-    def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Batch:
+    def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> LossBatch:
         """The batch in the form in which the terms are computed, or the error that says what is wrong with it."""
-        if len(aligned) > self.most_aligned:
-            rule = f"be {2 + self.most_aligned} at the most"
-            remedy = "Leave the others out."
-            raise refusal("arguments", type(self).__name__, rule, str(2 + len(aligned)), remedy)
-        return check_batch(
+        if len(aligned) > self.max_aligned:
+            rule = f"be {2 + self.max_aligned} at the most"
+            hint = "Leave the others out."
+            raise InputError("arguments", type(self).__name__, rule, str(2 + len(aligned)), hint)
+        return prepare_batch(
             type(self).__name__, scores, targets, soft=self.soft_targets, single=self.single_label, heads=self.heads
         )
 

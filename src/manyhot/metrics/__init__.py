@@ -1,34 +1,34 @@
-"""Metrics: exact, mergeable, and plain about what is empty."""
+"""Metrics: exact, mergeable, and explicit about empty rows and labels."""
 
-from manyhot.metrics.average_k import AverageKAccuracy
-from manyhot.metrics.calibration import CalibrationError
-from manyhot.metrics.intervals import Interval, bootstrap
+from manyhot.metrics.bootstrapping import Interval, bootstrap, by_shots
+from manyhot.metrics.calibration import BrierScore, CalibrationError, LogLoss
 from manyhot.metrics.match_counts import MatchCounts
-from manyhot.metrics.metric import Metric, Outcome
-from manyhot.metrics.open_set import OpenSetScores
-from manyhot.metrics.precision import (
+from manyhot.metrics.metric import Metric, MetricResult
+from manyhot.metrics.ranking import (
+    AUROC,
+    CoverageError,
     MeanAveragePrecision,
+    RankingAtK,
+    RankingLoss,
+    auroc,
     average_precision,
     cell_average_precision,
     sample_average_precision,
+    sample_coverage,
+    sample_ranking_loss,
 )
-from manyhot.metrics.probability import BrierScore, LogLoss
-from manyhot.metrics.ranking import AUROC, CoverageError, RankingLoss, auroc, sample_coverage, sample_ranking_loss
-from manyhot.metrics.retrieval import RetrievalPrecision
-from manyhot.metrics.retrieval_curve import RetrievalCurve
-from manyhot.metrics.sets import FScores, SetAccuracy
-from manyhot.metrics.shots import by_shots
-from manyhot.metrics.stratified import stratified_mean
-from manyhot.metrics.tag_queries import (
+from manyhot.metrics.retrieval import (
+    RetrievalCurve,
+    RetrievalPrecision,
     TagQueries,
     TagQuery,
     all_queries,
     count_queries,
     sample_queries,
+    stratified_mean,
     stratified_queries,
 )
-from manyhot.metrics.top_k import RankingAtK
-from manyhot.metrics.uniform import UniformAccuracy
+from manyhot.metrics.sets import AverageKAccuracy, FScores, OpenSetScores, SetAccuracy, UniformAccuracy
 
 __all__ = [
     "AUROC",
@@ -42,8 +42,8 @@ __all__ = [
     "MatchCounts",
     "MeanAveragePrecision",
     "Metric",
+    "MetricResult",
     "OpenSetScores",
-    "Outcome",
     "RankingAtK",
     "RankingLoss",
     "RetrievalCurve",

@@ -1,20 +1,20 @@
-"""Calibration errors: how far the share of labels that are present lies from the probability that was said."""
+"""Metrics of probabilities: calibration errors over bins, Brier score and log loss."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_choice, check_count
-from manyhot.metrics.binning import BinSums, as_keys, errors, even_edges, sum_bins, sum_equal_bins
-from manyhot.metrics.metric import Outcome, State, mean_of_defined
-from manyhot.metrics.rows import RowSums, zeros
+from manyhot.checks import check_choice, check_int, check_number
+from manyhot.metrics.metric import MetricResult, RowMetric, State, by_label, divide, mean_of_defined, zeros
 from manyhot.metrics.sorting import sort_in_place
 
 
-class CalibrationError(RowSums):
+class CalibrationError(RowMetric):
     """The gap between probabilities and what came true, in bins of probability: of the cells at 70 %, are 70 % present?
 
     ece = sum over bins of cells / all cells * |mean probability - share present|
@@ -23,11 +23,11 @@ class CalibrationError(RowSums):
 
     The probability of the label is binned, not that of the more likely answer. A bin reaches from above its lower edge
     up to its upper edge; 0 is in the first. Unknown cells are left out. A row without labels is K absent labels.
-    The ece of all cells is mostly that of easy absent labels; ace, top_k and over="label" look at the others.
+    The ece of all cells is mostly that of easy absent labels; ace, top_k and average="macro" look at the others.
 
     Args:
         bins: The number M of bins.
-        over: "cell" pools the cells of all labels; "label" takes the mean of the errors of each label that has cells.
+        average: "micro" pools the cells of all labels; "macro" takes the mean of the errors of each label with cells.
         top_k: Only the k most confident known cells of each row count, of equal ones those of the first labels.
         mass: "width" for bins of the same width, "equal" for bins of the same number of cells, where equal
             probabilities are never torn apart. The latter keeps every cell, in 4 bytes, as float32.
@@ -43,11 +43,13 @@ class CalibrationError(RowSums):
         {'ece': 0.13..., 'ace': 0.13..., 'mce': 0.13...}
     """
 
-    def __init__(self, bins: int = 15, *, over: str = "cell", top_k: int | None = None, mass: str = "width") -> None:
+    def __init__(
+        self, bins: int = 15, *, average: str = "micro", top_k: int | None = None, mass: str = "width"
+    ) -> None:
         owner = type(self).__name__
-        self.bins = check_count("bins", owner, bins, low=1)
-        self.over = check_choice("over", owner, over, ("cell", "label"))
-        self.top_k = None if top_k is None else check_count("top_k", owner, top_k, low=1)
+        self.bins = check_int("bins", owner, bins, low=1)
+        self.average = check_choice("average", owner, average, ("micro", "macro"))
+        self.top_k = None if top_k is None else check_int("top_k", owner, top_k, low=1)
         self.mass = check_choice("mass", owner, mass, ("width", "equal"))
         super().__init__()
 
@@ -62,24 +64,24 @@ class CalibrationError(RowSums):
         probs, targets = self._cells(values, targets)
         if self.mass == "equal":
             keys = as_keys(probs, targets)
-            return self.collect(keys=keys if self.over == "label" else keys[keys >= 0].unsqueeze(1))
-        labels = probs.shape[1] if self.over == "label" else 1
+            return self.collect(keys=keys if self.average == "macro" else keys[keys >= 0].unsqueeze(1))
+        labels = probs.shape[1] if self.average == "macro" else 1
         owner = torch.arange(probs.shape[1], device=probs.device) % labels
         edges = even_edges(self.bins, probs)
         return self.collect(**sum_bins(probs, targets, edges, owner=owner, owners=labels)._asdict())
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
         """What each row adds to the sums of pooled bins of the same width; None where rows cannot be told apart."""
-        if self.mass == "equal" or self.over == "label":
+        if self.mass == "equal" or self.average == "macro":
             return None
         probs, targets = self._cells(values, targets)
         owner = torch.arange(len(probs), device=probs.device).unsqueeze(1)
         sums = sum_bins(probs, targets, even_edges(self.bins, probs), owner=owner, owners=len(probs))
         return {name: value.unsqueeze(1) for name, value in sums._asdict().items()}
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The values ece, ace and mce; the details of the bins, each (M,), or (K, M) and by label."""
-        return outcome_of_bins(*self._bins(), by_label=self.over == "label")
+        return result_of_bins(*self._bins(), by_label=self.average == "macro")
 
     def _cells(self, probs: Any, targets: Any) -> tuple[Tensor, Tensor]:
         probs, targets = self._check(probs, targets, probs=True)
@@ -89,13 +91,13 @@ class CalibrationError(RowSums):
         """Sums of the bins (1 or K, M), and their edges (1 or K, M + 1)."""
         if self.mass == "equal":
             return self._equal_bins()
-        none = torch.zeros(1 if self.over == "cell" else 0, self.bins, dtype=torch.int64)
+        none = torch.zeros(1 if self.average == "micro" else 0, self.bins, dtype=torch.int64)
         sums = BinSums(*(total if total.ndim else none for total in map(self.total, BinSums._fields)))
         upper = even_edges(self.bins, torch.zeros((), dtype=torch.float64, device=sums.cells.device))
         return sums, with_zero(upper).expand(len(sums.cells), -1)
 
     def _equal_bins(self) -> tuple[BinSums, Tensor]:
-        keys = self.parts("keys") or [torch.empty(0, 1 if self.over == "cell" else 0, dtype=torch.int32)]
+        keys = self.parts("keys") or [torch.empty(0, 1 if self.average == "micro" else 0, dtype=torch.int32)]
         bins = [sum_equal_bins(sort_in_place(column), self.bins) for column in torch.cat(keys).T.contiguous()]
         if not bins:
             none = torch.zeros(0, self.bins, dtype=torch.int64)
@@ -104,10 +106,10 @@ class CalibrationError(RowSums):
         return BinSums(*sums), torch.stack([with_zero(upper) for _, upper in bins])
 
 
-def outcome_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> Outcome:
+def result_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> MetricResult:
     """The errors of bins (K, M) with edges (K, M + 1); K is 1 unless they are told apart by label."""
-    found = errors(sums)._asdict()
-    values = {name: mean_of_defined(value) for name, value in found.items()}
+    bin_errors = binned_errors(sums)._asdict()
+    values = {name: mean_of_defined(value) for name, value in bin_errors.items()}
     cells = sums.cells.sum(1)
     counts = {"cells": int(cells.sum())}
     details = {
@@ -117,10 +119,10 @@ def outcome_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> Outcome:
         "edges": edges,
     }
     if not by_label:
-        return Outcome(values, counts, {name: detail[0] for name, detail in details.items()})
+        return MetricResult(values, counts, {name: detail[0] for name, detail in details.items()})
     with_cells = int((cells > 0).sum())
     counts |= {"labels": with_cells, "labels without cells": len(cells) - with_cells}
-    return Outcome(values, counts, details | found)
+    return MetricResult(values, counts, details | bin_errors)
 
 
 def most_confident(probs: Tensor, targets: Tensor, k: int) -> Tensor:
@@ -140,3 +142,251 @@ def most_confident(probs: Tensor, targets: Tensor, k: int) -> Tensor:
 def with_zero(upper: Tensor) -> Tensor:
     """(M + 1,), upper edges with the lower edge of the first bin before them."""
     return torch.cat([torch.zeros_like(upper[:1]), upper])
+
+
+class BrierScore(RowMetric):
+    """Squared difference of probability and target: how well calibrated and how sharp the probabilities are, in one.
+
+    brier = mean over known cells of (p - target)^2;  brier_per_row = mean over rows of the sum over known labels
+
+    A row without labels is K absent labels. Unknown cells are left out, and rows without a known cell.
+
+    Reference: Brier, Verification of forecasts expressed in terms of probability, 1950, of which `brier` is the half
+        that belongs to the label's presence, as is usual for two answers.
+
+    Example:
+        >>> BrierScore().update(torch.tensor([[0.9, 0.2]]), torch.tensor([[1, 0]])).compute().values
+        {'brier': 0.02..., 'brier_per_row': 0.05...}
+    """
+
+    def start(self) -> State:
+        """Sums by label, and the number of rows."""
+        return _no_cells()
+
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """The squared differences of each row."""
+        probs, targets = self._check(values, targets, probs=True)
+        return _cell_sums((probs.double() - targets).square(), targets >= 0)
+
+    def compute(self) -> MetricResult:
+        """The values, and in the details the mean of each label."""
+        return _result("brier", self)
+
+
+class LogLoss(RowMetric):
+    """Minus the natural logarithm of the probability of what happened: punishes confident mistakes hardest.
+
+    log_loss = mean over known cells of -log p where present, -log(1 - p) where absent;  log_loss_per_row = mean over
+    rows of the sum over known labels, minus the log-likelihood of the row
+
+    A probability of exactly 0 or 1 that is wrong would cost infinitely much. The probability of what happened is
+    therefore taken as `epsilon` where it is less. The counts tell how often that was so.
+
+    Args:
+        epsilon: The least probability of what happened; by default the precision of the numbers that come, 1.2e-7 for
+            float32 and half precision, 2.2e-16 for float64.
+
+    Example:
+        >>> outcome = LogLoss().update(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[1, 0, 1]])).compute()
+        >>> outcome.values
+        {'log_loss': 5.77..., 'log_loss_per_row': 17.32...}
+        >>> outcome.counts
+        {'cells': 3, 'rows': 1, 'labels': 3, 'labels without cells': 0, 'cells raised to epsilon': 1,
+         'cells certain and wrong': 1}
+    """
+
+    def __init__(self, *, epsilon: float | None = None) -> None:
+        if epsilon is not None:
+            check_number("epsilon", type(self).__name__, epsilon, low=0, high=0.5, low_open=True)
+        self.epsilon = epsilon
+        super().__init__()
+
+    def start(self) -> State:
+        """Sums by label, and the numbers of rows and of cells that had to be raised."""
+        return _no_cells() | zeros(("raised", "certain"), torch.int64)
+
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """The losses of each row."""
+        probs, targets = self._check(values, targets, probs=True)
+        epsilon = torch.finfo(probs.dtype).eps if self.epsilon is None else self.epsilon
+        known = targets >= 0
+        probs = probs.double()
+        likelihood = torch.where(targets > 0, probs, 1 - probs)
+        sums = _cell_sums(-likelihood.clamp(min=epsilon).log(), known)
+        raised, certain = (known & (likelihood < epsilon)).sum(1), (known & (likelihood == 0)).sum(1)
+        return sums | {"raised": raised, "certain": certain}
+
+    def compute(self) -> MetricResult:
+        """The values, and in the details the mean of each label."""
+        result = _result("log_loss", self)
+        result.counts["cells raised to epsilon"] = int(self.total("raised"))
+        result.counts["cells certain and wrong"] = int(self.total("certain"))
+        return result
+
+
+def _no_cells() -> State:
+    return zeros(("loss",), torch.float64) | zeros(("known", "rows"), torch.int64)
+
+
+def _cell_sums(losses: Tensor, known: Tensor) -> dict[str, Tensor]:
+    return {"loss": torch.where(known, losses, 0.0), "known": known, "rows": known.any(1)}
+
+
+def _result(name: str, metric: RowMetric) -> MetricResult:
+    """The mean over cells and over rows of losses that were summed by label."""
+    loss, known = by_label(metric.total("loss")), by_label(metric.total("known"))
+    cells, rows, labels = int(known.sum()), int(metric.total("rows")), int((known > 0).sum())
+    total = float(loss.sum())
+    values = {name: divide(total, cells), f"{name}_per_row": divide(total, rows)}
+    counts = {"cells": cells, "rows": rows, "labels": labels, "labels without cells": len(known) - labels}
+    return MetricResult(values, counts, {"by_label": loss / known})
+
+
+# Sums of probabilities are kept as whole numbers of these two units, so that they do not depend on the order of the
+# cells or the batches, do not drift over millions of rows, and are the same on every device.
+COARSE, FINE = 2.0**-24, 2.0**-48
+_CELLS_AT_ONCE = 1 << 22
+
+
+class BinSums(NamedTuple):
+    """What is known of the cells in each bin, all (..., M) of int64.
+
+    Attributes:
+        cells: How many there are.
+        present: The cells whose label is present.
+        coarse: The sum of their probabilities in units of 2^-24, each rounded down.
+        fine: The sum of what was left then, in units of 2^-48.
+    """
+
+    cells: Tensor
+    present: Tensor
+    coarse: Tensor
+    fine: Tensor
+
+    @property
+    def prob_sum(self) -> Tensor:
+        """(..., M) in float64, the sum of the probabilities."""
+        return self.coarse.double() * COARSE + self.fine.double() * FINE
+
+    @property
+    def mean_prob(self) -> Tensor:
+        """(..., M) in float64, NaN for a bin without cells."""
+        return self.prob_sum / self.cells
+
+    @property
+    def share_present(self) -> Tensor:
+        """(..., M) in float64, NaN for a bin without cells."""
+        return self.present.double() / self.cells
+
+    def pooled(self) -> BinSums:
+        """(M,), the cells of all labels together."""
+        return BinSums(*(sums.sum(0) for sums in self))
+
+
+class BinnedErrors(NamedTuple):
+    """Calibration errors, each of the shape of the sums without their bins; NaN where there are no cells."""
+
+    ece: Tensor
+    ace: Tensor
+    mce: Tensor
+
+
+def even_edges(bins: int, like: Tensor) -> Tensor:
+    """(M,), the upper edges (b + 1) / M of bins of the same width, rounded to the type of `like`.
+
+    Rounded, so that a probability written as 0.3 lies on the edge 3/10 in float32 as it does in float64.
+    """
+    return (torch.arange(1, bins + 1, dtype=torch.float64, device=like.device) / bins).to(like.dtype)
+
+
+def bin_of(probs: Tensor, edges: Tensor) -> Tensor:
+    """The bin of each probability: the first whose upper edge is not below it.
+
+    Example:
+        >>> bin_of(torch.tensor([0.0, 0.25, 0.26, 1.0]), even_edges(4, torch.zeros(())))
+        tensor([0, 0, 1, 3])
+    """
+    # Comparisons, because p * M can round across an edge.
+    return torch.bucketize(probs.contiguous(), edges)
+
+
+def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, owners: int) -> BinSums:
+    """The sums of each bin of each owner, (owners, M); cells whose target is unknown are left out.
+
+    Args:
+        probs: (N, K).
+        targets: (N, K), 1 present, 0 absent, -1 unknown.
+        edges: (M,), the upper edges.
+        owner: What each cell belongs to, a number below `owners`; broadcast to (N, K).
+        owners: How many owners there are: labels, rows, or one for all cells.
+    """
+    known = targets >= 0
+    owner = owner.expand_as(probs)
+    if bool(known.all()):  # selecting costs as much as all the rest
+        probs, targets, owner = probs.flatten(), targets.flatten(), owner.flatten()
+    else:
+        probs, targets, owner = probs[known], targets[known], owner[known]
+    index = owner * len(edges) + bin_of(probs, edges)
+    sums = (torch.ones_like(index), targets.long(), *_in_units(probs))
+    empty = index.new_zeros(owners * len(edges))
+    return BinSums(*(empty.scatter_add(0, index, cells).view(owners, len(edges)) for cells in sums))
+
+
+def binned_errors(sums: BinSums) -> BinnedErrors:
+    """Expected, average and maximum calibration error of bins (..., M).
+
+    ece = sum over bins of cells / all cells * gap,  gap = |mean probability - share present|
+
+    ace = mean of the gaps of the bins that have cells
+
+    mce = largest of these gaps
+    """
+    used, total = sums.cells > 0, sums.cells.sum(-1)
+    gaps = torch.where(used, (sums.prob_sum - sums.present).abs() / sums.cells, 0.0)
+    ece = (gaps * sums.cells).sum(-1) / total
+    ace = gaps.sum(-1) / used.sum(-1)
+    return BinnedErrors(ece, ace, torch.where(total > 0, gaps.amax(-1), math.nan))
+
+
+def as_keys(probs: Tensor, targets: Tensor) -> Tensor:
+    """Probability and target of each cell in one int32 that sorts by probability; -1 for an unknown cell.
+
+    The bits of a float32 that is not negative are in the order of its value, and up to 1 they leave the last bit free.
+    """
+    # Adding zero turns minus zero, whose bits are out of order, into zero.
+    bits = (probs.float() + 0.0).contiguous().view(torch.int32)
+    return torch.where(targets >= 0, bits * 2 + targets, -1)
+
+
+def sum_equal_bins(ordered: Tensor, bins: int) -> tuple[BinSums, Tensor]:
+    """The sums (M,) of bins with the same number of cells, and their upper edges (M,), of sorted keys.
+
+    The upper edge of bin b is the smallest probability that at least (b + 1) / M of the cells do not exceed; a cell is
+    in the first bin whose upper edge is not below its probability, so equal probabilities share a bin.
+    """
+    device = ordered.device
+    unknown = int(torch.searchsorted(ordered, torch.zeros((), dtype=torch.int32, device=device)))
+    cells = len(ordered) - unknown
+    if not cells:
+        zero = torch.zeros(bins, dtype=torch.int64, device=device)
+        return BinSums(zero, zero, zero, zero), torch.full((bins,), math.nan, device=device)
+    last = unknown + (torch.arange(1, bins + 1, device=device) * cells + bins - 1) // bins - 1
+    edges = ordered[last] >> 1
+    stops = torch.searchsorted(ordered, edges * 2 + 1, right=True).tolist()
+    sums = [_sum_keys(ordered[start:stop]) for start, stop in pairwise([unknown, *stops])]
+    return BinSums(*torch.stack(sums, dim=1)), edges.view(torch.float32)
+
+
+def _sum_keys(keys: Tensor) -> Tensor:
+    """The four sums of cells given as keys."""
+    sums = torch.zeros(4, dtype=torch.int64, device=keys.device)
+    for part in keys.split(_CELLS_AT_ONCE):
+        coarse, fine = _in_units((part >> 1).view(torch.float32))
+        sums += torch.stack([torch.ones_like(part).sum(), (part & 1).sum(), coarse.sum(), fine.sum()])
+    return sums
+
+
+def _in_units(probs: Tensor) -> tuple[Tensor, Tensor]:
+    units = probs / COARSE
+    coarse = units.long()
+    return coarse, ((units - coarse) * (COARSE / FINE)).long()

@@ -1,4 +1,4 @@
-"""How many samples match a query: what the probabilities add up to, against how many there are."""
+"""How many samples match a query: the expected number against the true one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_number
-from manyhot.metrics.matching import Samples
-from manyhot.metrics.metric import Metric, Outcome, State
-from manyhot.metrics.retrieval import check_labels, named_queries, narrowed
-from manyhot.metrics.rows import divide, zeros
+from manyhot.metrics.metric import Metric, MetricResult, State, divide, zeros
+from manyhot.metrics.retrieval import Samples, check_labels, named_queries, narrowed
 from manyhot.metrics.sorting import CELLS_AT_ONCE
 from manyhot.poisson_binomial import BINS, Bin, count_interval
 
 Array = np.ndarray[Any, Any]
 # Added to both counts before they are divided, so that none and one are comparable.
-HALF = 0.5
+COUNT_OFFSET = 0.5
 
 
 class MatchCounts(Metric):
@@ -77,14 +75,14 @@ class MatchCounts(Metric):
             return self
         samples = Samples.of(values[:, self.labels], targets[:, self.labels])
         clauses = samples.clauses(narrowed(self.queries, self.labels))
-        found: dict[str, list[Tensor]] = {name: [] for name in self.state if name != "true"}
+        collected: dict[str, list[Tensor]] = {name: [] for name in self.state if name != "true"}
         for some in clauses.split(max(1, CELLS_AT_ONCE // 8 // samples.rows)):
             for name, part in _sums(samples.scores(some).exp_().double()).items():
-                found[name].append(part)
-        sums = {name: torch.cat(parts) for name, parts in found.items()}
+                collected[name].append(part)
+        sums = {name: torch.cat(parts) for name, parts in collected.items()}
         return self.collect(**sums, true=samples.match_counts(clauses))
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The four values, and by query `expected`, its standard `deviation`, `true`, and if that is `within`.
 
         `low` and `high` are the ends of the interval.
@@ -92,13 +90,13 @@ class MatchCounts(Metric):
         expected, squares, true = self.total("expected"), self.total("squares"), self.total("true")
         if not expected.ndim:
             names = ("count_error", "count_bias", "count_ratio", "count_coverage")
-            return Outcome(dict.fromkeys(names, math.nan), {"queries": 0, "queries without matches": 0})
+            return MetricResult(dict.fromkeys(names, math.nan), {"queries": 0, "queries without matches": 0})
         names = ("bin_rows", "bin_sums", "low_squares", "low_cubes")
         by_query = zip(*(self.total(name).cpu().numpy() for name in names), strict=True)
         ends = [count_interval(_bins(*one), self.level) for one in by_query]
         low, high = torch.tensor(ends, dtype=torch.int64, device=true.device).reshape(-1, 2).unbind(1)
         within = (low <= true) & (true <= high)
-        ratios = torch.log((expected + HALF) / (true + HALF))
+        ratios = torch.log((expected + COUNT_OFFSET) / (true + COUNT_OFFSET))
         values = {
             "count_error": float(ratios.abs().mean()),
             "count_bias": float(ratios.mean()),
@@ -115,19 +113,19 @@ class MatchCounts(Metric):
             "high": high,
             "within": within,
         }
-        return Outcome(values, counts, details)
+        return MetricResult(values, counts, details)
 
 
 def _sums(probs: Tensor) -> dict[str, Tensor]:
     """What is collected of the probabilities (Q, N) that samples match."""
-    places = (probs * BINS).long()
+    indices = (probs * BINS).long()
     none = probs.new_zeros(len(probs), BINS + 1)
-    low = torch.where(places == 0, probs, 0.0)
+    low = torch.where(indices == 0, probs, 0.0)
     return {
         "expected": probs.sum(1),
         "squares": probs.square().sum(1),
-        "bin_rows": none.long().scatter_add(1, places, torch.ones_like(places)),
-        "bin_sums": none.scatter_add(1, places, probs),
+        "bin_rows": none.long().scatter_add(1, indices, torch.ones_like(indices)),
+        "bin_sums": none.scatter_add(1, indices, probs),
         "low_squares": low.square().sum(1),
         "low_cubes": low.pow(3).sum(1),
     }
@@ -135,10 +133,10 @@ def _sums(probs: Tensor) -> dict[str, Tensor]:
 
 def _bins(rows: Array, sums: Array, low_squares: float, low_cubes: float) -> list[Bin]:
     """The bins of one query that hold samples; in all but the lowest, their mean stands for each of these."""
-    found = []
-    for place in rows.nonzero()[0].tolist():
-        count, first = int(rows[place]), float(sums[place])
+    collected = []
+    for index in rows.nonzero()[0].tolist():
+        count, first = int(rows[index]), float(sums[index])
         mean = first / count
-        second, third = (low_squares, low_cubes) if place == 0 else (mean * first, mean * mean * first)
-        found.append(Bin(place, count, first, second, third))
-    return found
+        second, third = (low_squares, low_cubes) if index == 0 else (mean * first, mean * mean * first)
+        collected.append(Bin(index, count, first, second, third))
+    return collected

@@ -1,4 +1,4 @@
-"""The contract of a metric: update it with batches, merge it with others, compute its outcome."""
+"""The base classes of metrics, and their result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from manyhot.cells import as_probs, as_scores, as_targets
+from manyhot.checks import as_probs, as_scores, as_targets
 from manyhot.distributed import gather, world_size
-from manyhot.refusal import refusal
+from manyhot.errors import InputError
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MetricResult:
     """The values of a metric by name, what they were computed from, and what lies behind them.
 
     Attributes:
@@ -49,7 +50,7 @@ class Metric(ABC):
     """Collects batches and computes its values from all of them, the same whatever the batches were.
 
     A subclass says in `start` what it collects: tensors, which are added up, and lists of tensors, which are put one
-    after the other. `merge` and `across_processes` follow from that.
+    after the other. `merge` and `sync` follow from that.
 
     Attributes:
         state: What was collected, by name.
@@ -69,7 +70,7 @@ class Metric(ABC):
         """Collects a batch: values (N, K), and targets (N, K) of 1 present, 0 absent, -1 unknown; returns itself."""
 
     @abstractmethod
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The outcome of all that was collected."""
 
     def reset(self) -> Self:
@@ -81,28 +82,28 @@ class Metric(ABC):
     def collect(self, **batch: Tensor) -> Self:
         """Adds a batch to the sums and puts it at the end of the lists of these names; returns itself."""
         for name, value in batch.items():
-            mine = self.state[name]
-            if isinstance(mine, list):
-                mine.append(value)
+            collected = self.state[name]
+            if isinstance(collected, list):
+                collected.append(value)
             else:
-                self.state[name] = mine + value
+                self.state[name] = collected + value
         return self
 
     def total(self, name: str) -> Tensor:
         """The sum of this name."""
-        found = self.state[name]
-        assert isinstance(found, Tensor)
-        return found
+        total = self.state[name]
+        assert isinstance(total, Tensor)
+        return total
 
     def parts(self, name: str) -> list[Tensor]:
         """The list of this name."""
-        found = self.state[name]
-        assert isinstance(found, list)
-        return found
+        parts = self.state[name]
+        assert isinstance(parts, list)
+        return parts
 
-    def joined(self, name: str) -> Tensor:
+    def concatenated(self, name: str) -> Tensor:
         """The list of this name as one new tensor, (0,) before the first batch."""
-        return _joined(self.parts(name))
+        return _concatenate(self.parts(name))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -113,37 +114,39 @@ class Metric(ABC):
         """Takes over what another metric of the same settings has collected; returns itself."""
         if type(other) is not type(self) or other.settings != self.settings:
             rule = f"be a `{type(self).__name__}` of the same settings"
-            raise refusal("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
+            raise InputError("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
         self._check_labels(other.num_labels)
         # `+` adds tensors and joins lists, which are the two laws of merging.
-        self.state = {name: mine + other.state[name] for name, mine in self.state.items()}  # type: ignore[operator]
+        self.state = {name: collected + other.state[name] for name, collected in self.state.items()}  # type: ignore[operator]
         return self
 
-    def across_processes(self) -> Self:
+    def sync(self) -> Self:
         """A metric that has collected the batches of all processes, in the order of ranks; itself without a group."""
         if world_size() == 1:
             return self
         device = _device_of_backend()
-        parts = {name: gather(_joined(value).to(device)) for name, value in self.state.items()}
-        whole = copy.copy(self)
+        parts = {name: gather(_concatenate(value).to(device)) for name, value in self.state.items()}
+        synced = copy.copy(self)
         labels = gather(torch.tensor(-1 if self.num_labels is None else self.num_labels, device=device))
-        for found in labels:
-            whole._check_labels(None if int(found) < 0 else int(found))
-        whole.state = {
+        for num_labels in labels:
+            synced._check_labels(None if int(num_labels) < 0 else int(num_labels))
+        synced.state = {
             # A process without batches has sent a list of nothing, of no shape that could be joined with the others.
-            name: [part for part, found in zip(parts[name], labels, strict=True) if int(found) >= 0]
+            name: [part for part, num_labels in zip(parts[name], labels, strict=True) if int(num_labels) >= 0]
             if isinstance(value, list)
             else sum(parts[name][1:], start=parts[name][0])
             for name, value in self.state.items()
         }
-        return whole
+        return synced
 
-    def _check_labels(self, found: int | None) -> None:
+    def _check_labels(self, num_labels: int | None) -> None:
         """Refuses another number of labels than that of the batches before."""
-        if self.num_labels is not None and found is not None and found != self.num_labels:
+        if self.num_labels is not None and num_labels is not None and num_labels != self.num_labels:
             rule = f"have the {self.num_labels} labels of the batches before"
-            raise refusal("values", type(self).__name__, rule, str(found), "Use a metric for each set of labels.")
-        self.num_labels = self.num_labels if found is None else found
+            raise InputError(
+                "values", type(self).__name__, rule, str(num_labels), "Use a metric for each set of labels."
+            )
+        self.num_labels = self.num_labels if num_labels is None else num_labels
 
     def _check(self, values: Any, targets: Any, *, probs: bool = False) -> tuple[Tensor, Tensor]:
         owner = type(self).__name__
@@ -167,7 +170,36 @@ def _device_of_backend() -> torch.device:
     return torch.device("cpu")
 
 
-def _joined(value: Tensor | list[Tensor]) -> Tensor:
+def _concatenate(value: Tensor | list[Tensor]) -> Tensor:
     if isinstance(value, Tensor):
         return value
     return torch.cat(value) if value else torch.empty(0)
+
+
+class RowMetric(Metric):
+    """A metric that collects sums to which each row adds its own part."""
+
+    @abstractmethod
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
+        """What each row adds to the state, each (N, ...); None where a setting needs more than such sums."""
+
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects a batch of values and targets, both (N, K); returns itself."""
+        parts = self.rows(values, targets)
+        assert parts is not None, "a metric whose rows cannot be told apart collects in another way"
+        return self.collect(**{name: part.sum(0) for name, part in parts.items()})
+
+
+def zeros(names: Iterable[str], dtype: torch.dtype) -> State:
+    """Sums of these names before the first batch, of a shape that it will tell."""
+    return {name: torch.zeros((), dtype=dtype) for name in names}
+
+
+def by_label(total: Tensor) -> Tensor:
+    """A sum by label, (K,); of no labels as long as no batch has told their number."""
+    return total if total.ndim else total.new_zeros(0)
+
+
+def divide(part: float, whole: float) -> float:
+    """`part / whole`, NaN where there is nothing."""
+    return part / whole if whole else math.nan

@@ -1,4 +1,4 @@
-"""Whether present cells are ranked before absent ones: the area under the ROC curve, coverage error, ranking loss."""
+"""Ranking metrics: average precision, AUROC, coverage error, ranking loss, and precision, recall and NDCG at k."""
 
 from __future__ import annotations
 
@@ -9,20 +9,194 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from manyhot.cells import as_scores, as_targets
-from manyhot.checks import check_choice
-from manyhot.metrics.metric import Metric, Outcome, State, mean_of_defined
-from manyhot.metrics.precision import cell_counts, kept_scores, score_lists
-from manyhot.metrics.rows import RowSums, divide, zeros
+from manyhot.checks import as_scores, as_targets, check_choice, check_int, describe_type
+from manyhot.errors import InputError
+from manyhot.metrics.metric import Metric, MetricResult, RowMetric, State, divide, mean_of_defined, zeros
 from manyhot.metrics.sorting import (
     VALUES_AT_ONCE,
     Column,
-    RowPlaces,
+    RowRanks,
     by_row,
     count_below,
+    select,
     sorted_column,
     sorted_columns,
 )
+
+
+def average_precision(scores: Any, targets: Any) -> Tensor:
+    """The average precision of each label, over all samples.
+
+    It is the mean, over the samples that carry the label, of the precision among all samples scored at or above them:
+    equal scores stand together, so that the order of samples does not matter.
+
+    Args:
+        scores: (N, K), scores or probabilities; only their order within a label matters.
+        targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out.
+
+    Returns:
+        (K,) in float64, NaN for a label without a present cell.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.3], [0.5, 0.2], [0.5, 0.8]])
+        >>> mh.metrics.average_precision(scores, torch.tensor([[1, 0], [1, 0], [0, 0]]))
+        tensor([0.8333,    nan], dtype=torch.float64)
+    """
+    scores = as_scores("average_precision", scores)
+    return average_precision_of_parts([scores], [as_targets("average_precision", targets, scores)])
+
+
+def average_precision_of_parts(scores: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+    """As `average_precision`, for checked parts of a table that is never put together."""
+    precisions = [precision_of_column(column) for column in sorted_columns(scores, targets)]
+    return torch.tensor(precisions, dtype=torch.float64, device=scores[0].device if scores else None)
+
+
+def precision_of_column(column: Column) -> float:
+    """The average precision of the present values among the known ones; NaN without a present one."""
+    present, known = column.present, column.known
+    if len(present) == 0:
+        return math.nan
+    total = 0.0
+    for some in present.split(VALUES_AT_ONCE):
+        hits = len(present) - count_below(present, some)
+        total += float((hits.double() / (len(known) - count_below(known, some))).sum())
+    return total / len(present)
+
+
+def sample_average_precision(scores: Any, targets: Any) -> Tensor:
+    """The average precision of each sample, over its labels: label-ranking average precision.
+
+    Args:
+        scores: (N, K), scores or probabilities; only their order within a sample matters.
+        targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out.
+
+    Returns:
+        (N,) in float64, NaN for a sample without a present label.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.3, 0.5], [0.5, 0.2, 0.1]])
+        >>> mh.metrics.sample_average_precision(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
+        tensor([0.8333,    nan], dtype=torch.float64)
+    """
+    owner = "sample_average_precision"
+    scores = as_scores(owner, scores)
+    targets = as_targets(owner, targets, scores)
+    return by_row(_precision_of_rows, scores, targets)
+
+
+def _precision_of_rows(ranks: RowRanks) -> Tensor:
+    precision = torch.where(ranks.valid, ranks.present.double() / ranks.known, 0.0)
+    return precision.sum(1) / ranks.valid.sum(1)
+
+
+def cell_average_precision(scores: Any, targets: Any) -> float:
+    """The average precision of all cells in one ranking, whatever their label; NaN without a present cell.
+
+    Args:
+        scores: (N, K), scores or probabilities; they are compared across samples and labels.
+        targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.3], [0.5, 0.2]])
+        >>> round(mh.metrics.cell_average_precision(scores, torch.tensor([[1, 1], [0, 0]])), 4)
+        0.8333
+    """
+    owner = "cell_average_precision"
+    scores = as_scores(owner, scores)
+    return precision_of_column(sorted_column(*known_cells(scores, as_targets(owner, targets, scores))))
+
+
+def empty_score_lists(average: str) -> State:
+    """What a metric that needs all scores collects: tables over labels, cells of all labels over cells."""
+    return {"values": [], "targets": []} if average == "macro" else {"present": [], "known": []}
+
+
+def collected_scores(average: str, values: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """What it keeps of a batch, as copies."""
+    if average == "macro":
+        return {"values": values.clone(), "targets": targets.clone()}
+    present, known = known_cells(values, targets)
+    return {"present": present, "known": known}
+
+
+def known_cells(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The scores of the present cells and those of all known ones, as new tensors without axes."""
+    return select(scores, targets > 0), select(scores, targets >= 0)
+
+
+def cell_counts(column: Column) -> dict[str, int]:
+    """How many cells of all labels there are."""
+    return {"cells": len(column.present) + column.absent_count, "present cells": len(column.present)}
+
+
+class MeanAveragePrecision(RowMetric):
+    """How well present labels are ranked before absent ones, from 0 to 1: the mean of average precisions.
+
+    Equal scores stand together: average precision is the mean, over present cells, of the precision among all cells
+    scored at or above them. Without ties it is the usual one; with ties it does not depend on the order of the data.
+
+    No-label rows: Over labels and cells they count as absent cells like any others. Over samples they have no average
+    precision and are left out of the mean, not taken as perfect; `counts` says how many there were. So are labels
+    without a present cell over labels. Nothing left gives NaN.
+    Unknown cells: Left out.
+    Memory: Over labels and cells the scores are kept; over samples three numbers are.
+
+    Args:
+        average: "macro" for the mean over labels, each ranking all samples (mAP by class); "samples" for the mean over
+            samples, each ranking its labels (label-ranking average precision); "micro" for one ranking of all cells.
+
+    Reference: Label ranking average precision in scikit-learn and torchmetrics gives 1 to samples without labels, and
+        macro average precision of scikit-learn gives 0 to labels without samples; here both are left out.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.3], [0.5, 0.2], [0.4, 0.8]])
+        >>> outcome = mh.metrics.MeanAveragePrecision().update(scores, torch.tensor([[1, 0], [0, 0], [1, 0]])).compute()
+        >>> round(outcome["map"], 4), outcome.counts
+        (0.8333, {'labels': 1, 'labels without positives': 1})
+        >>> outcome.details["by_label"]
+        tensor([0.8333,    nan], dtype=torch.float64)
+    """
+
+    def __init__(self, average: str = "macro") -> None:
+        self.average = check_choice("average", "MeanAveragePrecision", average, ("macro", "samples", "micro"))
+        super().__init__()
+
+    def start(self) -> State:
+        """Scores over labels and cells, sums over samples."""
+        if self.average != "samples":
+            return empty_score_lists(self.average)
+        return zeros(("rows", "empty_rows"), torch.int64) | zeros(("precision",), torch.float64)
+
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
+        """The average precision of each row, over samples."""
+        if self.average != "samples":
+            return None
+        values, targets = self._check(values, targets)
+        by_row = sample_average_precision(values, targets)
+        defined = ~by_row.isnan()
+        empty = (targets >= 0).any(1) & ~defined
+        return {"precision": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty}
+
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects scores or probabilities (N, K), and targets (N, K); returns itself."""
+        if self.average == "samples":
+            return super().update(values, targets)
+        return self.collect(**collected_scores(self.average, *self._check(values, targets)))
+
+    def compute(self) -> MetricResult:
+        """The mean as "map"; over labels also the average precision of each, as `details["by_label"]`."""
+        if self.average == "macro":
+            by_label = average_precision_of_parts(self.parts("values"), self.parts("targets"))
+            defined = int((~by_label.isnan()).sum())
+            counts = {"labels": defined, "labels without positives": len(by_label) - defined}
+            return MetricResult({"map": mean_of_defined(by_label)}, counts, {"by_label": by_label})
+        if self.average == "micro":
+            column = sorted_column(self.concatenated("present"), self.concatenated("known"))
+            return MetricResult({"map": precision_of_column(column)}, cell_counts(column))
+        rows = int(self.total("rows"))
+        mean = divide(float(self.total("precision")), rows)
+        return MetricResult({"map": mean}, {"rows": rows, "rows without positives": int(self.total("empty_rows"))})
 
 
 def auroc(scores: Any, targets: Any) -> Tensor:
@@ -48,10 +222,10 @@ def auroc(scores: Any, targets: Any) -> Tensor:
 
 def auroc_of_parts(scores: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """As `auroc`, for checked parts of a table that is never put together; and how many present cells a label has."""
-    found = [(auroc_of_column(column), len(column.present)) for column in sorted_columns(scores, targets)]
+    areas_and_counts = [(auroc_of_column(column), len(column.present)) for column in sorted_columns(scores, targets)]
     device = scores[0].device if scores else None
-    areas = torch.tensor([area for area, _ in found], dtype=torch.float64, device=device)
-    return areas, torch.tensor([count for _, count in found], dtype=torch.int64, device=device)
+    areas = torch.tensor([area for area, _ in areas_and_counts], dtype=torch.float64, device=device)
+    return areas, torch.tensor([count for _, count in areas_and_counts], dtype=torch.int64, device=device)
 
 
 def auroc_of_column(column: Column) -> float:
@@ -88,10 +262,10 @@ def sample_coverage(scores: Any, targets: Any) -> Tensor:
     return by_row(_coverage_of_rows, scores, as_targets("sample_coverage", targets, scores))
 
 
-def _coverage_of_rows(places: RowPlaces) -> Tensor:
-    depth = torch.where(places.valid, places.known.double(), 0.0)
+def _coverage_of_rows(ranks: RowRanks) -> Tensor:
+    depth = torch.where(ranks.valid, ranks.known.double(), 0.0)
     # A place more, so that there is a maximum even without labels.
-    return nn.functional.pad(depth, (0, 1)).amax(1).masked_fill(~places.valid.any(1), math.nan)
+    return nn.functional.pad(depth, (0, 1)).amax(1).masked_fill(~ranks.valid.any(1), math.nan)
 
 
 def sample_ranking_loss(scores: Any, targets: Any) -> Tensor:
@@ -115,8 +289,8 @@ def sample_ranking_loss(scores: Any, targets: Any) -> Tensor:
     return by_row(_wrong_pairs_of_rows, scores, targets) / pairs
 
 
-def _wrong_pairs_of_rows(places: RowPlaces) -> Tensor:
-    return torch.where(places.valid, places.known - places.present, 0).sum(1)
+def _wrong_pairs_of_rows(ranks: RowRanks) -> Tensor:
+    return torch.where(ranks.valid, ranks.known - ranks.present, 0).sum(1)
 
 
 class AUROC(Metric):
@@ -129,8 +303,8 @@ class AUROC(Metric):
     Memory: The scores are kept.
 
     Args:
-        over: "label" for the mean over labels, each comparing samples (macro); "cell" for one comparison of all cells,
-            across labels (micro).
+        average: "macro" for the mean over labels, each comparing samples; "micro" for one comparison of all cells,
+            across labels.
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.3], [0.5, 0.2], [0.5, 0.8]])
@@ -139,33 +313,33 @@ class AUROC(Metric):
         (0.75, {'labels': 1, 'labels without positives': 1, 'labels without negatives': 0})
     """
 
-    def __init__(self, over: str = "label") -> None:
-        self.over = check_choice("over", "AUROC", over, ("label", "cell"))
+    def __init__(self, average: str = "macro") -> None:
+        self.average = check_choice("average", "AUROC", average, ("macro", "micro"))
         super().__init__()
 
     def start(self) -> State:
         """The scores."""
-        return score_lists(self.over)
+        return empty_score_lists(self.average)
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects scores or probabilities (N, K), and targets (N, K); returns itself."""
-        return self.collect(**kept_scores(self.over, *self._check(values, targets)))
+        return self.collect(**collected_scores(self.average, *self._check(values, targets)))
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The area as "auroc"; over labels their mean, and the area of each as `details["by_label"]`."""
-        if self.over == "cell":
-            column = sorted_column(self.joined("present"), self.joined("known"))
-            return Outcome({"auroc": auroc_of_column(column)}, cell_counts(column))
+        if self.average == "micro":
+            column = sorted_column(self.concatenated("present"), self.concatenated("known"))
+            return MetricResult({"auroc": auroc_of_column(column)}, cell_counts(column))
         by_label, positives = auroc_of_parts(self.parts("values"), self.parts("targets"))
         counts = {
             "labels": int((~by_label.isnan()).sum()),
             "labels without positives": int((positives == 0).sum()),
             "labels without negatives": int((by_label.isnan() & (positives > 0)).sum()),
         }
-        return Outcome({"auroc": mean_of_defined(by_label)}, counts, {"by_label": by_label})
+        return MetricResult({"auroc": mean_of_defined(by_label)}, counts, {"by_label": by_label})
 
 
-class CoverageError(RowSums):
+class CoverageError(RowMetric):
     """How far one must go down the ranking of a sample to meet all of its labels, on average.
 
     It is the number of known labels that are scored at or above the lowest present one, so that a tie counts in full;
@@ -194,16 +368,16 @@ class CoverageError(RowSums):
         labelled = ~depth.isnan()
         return {"depth": depth.nan_to_num(0.0), "rows": labelled, "empty_rows": (targets >= 0).any(1) & ~labelled}
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The mean depth as "coverage_error"."""
         rows = int(self.total("rows"))
         mean = divide(float(self.total("depth")), rows)
-        return Outcome(
+        return MetricResult(
             {"coverage_error": mean}, {"rows": rows, "rows without positives": int(self.total("empty_rows"))}
         )
 
 
-class RankingLoss(RowSums):
+class RankingLoss(RowMetric):
     """The share of pairs of a present and an absent label of a sample that are ordered wrongly, on average: 0 is best.
 
     A tie is wrong, since a present label should be scored above an absent one.
@@ -238,7 +412,7 @@ class RankingLoss(RowSums):
             "full_rows": present & ~defined,
         }
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The mean share as "ranking_loss"."""
         rows = int(self.total("rows"))
         counts = {
@@ -246,4 +420,88 @@ class RankingLoss(RowSums):
             "rows without positives": int(self.total("empty_rows")),
             "rows without negatives": int(self.total("full_rows")),
         }
-        return Outcome({"ranking_loss": divide(float(self.total("wrong")), rows)}, counts)
+        return MetricResult({"ranking_loss": divide(float(self.total("wrong")), rows)}, counts)
+
+
+def first_labels(values: Tensor, targets: Tensor, k: int) -> Tensor:
+    """The targets (N, k) of the labels that each row of (N, K) ranks first, -1 where it has fewer known ones.
+
+    Of equal values the lower index comes first. Unknown labels are not ranked.
+    """
+    hidden = targets < 0
+    values = values.masked_fill(hidden, -torch.inf)
+    # One more than wanted shows whether a tie reaches over the end.
+    top = values.topk(min(k + 1, values.shape[1]), dim=1)
+    order = top.indices[:, :k]
+    tied = (top.values[:, 1:] == top.values[:, :-1]).any(1).nonzero().flatten()
+    if len(tied):
+        by_value = values[tied].sort(dim=1, descending=True, stable=True).indices
+        # Once more by being known, because a label may be scored minus infinity itself.
+        known_first = hidden[tied].gather(1, by_value).int().sort(dim=1, stable=True).indices
+        order[tied] = by_value.gather(1, known_first)[:, :k]
+    top_targets = targets.gather(1, order)
+    return torch.nn.functional.pad(top_targets, (0, k - top_targets.shape[1]), value=-1)
+
+
+class RankingAtK(RowMetric):
+    """Of the k labels that each row ranks first: how many are right, how many of the right ones they are, and how high.
+
+    precision@k = hits / k; recall@k = hits / (present labels); ndcg@k = sum over hits of 1 / log2(1 + place), divided
+    by what the best order would reach. Each is a mean over rows. Of equal values the lower index comes first.
+
+    Few labels: precision@k always divides by k, so that a row with fewer than k labels present cannot reach 1, nor can
+    any if k is above the number of labels; recall and ndcg can.
+    No-label rows: They have nothing to find and are left out of all three; `counts` says how many there were.
+    Unknown cells: Not ranked; the next known label takes the place.
+
+    Args:
+        ks: The numbers of labels to look at.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.3, 0.5], [0.5, 0.2, 0.1]])
+        >>> outcome = mh.metrics.RankingAtK(ks=(1, 2)).update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
+        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        {'precision@1': 1.0, 'precision@2': 0.5, 'recall@1': 0.5, 'recall@2': 0.5, 'ndcg@1': 1.0, 'ndcg@2': 0.613}
+        >>> outcome.counts
+        {'rows': 1, 'rows without positives': 1}
+    """
+
+    def __init__(self, ks: Sequence[int] = (1, 3, 5)) -> None:
+        if not isinstance(ks, Sequence) or not ks:
+            raise InputError(
+                "ks", "RankingAtK", "be one or more whole numbers", describe_type(ks), "Pass for example (1, 3, 5)."
+            )
+        self.ks = tuple(check_int("ks", "RankingAtK", k, low=1) for k in ks)
+        super().__init__()
+
+    def start(self) -> State:
+        """Counts of rows, and sums of their values, one for each k."""
+        values = ("precision", "recall", "ndcg")
+        return zeros(("rows", "empty_rows"), torch.int64) | zeros(values, torch.float64)
+
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """The values of each row, one for each k; 0 for a row without labels."""
+        values, targets = self._check(values, targets)
+        present = (targets > 0).sum(1)
+        hits = first_labels(values, targets, max(self.ks)) > 0
+        discounts = 1 / torch.arange(2, max(self.ks) + 2, dtype=torch.float64, device=values.device).log2()
+        at = torch.tensor(self.ks, device=values.device) - 1
+        num_hits, gained = hits.cumsum(1)[:, at].double(), (hits * discounts).cumsum(1)[:, at]
+        best = discounts.cumsum(0)[torch.minimum(present.clamp(min=1).unsqueeze(1) - 1, at)]
+        return {
+            "precision": num_hits / (at + 1),
+            "recall": num_hits / present.clamp(min=1).unsqueeze(1),
+            "ndcg": gained / best,
+            "rows": present > 0,
+            "empty_rows": (present == 0) & (targets >= 0).any(1),
+        }
+
+    def compute(self) -> MetricResult:
+        """The values "precision@k", "recall@k" and "ndcg@k" for every k."""
+        rows = int(self.total("rows"))
+        values = {
+            f"{name}@{k}": divide(float(total), rows)
+            for name in ("precision", "recall", "ndcg")
+            for k, total in zip(self.ks, self.total(name).expand(len(self.ks)), strict=True)
+        }
+        return MetricResult(values, {"rows": rows, "rows without positives": int(self.total("empty_rows"))})

@@ -1,25 +1,27 @@
-"""Metrics of decisions: precision, recall and F of the labels that were given, and how near the sets are as wholes."""
+"""Metrics of predicted sets: F scores, set accuracy, average-K and uniform accuracy, and open-set scores."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.cells import as_targets, as_tensor
-from manyhot.checks import check_number, kind_of
-from manyhot.decide.rule import Decision
-from manyhot.metrics.metric import Outcome, State, mean_of_defined
-from manyhot.metrics.rows import RowSums, by_label, divide, zeros
-from manyhot.refusal import refusal
+from manyhot.checks import as_targets, as_tensor, check_number, describe_type
+from manyhot.decide.rule import Decision, reaches_threshold
+from manyhot.decide.sets import AverageK
+from manyhot.decide.thresholds import row_intervals, sweep, sweep_groups
+from manyhot.errors import InputError
+from manyhot.metrics.metric import Metric, MetricResult, RowMetric, State, by_label, divide, mean_of_defined, zeros
+from manyhot.metrics.ranking import auroc_of_column, precision_of_column
+from manyhot.metrics.sorting import Column, count_below, sort_in_place
 
 PRF = ("precision", "recall", "f")
 
 
-class FScores(RowSums):
+class FScores(RowMetric):
     """Precision, recall and their F mean, over all cells, over labels and over rows.
 
     precision = TP / (TP + FP);  recall = TP / (TP + FN);  f = (1 + beta²) TP / ((1 + beta²) TP + beta² FN + FP)
@@ -53,7 +55,7 @@ class FScores(RowSums):
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """Hits, errors and the values of each row."""
-        chosen, targets, abstained = _answered(self, values, targets)
+        chosen, targets, abstained = _without_abstained(self, values, targets)
         present, known = targets > 0, targets >= 0
         hits, extra, missed = chosen & present, chosen & ~present & known, present & ~chosen
         counts = (hits.sum(1), extra.sum(1), missed.sum(1))
@@ -72,20 +74,22 @@ class FScores(RowSums):
             "f": f,
         }
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """Values over cells, labels and rows, and in the details those of each label."""
         hits, extra, missed, known = (by_label(self.total(name)) for name in ("hits", "extra", "missed", "known"))
-        seen, supported = known > 0, hits + missed > 0
+        has_known, supported = known > 0, hits + missed > 0
         labels = precision_recall_f(hits, extra, missed, beta=self.beta)
         micro = precision_recall_f(hits.sum(), extra.sum(), missed.sum(), beta=self.beta)
         rows = int(self.total("rows"))
         means = {
             "micro": [float(value) if rows else math.nan for value in micro],
-            "macro": [mean_of_defined(value[seen]) for value in labels],
+            "macro": [mean_of_defined(value[has_known]) for value in labels],
             "sample": [divide(float(self.total(name)), rows) for name in PRF],
         }
         named = {
-            f"{over}_{name}": value for over, three in means.items() for name, value in zip(PRF, three, strict=True)
+            f"{average}_{name}": value
+            for average, three in means.items()
+            for name, value in zip(PRF, three, strict=True)
         }
         named["macro_f_supported"] = mean_of_defined(labels[2][supported])
         named["f_of_means"] = f_mean(named["macro_precision"], named["macro_recall"], beta=self.beta)
@@ -94,16 +98,16 @@ class FScores(RowSums):
             "rows": rows,
             "rows without labels and decisions": int(self.total("empty_rows")),
             "rows that abstain": int(self.total("abstained")),
-            "labels": int(seen.sum()),
-            "labels without positives": int((seen & ~supported).sum()),
-            "labels without cells": int((~seen).sum()),
+            "labels": int(has_known.sum()),
+            "labels without positives": int((has_known & ~supported).sum()),
+            "labels without cells": int((~has_known).sum()),
         }
-        details = {name: torch.where(seen, value, math.nan) for name, value in zip(PRF, labels, strict=True)}
+        details = {name: torch.where(has_known, value, math.nan) for name, value in zip(PRF, labels, strict=True)}
         details |= {"present": hits + missed, "chosen": hits + extra, "known": known}
-        return Outcome({name: named[name] for name in (*headlines, *named)}, counts, details)
+        return MetricResult({name: named[name] for name in (*headlines, *named)}, counts, details)
 
 
-class SetAccuracy(RowSums):
+class SetAccuracy(RowMetric):
     """How near the sets of labels are to the true ones, row by row as wholes.
 
     exact_match = share of rows without an error;  jaccard = mean of |common| / |either|, 1 for a row without labels
@@ -125,7 +129,7 @@ class SetAccuracy(RowSums):
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """Errors, overlap and size of each row."""
-        chosen, targets, abstained = _answered(self, values, targets)
+        chosen, targets, abstained = _without_abstained(self, values, targets)
         present, known = targets > 0, targets >= 0
         rows = known.any(1)
         wrong, size = (known & (chosen != present)).sum(1), chosen.sum(1)
@@ -142,16 +146,16 @@ class SetAccuracy(RowSums):
             "jaccard": torch.where(either > 0, common.double() / either, rows.double()),
         }
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The values, and in the details how many rows were given 0, 1, ..., K labels."""
         total = {name: float(self.total(name)) for name in self.state if name != "sizes"}
         sizes = by_label(self.total("sizes"))
-        given = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
+        num_predicted = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
         values = {
             "exact_match": divide(total["exact"], total["rows"]),
             "jaccard": divide(total["jaccard"], total["rows"]),
             "hamming_loss": divide(total["wrong"], total["cells"]),
-            "mean_size": divide(given, total["rows"]),
+            "mean_size": divide(num_predicted, total["rows"]),
             "coverage": divide(total["rows"], total["rows"] + total["abstained"]),
         }
         counts = {
@@ -160,17 +164,17 @@ class SetAccuracy(RowSums):
             "rows that abstain": int(total["abstained"]),
             "cells": int(total["cells"]),
         }
-        return Outcome(values, counts, {"sizes": sizes})
+        return MetricResult(values, counts, {"sizes": sizes})
 
 
-class GivenLabels(RowSums):
+class PredictedSetSize(RowMetric):
     """How many labels a row is given, among those that are not left to a person: all of them, known to be right or not.
 
     Unlike other metrics it looks at the decisions alone, because this is what people see.
 
     Example:
         >>> decisions = torch.tensor([[True, True], [True, False]])
-        >>> GivenLabels().update(decisions, torch.tensor([[1, -1], [-1, -1]])).compute().values
+        >>> PredictedSetSize().update(decisions, torch.tensor([[1, -1], [-1, -1]])).compute().values
         {'mean_size': 1.5, 'empty_share': 0.0}
     """
 
@@ -185,14 +189,14 @@ class GivenLabels(RowSums):
         possible = torch.arange(decision.labels.shape[1] + 1, device=decision.labels.device)
         return {"sizes": ~decision.abstain.unsqueeze(1) & (decision.sizes.unsqueeze(1) == possible)}
 
-    def compute(self) -> Outcome:
+    def compute(self) -> MetricResult:
         """The mean size, the share of rows that are given none, and how many rows were given 0, 1, ..., K labels."""
         sizes = by_label(self.total("sizes"))
         rows = int(sizes.sum())
-        given = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
+        num_predicted = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
         empty = float(sizes[0]) if len(sizes) else 0.0
-        values = {"mean_size": divide(given, rows), "empty_share": divide(empty, rows)}
-        return Outcome(values, {"rows": rows}, {"sizes": sizes})
+        values = {"mean_size": divide(num_predicted, rows), "empty_share": divide(empty, rows)}
+        return MetricResult(values, {"rows": rows}, {"sizes": sizes})
 
 
 def precision_recall_f(hits: Tensor, extra: Tensor, missed: Tensor, *, beta: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -215,22 +219,22 @@ def as_decisions(owner: str, values: Any) -> Decision:
     if isinstance(labels, np.ndarray) and labels.dtype == bool:
         labels = as_tensor(owner, labels, "decisions")
     if not isinstance(labels, Tensor) or labels.dtype != torch.bool:
-        got = f"an array of {labels.dtype}" if isinstance(labels, np.ndarray) else kind_of(labels)
-        remedy = "Pass what a rule returns, or compare probabilities with a threshold."
-        raise refusal("decisions", owner, "be a boolean tensor or array", got, remedy)
+        got = f"an array of {labels.dtype}" if isinstance(labels, np.ndarray) else describe_type(labels)
+        hint = "Pass what a rule returns, or compare probabilities with a threshold."
+        raise InputError("decisions", owner, "be a boolean tensor or array", got, hint)
     if labels.ndim != 2:
-        remedy = "Pass one row a sample, one column a label."
-        raise refusal("decisions", owner, "be (N, K)", str(tuple(labels.shape)), remedy)
-    nobody = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
-    abstain = values.abstain if isinstance(values, Decision) else nobody
-    if abstain.shape != nobody.shape or abstain.dtype != torch.bool:
+        hint = "Pass one row a sample, one column a label."
+        raise InputError("decisions", owner, "be (N, K)", str(tuple(labels.shape)), hint)
+    none_abstain = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
+    abstain = values.abstain if isinstance(values, Decision) else none_abstain
+    if abstain.shape != none_abstain.shape or abstain.dtype != torch.bool:
         got = f"{tuple(abstain.shape)} of {abstain.dtype}"
         rule = f"be (N,) of booleans with N = {len(labels)}"
-        raise refusal("abstain", owner, rule, got, "Pass what a rule returns.")
+        raise InputError("abstain", owner, rule, got, "Pass what a rule returns.")
     return Decision(labels, abstain)
 
 
-def _answered(metric: RowSums, values: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _without_abstained(metric: RowMetric, values: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Labels given to known cells, targets with those of abstaining rows made unknown, and the rows that abstain."""
     owner = type(metric).__name__
     decision = as_decisions(owner, values)
@@ -239,3 +243,245 @@ def _answered(metric: RowSums, values: Any, targets: Any) -> tuple[Tensor, Tenso
     abstained = decision.abstain & (targets >= 0).any(1)
     targets = torch.where(decision.abstain.unsqueeze(1), -1, targets)
     return decision.labels & (targets >= 0), targets, abstained
+
+
+class AverageKAccuracy(Metric):
+    """The share of present labels that are in sets of k labels on average, larger where a row is ambiguous.
+
+    The sets hold every label whose value reaches one threshold: the one at which the rows collected here get k labels
+    on average, or one that was fitted elsewhere, such as `AverageK(k).fit(val_probs).threshold`. For rows with one
+    label each, the value is the share of rows whose label is in the set.
+
+    No-label rows: They have nothing to be found, but their sets count in the mean size; `counts` says how many there
+    were. Without a present label the accuracy is NaN, without rows all values are.
+    Unknown cells: Left out: they belong to no set and do not move the threshold.
+    Memory: With a threshold given, sums are kept; to find one, the values are.
+
+    Args:
+        k: The wanted mean number of labels a row, at least 0; ties at the threshold can make it more.
+        threshold: What a value must reach to be in the set, instead of one that is found from `k`.
+
+    Reference: Garcin, Servajean, Joly and Salmon, A Two-Head Loss Function for Deep Average-K Classification.
+
+    Example:
+        >>> probs = torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]])
+        >>> outcome = mh.metrics.AverageKAccuracy(1.5).update(probs, torch.tensor([[0, 1, 0], [0, 0, 1]])).compute()
+        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        {'accuracy': 0.5, 'mean_size': 1.5, 'threshold': 0.45}
+        >>> outcome.details["sizes"]
+        tensor([0, 1, 1, 0])
+    """
+
+    def __init__(self, k: float, *, threshold: float | Tensor | None = None) -> None:
+        self.k = check_number("k", "AverageKAccuracy", k, low=0)
+        self.threshold = None if threshold is None else _as_float(threshold)
+        super().__init__()
+
+    def start(self) -> State:
+        """Sums if the threshold is known, else the values."""
+        if self.threshold is None:
+            return {"values": [], "targets": []}
+        return zeros(("hits", "present", "empty_rows", "sizes"), torch.int64)
+
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects probabilities or comparable scores (N, K), and targets (N, K); returns itself."""
+        values, targets = self._check(values, targets)
+        if self.threshold is None:
+            return self.collect(values=values.clone(), targets=targets.clone())
+        return self.collect(**_sums(values, targets, self.threshold))
+
+    def compute(self) -> MetricResult:
+        """The values "accuracy", "mean_size" and "threshold".
+
+        `details["sizes"]` (K + 1,) says how many rows have sets of each size.
+        """
+        if self.threshold is not None:
+            return self._result(self.threshold)
+        parts = list(zip(self.parts("values"), self.parts("targets"), strict=True))
+        threshold = _fitted_threshold(parts, self.k)
+        counted = AverageKAccuracy(self.k, threshold=threshold)
+        for values, targets in parts:
+            counted.collect(**_sums(values, targets, threshold))
+        return counted._result(threshold)
+
+    def _result(self, threshold: float) -> MetricResult:
+        sizes = by_label(self.total("sizes"))
+        rows, present = int(sizes.sum()), int(self.total("present"))
+        predicted = int((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
+        values = {
+            "accuracy": divide(int(self.total("hits")), present),
+            "mean_size": divide(predicted, rows),
+            "threshold": threshold if rows else math.nan,
+        }
+        counts = {"rows": rows, "present labels": present, "rows without labels": int(self.total("empty_rows"))}
+        return MetricResult(values, counts, {"sizes": sizes})
+
+
+def _sums(values: Tensor, targets: Tensor, threshold: float) -> dict[str, Tensor]:
+    """Counts of a batch: labels found, labels present, rows without labels, and rows by the size of their set."""
+    known, present = targets >= 0, targets > 0
+    predicted = reaches_threshold(values, torch.tensor(threshold, dtype=torch.float64)) & known
+    rows = known.any(1)
+    return {
+        "hits": (predicted & present).sum(),
+        "present": present.sum(),
+        "empty_rows": (rows & ~present.any(1)).sum(),
+        "sizes": torch.bincount(predicted.sum(1)[rows], minlength=values.shape[1] + 1),
+    }
+
+
+def _fitted_threshold(parts: list[tuple[Tensor, Tensor]], k: float) -> float:
+    """The threshold that the known cells of k labels a row on average reach."""
+    cells = [values[targets >= 0].unsqueeze(1) for values, targets in parts]
+    if not cells:
+        return math.inf
+    rows = sum(int((targets >= 0).any(1).sum()) for _, targets in parts)
+    known = torch.cat(cells)
+    # Rows may differ in their number of known cells, so that each cell stands as a row of its own for the rule.
+    return float(AverageK(k * rows / max(1, len(known))).fit(known).threshold)
+
+
+def _as_float(threshold: float | Tensor) -> float:
+    try:
+        number = float(threshold)
+    except (TypeError, ValueError, RuntimeError):
+        number = math.nan
+    if math.isnan(number):
+        got = describe_type(threshold) if not isinstance(threshold, float) else "nan"
+        hint = "Pass `rule.threshold` of a fitted `AverageK`."
+        raise InputError("threshold", "AverageKAccuracy", "be one number", got, hint)
+    return number
+
+
+class UniformAccuracy(Metric):
+    """The share of single-label rows that a threshold gets right: their label above it, all others at or below it.
+
+    A row is right for thresholds in [largest absent value, present value). The sample-wise accuracy lets every row have
+    its own threshold: it is the share of rows whose label is scored strictly above all others. The class-wise one has a
+    threshold for each label, and the uniform one a single threshold for all rows, each the best there is:
+    uniform <= class-wise <= sample-wise.
+
+    No-label rows: They have no label to be right about and are left out; `counts` says how many there were. Rows with
+    several labels are refused. Without rows all values are NaN; the threshold is also NaN if no row can be right, and
+    minus infinity if labels have no absent one to stand against.
+    Unknown cells: Left out.
+    Memory: Three numbers a row are kept; time grows as n log n.
+
+    Reference: Li, Jia, Zhou, Shen and Duan, Rediscovering BCE Loss for Uniform Classification. A tie counts as an error
+        in all three, as their condition (7) says; an argmax would accept some. Of several best regions of thresholds
+        the lowest is taken, and its middle reported.
+
+    Example:
+        >>> scores = torch.tensor([[3.0, 1.0], [0.5, 2.0], [0.6, 0.2], [0.0, 0.3]])
+        >>> targets = mh.one_hot(torch.tensor([0, 1, 0, 0]), 2)
+        >>> outcome = mh.metrics.UniformAccuracy().update(scores, targets).compute()
+        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        {'uniform_accuracy': 0.5, 'class_wise_accuracy': 0.5, 'sample_wise_accuracy': 0.75, 'threshold': 0.55}
+    """
+
+    def start(self) -> State:
+        """The interval and the label of each row."""
+        return {"low": [], "high": [], "label": [], **zeros(("empty_rows",), torch.int64)}
+
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects scores or probabilities (N, K), and targets (N, K) with one label a row at most; returns itself."""
+        values, targets = self._check(values, targets)
+        present = targets > 0
+        counts = present.sum(1)
+        if bool((counts > 1).any()):
+            hint = "Leave out rows with several labels, or use a metric for them, such as `MeanAveragePrecision`."
+            raise InputError(
+                "targets", "UniformAccuracy", "have one label a row at the most", "a row with several", hint
+            )
+        labelled = counts > 0
+        low, high = row_intervals(values[labelled], targets[labelled])
+        empty = (~labelled & (targets >= 0).any(1)).sum()
+        return self.collect(low=low, high=high, label=present[labelled].nonzero()[:, 1], empty_rows=empty)
+
+    def compute(self) -> MetricResult:
+        """The three accuracies and the best threshold for all rows.
+
+        `details` has the ends of the best region as "region", [low, high), and of each label: "rows", how many "right"
+        with its own threshold, "lows" and "highs" of its best region.
+        """
+        low, high, label = self.concatenated("low"), self.concatenated("high"), self.concatenated("label").long()
+        rows, labels = len(low), self.num_labels or 0
+        uniform, by_label = sweep(low, high), sweep_groups(low, high, label, labels)
+        right = label.new_tensor([best.count for best in by_label])
+        values = {
+            "uniform_accuracy": divide(uniform.count, rows),
+            "class_wise_accuracy": divide(int(right.sum()), rows),
+            "sample_wise_accuracy": divide(int((low < high).sum()), rows),
+            "threshold": uniform.threshold,
+        }
+        details = {
+            "region": low.new_tensor([uniform.low, uniform.high], dtype=torch.float64),
+            "rows": torch.bincount(label, minlength=labels),
+            "right": right,
+            "lows": low.new_tensor([best.low for best in by_label], dtype=torch.float64),
+            "highs": low.new_tensor([best.high for best in by_label], dtype=torch.float64),
+        }
+        return MetricResult(values, {"rows": rows, "rows without labels": int(self.total("empty_rows"))}, details)
+
+
+class OpenSetScores(Metric):
+    """How well the largest value of a row tells rows with a label (IN) from rows without any (OUT).
+
+    auroc: The chance that an IN row has a larger maximum than an OUT row, ties counting one half.
+    aupr_in, aupr_out: Average precision of finding IN rows by large maxima, and OUT rows by small ones.
+    fpr95: The share of OUT rows that are accepted at the highest threshold that accepts 95 % of IN rows.
+    mmc: Mean maximum confidence, the mean over OUT rows of the largest value: what a model that knows its limits keeps
+    small. It means a confidence only for probabilities.
+
+    No-label rows: They are the OUT rows. If there are none, or no IN rows, comparisons of the two are NaN; `mmc` needs
+    OUT rows alone. `counts` says how many there were of each.
+    Unknown cells: Left out: a row's kind and maximum are those of its known cells, and a row without any is left out.
+    Memory: One number a row is kept.
+
+    Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels; Hendrycks
+        and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, 2017.
+
+    Example:
+        >>> probs = torch.tensor([[0.9, 0.2], [0.1, 0.6], [0.3, 0.1], [0.2, 0.7]])
+        >>> outcome = mh.metrics.OpenSetScores().update(probs, torch.tensor([[1, 0], [0, 1], [0, 0], [0, 0]])).compute()
+        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        {'auroc': 0.75, 'aupr_in': 0.833, 'aupr_out': 0.833, 'fpr95': 0.5, 'mmc': 0.5}
+        >>> outcome.counts
+        {'IN rows': 2, 'OUT rows': 2}
+    """
+
+    def start(self) -> State:
+        """The largest value of each row."""
+        return {"inside": [], "outside": []}
+
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects probabilities (N, K), or scores where `mmc` does not matter, and targets (N, K); returns itself."""
+        values, targets = self._check(values, targets)
+        known, labelled = (targets >= 0).any(1), (targets > 0).any(1)
+        # A column more, so that there is a maximum even without labels.
+        largest = torch.nn.functional.pad(values.masked_fill(targets < 0, -torch.inf), (0, 1), value=-torch.inf).amax(1)
+        return self.collect(inside=largest[labelled], outside=largest[known & ~labelled])
+
+    def compute(self) -> MetricResult:
+        """The values "auroc", "aupr_in", "aupr_out", "fpr95" and "mmc"."""
+        inside, outside = sort_in_place(self.concatenated("inside")), sort_in_place(self.concatenated("outside"))
+        every = sort_in_place(torch.cat([inside, outside]))
+        column = Column(inside, every)
+        values = {
+            "auroc": auroc_of_column(column),
+            "aupr_in": precision_of_column(column) if len(outside) else math.nan,
+            "aupr_out": precision_of_column(Column(-outside.flip(0), -every.flip(0))) if len(inside) else math.nan,
+            "fpr95": false_positive_rate(inside, outside, hit_rate=0.95),
+            "mmc": float(outside.double().mean()) if len(outside) else math.nan,
+        }
+        return MetricResult(values, {"IN rows": len(inside), "OUT rows": len(outside)})
+
+
+def false_positive_rate(inside: Tensor, outside: Tensor, *, hit_rate: float) -> float:
+    """The share of `outside` at or above the highest value that `hit_rate` of `inside` reach; both in rising order."""
+    if len(inside) == 0 or len(outside) == 0:
+        return math.nan
+    # The tolerance keeps 0.95 * 20 at 19, whichever way the product is rounded.
+    needed = math.ceil(hit_rate * len(inside) - 1e-9)
+    threshold = inside[len(inside) - needed]
+    return (len(outside) - int(count_below(outside, threshold.reshape(1)))) / len(outside)

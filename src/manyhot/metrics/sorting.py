@@ -1,7 +1,7 @@
-"""Values in order: what every metric that compares scores is counted from.
+"""Sorted values and ranks, from which all ranking metrics are counted.
 
-Places are found by sorting values, not indices: that is several times faster, ties come out grouped, and how many
-values lie at or above a score is one search.
+Ranks are found by sorting values, not indices: that is several times faster, ties come out grouped, and the number of
+values at or above a score is one search.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
         return values[chosen]
     # Several times faster than an index by a mask; in pieces, because it writes down the place of each in eight bytes.
     flat, mask = values.numpy().ravel(), chosen.numpy().ravel()
-    found = np.empty(np.count_nonzero(mask), flat.dtype)
+    result = np.empty(np.count_nonzero(mask), flat.dtype)
     end = 0
     for start in range(0, len(flat), CELLS_AT_ONCE):
         piece = flat[start : start + CELLS_AT_ONCE].compress(mask[start : start + CELLS_AT_ONCE])
-        found[end : end + len(piece)] = piece
+        result[end : end + len(piece)] = piece
         end += len(piece)
-    return torch.from_numpy(found)
+    return torch.from_numpy(result)
 
 
 class Column(NamedTuple):
@@ -79,7 +79,7 @@ def sorted_columns(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Itera
     step = max(1, CELLS_AT_ONCE // max(1, rows))
     for start in range(0, labels, step):
         block = slice(start, min(start + step, labels))
-        yield from sorted_lists(_turned(values, block), _turned(targets, block))
+        yield from sorted_lists(_transposed(values, block), _transposed(targets, block))
 
 
 def sorted_lists(lists: Tensor, targets: Tensor) -> Iterator[Column]:
@@ -98,18 +98,18 @@ def sorted_column(present: Tensor, known: Tensor) -> Column:
         return Column(present, known[:0], len(known))
     # What lies below every present value matters by its number alone, and is often most of the sorting.
     matters = known >= present[0]
-    kept = int(matters.count_nonzero())
-    if kept > WORTH_SORTING * len(known):
+    num_remaining = int(matters.count_nonzero())
+    if num_remaining > WORTH_SORTING * len(known):
         return Column(present, sort_in_place(known))
-    return Column(present, sort_in_place(select(known, matters)), len(known) - kept)
+    return Column(present, sort_in_place(select(known, matters)), len(known) - num_remaining)
 
 
-def _turned(parts: Sequence[Tensor], block: slice) -> Tensor:
+def _transposed(parts: Sequence[Tensor], block: slice) -> Tensor:
     """Some columns of a table in parts as rows of a new tensor, which may be overwritten."""
     table = parts[0][:, block] if len(parts) == 1 else torch.cat([part[:, block] for part in parts])
-    turned = table.new_empty(table.shape[1], table.shape[0])
+    transposed = table.new_empty(table.shape[1], table.shape[0])
     # Torch transposes in one go what lies in memory as a whole, and cell by cell what does not.
-    return turned.copy_(table.contiguous().T)
+    return transposed.copy_(table.contiguous().T)
 
 
 def _split(lists: Tensor, chosen: Tensor) -> Sequence[Tensor]:
@@ -125,7 +125,7 @@ def _split(lists: Tensor, chosen: Tensor) -> Sequence[Tensor]:
     return parts
 
 
-class RowPlaces(NamedTuple):
+class RowRanks(NamedTuple):
     """Where the present labels of each row stand, from the lowest to the highest; (N, P) for up to P of them in a row.
 
     Attributes:
@@ -139,24 +139,26 @@ class RowPlaces(NamedTuple):
     valid: Tensor
 
 
-def row_places(values: Tensor, targets: Tensor) -> RowPlaces:
+def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
     """The places of present labels within their rows, by value; for values and targets (N, K)."""
-    marks = targets > 0
-    counts = marks.sum(1, keepdim=True)
+    is_present = targets > 0
+    counts = is_present.sum(1, keepdim=True)
     sizes = (targets >= 0).sum(1, keepdim=True)
-    most = int(counts.max()) if counts.numel() else 0
-    present = sort_in_place(torch.where(marks, values, -torch.inf))[:, values.shape[1] - most :].contiguous()
+    max_present = int(counts.max()) if counts.numel() else 0
+    present = sort_in_place(torch.where(is_present, values, -torch.inf))[
+        :, values.shape[1] - max_present :
+    ].contiguous()
     known = sort_in_place(torch.where(targets >= 0, values, -torch.inf)).contiguous()
     # Fillers lie at minus infinity, where a search cannot tell them from labels that are scored so: hence the clamps.
-    return RowPlaces(
+    return RowRanks(
         known=(known.shape[1] - torch.searchsorted(known, present)).clamp(max=sizes),
-        present=(most - torch.searchsorted(present, present)).clamp(max=counts),
-        valid=torch.arange(most, device=values.device) >= most - counts,
+        present=(max_present - torch.searchsorted(present, present)).clamp(max=counts),
+        valid=torch.arange(max_present, device=values.device) >= max_present - counts,
     )
 
 
-def by_row(measure: Callable[[RowPlaces], Tensor], values: Tensor, targets: Tensor) -> Tensor:
+def by_row(measure: Callable[[RowRanks], Tensor], values: Tensor, targets: Tensor) -> Tensor:
     """A number for each row (N,) in float64, measured from the places of its present labels; some rows at a time."""
     step = max(1, CELLS_AT_ONCE // 2 // max(1, values.shape[1]))
     parts = zip(values.split(step), targets.split(step), strict=True)
-    return torch.cat([measure(row_places(*part)).double() for part in parts])
+    return torch.cat([measure(row_ranks(*part)).double() for part in parts])

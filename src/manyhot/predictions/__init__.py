@@ -1,49 +1,46 @@
-"""The table of predictions: what a model said about a set of samples, in memory or on disk."""
+"""Predictions: scores, probabilities, targets and decisions of a set of samples, in memory or on disk."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manyhot.predictions.importers import from_csv, from_frame, from_npz, from_parquet
-    from manyhot.predictions.importing import import_predictions
-    from manyhot.predictions.memory import Predictions
-    from manyhot.predictions.stored import StoredPredictions, open_predictions
-    from manyhot.predictions.table import Table
+    from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
+    from manyhot.predictions.predictions import Predictions, PredictionTable
+    from manyhot.predictions.read import from_csv, from_frame, from_npz, from_parquet, read_predictions
     from manyhot.predictions.targets import index_targets
-    from manyhot.predictions.writer import PredictionsWriter
 
 # Where each name lives. Imported when it is first used: what a file on disk holds can be told without torch.
-PLACES = {
-    "Predictions": "memory",
-    "PredictionsWriter": "writer",
-    "StoredPredictions": "stored",
-    "Table": "table",
-    "from_csv": "importers",
-    "from_frame": "importers",
-    "from_npz": "importers",
-    "from_parquet": "importers",
-    "import_predictions": "importing",
+SUBMODULES = {
+    "Predictions": "predictions",
+    "PredictionsWriter": "parquet",
+    "StoredPredictions": "parquet",
+    "PredictionTable": "predictions",
+    "from_csv": "read",
+    "from_frame": "read",
+    "from_npz": "read",
+    "from_parquet": "read",
+    "read_predictions": "read",
     "index_targets": "targets",
-    "open_predictions": "stored",
+    "open_predictions": "parquet",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in PLACES:
-        return getattr(import_module(f"manyhot.predictions.{PLACES[name]}"), name)
+    if name in SUBMODULES:
+        return getattr(import_module(f"manyhot.predictions.{SUBMODULES[name]}"), name)
     raise AttributeError(f"module 'manyhot.predictions' has no attribute {name!r}")
 
 
 __all__ = [
+    "PredictionTable",
     "Predictions",
     "PredictionsWriter",
     "StoredPredictions",
-    "Table",
     "from_csv",
     "from_frame",
     "from_npz",
     "from_parquet",
-    "import_predictions",
     "index_targets",
     "open_predictions",
+    "read_predictions",
 ]

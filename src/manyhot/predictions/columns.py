@@ -1,161 +1,191 @@
-"""The columns of a table in memory, checked one by one."""
+"""Columns of predictions: strings, and conversion between tensors and Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.calibrate.calibrator import Calibrator
-from manyhot.cells import as_probs, as_scores, as_targets
-from manyhot.checks import kind_of
-from manyhot.decide.rule import Decision, Rule
+from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.links import Link
-from manyhot.predictions.targets import dense
-from manyhot.predictions.texts import Texts
-from manyhot.refusal import refusal
-
-OWNER = "Predictions"
+from manyhot.tables.arrow import as_numpy, import_arrow
+from manyhot.tables.label_cells import read_cell_words
 
 
-def values(scores: Any, probs: Any) -> tuple[Tensor | None, Tensor | None]:
-    """Scores and probabilities, of which one at least must be there, in one shape and on one device."""
-    if scores is None and probs is None:
-        remedy = "Pass what a head gives as `scores`, or what a link or a calibrator gives as `probs`."
-        raise refusal("scores", OWNER, "be given, or `probs`", "neither", remedy)
-    checked_scores = None if scores is None else as_scores(OWNER, scores)
-    checked_probs = None if probs is None else as_probs(OWNER, probs)
-    if checked_scores is not None and checked_probs is not None:
-        if checked_probs.shape != checked_scores.shape:
-            rule, got = f"be (N, K) like `scores` {tuple(checked_scores.shape)}", str(tuple(checked_probs.shape))
-            raise refusal("probs", OWNER, rule, got, "Compute both on the same samples.")
-        checked_probs = checked_probs.to(checked_scores.device)
-    return checked_scores, checked_probs
+class StringColumn:
+    """One text a row.
+
+    Args:
+        values: A list of texts, a range of row numbers, or a column of Arrow. The latter two become a list when it is
+            asked for, because a million texts take longer than the probabilities of three labels.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+        self._list: list[str] | None = values if isinstance(values, list) else None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether these are row numbers that nobody chose."""
+        return isinstance(self.values, range)
+
+    @classmethod
+    def check(cls, name: str, values: Iterable[Any], rows: int) -> StringColumn:
+        """The texts of an argument, numbers as digits; refuses another count than `rows` and missing values."""
+        strings = values.tolist() if hasattr(values, "tolist") else values
+        if isinstance(strings, str) or not isinstance(strings, Iterable):
+            got = repr(strings) if isinstance(strings, str) else type(strings).__name__
+            raise InputError(name, "Predictions", "be a list with one text a row", got, "Pass a list of strings.")
+        strings = list(strings)
+        if len(strings) != rows:
+            hint = "Pass one for each row, in the order of the rows."
+            raise InputError(name, "Predictions", f"have one text a row, {rows}", str(len(strings)), hint)
+        for row, text in enumerate(strings):
+            if isinstance(text, str):
+                continue
+            if isinstance(text, bool) or not isinstance(text, Integral):
+                got = f"{text!r} in row {row}"
+                raise InputError(name, "Predictions", "be texts or whole numbers", got, "Fill or drop these rows.")
+            strings[row] = str(int(text))
+        return cls(strings)
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[StringColumn]) -> StringColumn:
+        """The texts of several tables, one after the other."""
+        if any(isinstance(part.values, list | range) for part in parts):
+            return cls([text for part in parts for text in part.tolist()])
+        pa = import_arrow()
+        chunks = [chunk for part in parts for chunk in getattr(part.values, "chunks", [part.values])]
+        return cls(pa.chunked_array(chunks, pa.string()))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def tolist(self) -> list[str]:
+        """The texts as a list, made once."""
+        if self._list is None:
+            self._list = [str(number) for number in self.values] if self.numbered else self.values.to_pylist()
+        return self._list
+
+    def slice(self, start: int, stop: int) -> StringColumn:
+        """The texts of consecutive rows."""
+        sliceable = isinstance(self.values, list | range)
+        return StringColumn(self.values[start:stop] if sliceable else self.values.slice(start, stop - start))
+
+    def take(self, rows: np.ndarray[Any, Any]) -> StringColumn:
+        """The texts of the rows of these numbers."""
+        if isinstance(self.values, list | range):
+            return StringColumn([str(self.values[row]) for row in rows.tolist()])
+        return StringColumn(self.values.take(import_arrow().array(rows)))
+
+    def equal(self, text: str) -> np.ndarray[Any, Any]:
+        """(N,) bool, true where a row has this text."""
+        if isinstance(self.values, list | range):
+            return np.fromiter((str(value) == text for value in self.values), dtype=np.bool_, count=len(self))
+        return as_numpy(import_arrow().compute.equal(self.values, text))
+
+    def counts(self) -> dict[str, int]:
+        """How many rows have each text, in the order in which the texts first occur."""
+        if isinstance(self.values, list | range):
+            counts: dict[str, int] = {}
+            for value in self.values:
+                counts[str(value)] = counts.get(str(value), 0) + 1
+            return counts
+        counted = import_arrow().compute.value_counts(self.values)
+        return {pair["values"]: pair["counts"] for pair in counted.to_pylist()}
+
+    def first_duplicate(self) -> str | None:
+        """A text that occurs twice, or None if all differ."""
+        if isinstance(self.values, range):
+            return None
+        if isinstance(self.values, list):
+            if len(set(self.values)) == len(self.values):
+                return None
+        elif import_arrow().compute.count_distinct(self.values).as_py() == len(self.values):
+            return None
+        return next(text for text, count in self.counts().items() if count > 1)
+
+    def arrow(self, name: str) -> Any:
+        """The texts as a column of Arrow; refuses what UTF-8 cannot hold."""
+        if not isinstance(self.values, list | range):
+            return self.values
+        strings = self.tolist()
+        try:
+            return import_arrow().array(strings, import_arrow().string())
+        except UnicodeEncodeError:
+            invalid = next(text for text in strings if not is_encodable(text))
+            raise InputError(
+                name, "save", "be valid Unicode", repr(invalid), "Rename it, or replace the bad bytes."
+            ) from None
 
 
-def labels(names: Sequence[str] | Labels | None, count: int) -> Labels:
-    """The names of `count` columns; their numbers by default."""
-    if names is None:
-        return numbered_labels(count)
-    checked = names if isinstance(names, Labels) else Labels(names)
-    if len(checked) != count:
-        raise refusal("labels", OWNER, f"name the {count} columns", f"{len(checked)} names", "Pass one name a column.")
-    return checked
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can hold a text: not so the odd bytes of a file name that is in another encoding."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def numbered_labels(count: int) -> Labels:
-    """The labels of a table that was given none."""
-    return Labels([str(column) for column in range(count)])
+def to_arrow_columns(cells: Tensor) -> list[Any]:
+    """One column of Arrow for each column of (N, K), in memory of their own; targets that are -1 become nulls."""
+    pa = import_arrow()
+    buffer = torch.empty(cells.shape[::-1], dtype=cells.dtype)
+    transposed = buffer.copy_(cells.cpu().T).numpy()
+    if cells.dtype != torch.int8:
+        return [pa.array(column) for column in transposed]
+    hidden = transposed < 0
+    some: list[bool] = [bool(mask.any()) for mask in hidden]
+    return [
+        pa.array(column, mask=mask if masked else None)
+        for column, mask, masked in zip(transposed, hidden, some, strict=True)
+    ]
 
 
-def targets(given: Any, like: Tensor, names: Labels, *, of: str) -> Tensor | None:
-    """Targets as int8, whatever form they came in."""
-    return None if given is None else as_targets(OWNER, dense(given, names), like, of=of)
+def fill_from_arrow(cells: Tensor, columns: Sequence[Any]) -> None:
+    """Writes columns of Arrow into (n, K); nulls become -1 in targets and NaN in scores and probabilities."""
+    # The columns are laid side by side first, because torch turns such a block around tile by tile, much faster than
+    # columns could be spread over rows one at a time.
+    transposed = torch.empty(len(columns), len(cells), dtype=cells.dtype)
+    blank = -1 if cells.dtype == torch.int8 else math.nan
+    for row, column in zip(transposed.numpy(), columns, strict=True):
+        row[:] = as_numpy(_fill_nulls(column, blank) if column.null_count else column)
+    cells.copy_(transposed.T)
 
 
-def decisions(given: Any, abstain: Any, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Decisions (N, K) and abstentions (N,), both bool."""
-    if isinstance(given, Decision):
-        given, abstain = given.labels, given.abstain if abstain is None else abstain
-    if given is None:
-        if abstain is not None:
-            raise refusal("abstain", OWNER, "come with `decisions`", "it alone", "Pass the decisions as well.")
-        return None, None
-    cells = _as_bool("decisions", given, tuple(like.shape), "(N, K)").to(like.device)
-    if abstain is None:
-        return cells, None
-    return cells, _as_bool("abstain", abstain, (len(like),), "(N,)").to(like.device)
+def _fill_nulls(column: Any, blank: float) -> Any:
+    """A column without nulls; as floating-point numbers if its own cannot hold what stands for a null."""
+    pa = import_arrow()
+    holds = pa.types.is_floating(column.type) or (blank == -1 and pa.types.is_signed_integer(column.type))
+    return (column if holds else column.cast(pa.float64())).fill_null(blank)
 
 
-def _as_bool(name: str, given: Any, shape: tuple[int, ...], axes: str) -> Tensor:
-    try:
-        cells = as_tensor(given).detach()
-    except (TypeError, ValueError, RuntimeError):
-        raise refusal(name, OWNER, "be true or false", kind_of(given), "Pass a tensor or an array of bool.") from None
-    if tuple(cells.shape) != shape:
-        remedy = "Pass what a rule gives."
-        raise refusal(name, OWNER, f"be {axes} with the shape {shape}", str(tuple(cells.shape)), remedy)
-    if cells.dtype != torch.bool:
-        other = (cells != 0) & (cells != 1)
-        if bool(other.any()):
-            raise refusal(
-                name, OWNER, "be true or false", f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
-            )
-        cells = cells == 1
+def read_value_columns(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
+    """(n, K) of columns of a foreign record batch, whatever type of number they hold; NaN where there is none."""
+    pa = import_arrow()
+    positions = {name: position for position, name in enumerate(piece.schema.names)}
+    selected = [piece.column(positions[name]) for name in columns]
+    numbers = [
+        column
+        if pa.types.is_primitive(column.type) and not pa.types.is_null(column.type)
+        else column.cast(pa.float64())
+        for column in selected
+    ]
+    cells = torch.empty(len(piece), len(numbers), dtype=dtype)
+    fill_from_arrow(cells, numbers)
     return cells
 
 
-def ids(given: Any, rows: int) -> Texts:
-    """One id a row, all different; row numbers by default. Those that are `Texts` already have been checked."""
-    if given is None:
-        return Texts(range(rows))
-    if isinstance(given, Texts):
-        return _of_length("ids", given, rows)
-    checked = Texts.check("ids", given, rows)
-    refuse_repeated(checked, "Make them unique, or leave them out to number the rows.")
-    return checked
-
-
-def refuse_repeated(given: Texts, remedy: str) -> None:
-    """Refuses ids of which two are the same."""
-    twice = given.repeated()
-    if twice is not None:
-        raise refusal("ids", OWNER, "be all different", f"{twice!r} twice", remedy)
-
-
-def texts(name: str, given: Any, rows: int) -> Texts | None:
-    """One text a row, or None."""
-    if given is None:
-        return None
-    return _of_length(name, given, rows) if isinstance(given, Texts) else Texts.check(name, given, rows)
-
-
-def _of_length(name: str, given: Texts, rows: int) -> Texts:
-    return given if len(given) == rows else Texts.check(name, given.tolist(), rows)
-
-
-def made_by(
-    link: Link | None, calibrator: Calibrator | None, rule: Rule | None
-) -> tuple[Link | None, Calibrator | None, Rule | None]:
-    """Link, calibrator and rule; refuses anything else in their place."""
-    for name, module, kind, remedy in (
-        ("link", link, Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
-        ("calibrator", calibrator, Calibrator, "Pass the fitted calibrator itself."),
-        ("rule", rule, Rule, "Pass the rule itself."),
-    ):
-        if module is not None and not isinstance(module, kind):
-            raise refusal(name, OWNER, f"be a `{kind.__name__}` or None", type(module).__name__, remedy)
-    return link, calibrator, rule
-
-
-def row_numbers(rows: Any, count: int) -> np.ndarray[Any, Any]:
-    """Row numbers (n,) of numbers or of a mask; refuses what lies outside."""
-    rule = f"be (n,) whole numbers or ({count},) bool"
-    remedy = "Pass row numbers, or a mask with one entry a row."
-    try:
-        index = as_tensor(rows).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        raise refusal("rows", "Predictions.take", rule, kind_of(rows), remedy) from None
-    if index.dtype == torch.bool and index.shape == (count,):
-        return index.nonzero().flatten().numpy()
-    if index.numel() == 0:
-        index = index.long().flatten()
-    if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
-        got = f"{tuple(index.shape)} of {index.dtype}"
-        raise refusal("rows", "Predictions.take", rule, got, remedy)
-    if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < count):
-        bad = int(index.min()) if int(index.min()) < 0 else int(index.max())
-        remedy = "Count the rows from 0."
-        raise refusal("rows", "Predictions.take", f"lie between 0 and {count - 1}", str(bad), remedy)
-    return index.long().numpy()
-
-
-def as_tensor(values: Any) -> Tensor:
-    """A tensor of tensors, lists or arrays; read-only arrays are copied, because torch would warn of them."""
-    if isinstance(values, Tensor) or not hasattr(values, "__array__"):
-        return torch.as_tensor(values)
-    return torch.as_tensor(np.require(values, requirements=["C", "W"]))
+def read_target_columns(piece: Any, columns: Mapping[str, str], labels: Labels, owner: str) -> Tensor:
+    """Targets (n, K) of a foreign record batch; -1 where a cell is blank or a label has no column."""
+    present = [position for position, name in enumerate(labels.names) if name in columns]
+    named = [columns[labels.names[position]] for position in present]
+    numbers = import_arrow().table(
+        {name: read_cell_words(piece.column(name), name, owner, "targets") for name in named}
+    )
+    cells = read_value_columns(numbers, named, torch.float32)
+    targets = torch.full((len(piece), len(labels)), -1.0)
+    targets[:, present] = torch.where(cells.isnan(), -1.0, cells)
+    return targets

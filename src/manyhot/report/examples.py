@@ -1,219 +1,365 @@
-"""Single samples: the picture, and how sure the model is of its labels."""
+"""Single samples of the report: selection, cards and galleries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import io
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyhot.refusal import refusal
-from manyhot.report.looks import Look, dress, look_of, new_figure
-from manyhot.report.reading import check_keys, check_whole, is_finite
-from manyhot.terminal import percent
+import numpy as np
+from torch import Tensor
+
+from manyhot.formatting import format_prob, printable
+from manyhot.image_paths import find_image_file, sort_image_roots
+from manyhot.images import UnavailableImage
+from manyhot.report.blocks import Bar, Card, Figure, Gallery, Section
+from manyhot.report.findings import count_noun
+from manyhot.report.results import ModelResults
+from manyhot.search.collection import Hit
+from manyhot.search.contact_sheet import read_tiles
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-OWNER = "draw_examples"
-REMEDY = 'Pass {"picture": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
-# In inches: of a sample and what lies between two, of a picture, of a bar with its name, and of lines of text.
-WIDTH, GAP, PICTURE, ROW, LINE, LEGEND = 2.8, 0.3, 2.0, 0.29, 0.2, 0.45
-# In letters.
-LONGEST_NAME, LONGEST_TITLE, LONGEST_NOTE = 26, 34, 42
-# Bars of labels that are not given have nothing inside; those of false alarms are hatched as well.
-SIGNS = {1: "✓", 0: "✗", -1: "?", None: ""}
-HATCH = "////"
-LEFT: dict[str, Any] = {"fontsize": 8, "ha": "left", "va": "center"}
-RIGHT: dict[str, Any] = {"fontsize": 8, "ha": "right", "va": "center"}
-
-
-class Said(NamedTuple):
-    """What a model says of one label of a sample, and what is true: 1, 0, -1 unknown, None where nobody knows."""
-
-    name: str
-    prob: float
-    given: bool
-    target: int | None
-
-
-class Example(NamedTuple):
-    """One sample with what is said of it."""
-
-    picture: Any
-    title: str
-    note: str
-    labels: list[Said]
-
-
-def draw_examples(examples: Sequence[Mapping[str, Any]], *, columns: int = 4, dark: bool = False) -> Figure:
-    """Samples with bars for the probabilities of their labels: filled where a label is given, and a sign for the truth.
-
-    A tick stands beside labels that are there, a cross beside those that are not, and a question mark beside unknown
-    ones. A filled bar with a tick is right, a filled one with a cross a false alarm, an empty one with a tick a miss.
-
-    Args:
-        examples: Mappings with a "picture" (an image of Pillow or an array; None for none), a "title", a "note", and
-            "labels": (name, probability, whether it is given, target: 1, 0, -1 or None) for each bar.
-        columns: The most samples in a row.
-        dark: Colours for a dark page.
-
-    Example:
-        >>> from manyhot.report import draw_examples
-        >>> labels = [("cat", 0.93, True, 1), ("dog", 0.41, False, 0)]
-        >>> figure = draw_examples([{"picture": None, "title": "one.jpg", "labels": labels}])
-        >>> [text.get_text() for text in figure.axes[0].texts[:2]]
-        ['✓ cat', '93.0 %']
-    """
-    columns = check_whole("columns", OWNER, columns, low=1)
-    if not isinstance(examples, list | tuple) or not examples:
-        got = "none" if isinstance(examples, list | tuple) else type(examples).__name__
-        raise refusal("examples", OWNER, "be a list of at least one sample", got, REMEDY)
-    read = [read_example(f"examples[{place}]", given) for place, given in enumerate(examples)]
-    look = look_of(dark=dark)
-    columns = min(columns, len(read))
-    rows = [read[start : start + columns] for start in range(0, len(read), columns)]
-    width, height = max(WIDTH * columns, 6.0), sum(map(height_of, rows)) + LEGEND
-    figure = new_figure(width, height)
-    figure.set_layout_engine("none")  # places are set in inches
-    top = height
-    for row in rows:
-        for place, example in enumerate(row):
-            left = (width - WIDTH * columns) / 2 + WIDTH * place + GAP / 2
-            draw_example(figure, example, row, left, top, look)
-        top -= height_of(row)
-    explain(figure, read, look)
-    return dress(figure, look)
-
-
-def read_example(argument: str, given: Any) -> Example:
-    """One sample, checked."""
-    if not isinstance(given, Mapping):
-        raise refusal(argument, OWNER, "be a mapping", type(given).__name__, REMEDY)
-    check_keys(argument, OWNER, given, ("labels",), REMEDY)
-    picture = read_picture(f"{argument}['picture']", given.get("picture"))
-    labels = [read_said(f"{argument}['labels'][{place}]", said) for place, said in enumerate(given["labels"])]
-    return Example(picture, str(given.get("title") or ""), str(given.get("note") or ""), labels)
-
-
-def read_picture(argument: str, picture: Any) -> Any:
-    """An image of Pillow, or one made of an array; None for none."""
-    if picture is None or hasattr(picture, "convert"):
-        return picture
-    rule = "be an image of Pillow, or an array (H, W) or (H, W, 3) of bytes"
-    remedy = "Open it with `PIL.Image.open`, pass an array of uint8, or None."
-    array = picture.numpy() if hasattr(picture, "numpy") else picture
-    if not hasattr(array, "__array_interface__"):
-        raise refusal(argument, OWNER, rule, type(picture).__name__, remedy)
-    fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
-    if not fits or str(array.dtype) != "uint8" or not array.size:
-        raise refusal(argument, OWNER, rule, f"{array.dtype} of {tuple(array.shape)}", remedy)
+    from matplotlib.figure import Figure as MatplotlibFigure
     from PIL import Image
 
-    return Image.fromarray(array)
+# From here on a model is sure of a label.
+MIN_CONFIDENT = 0.9
+# Up to here it holds a label that the table has for all but impossible.
+MAX_IMPOSSIBLE = 0.05
 
 
-def read_said(argument: str, said: Any) -> Said:
-    """What is said of one label, checked."""
-    rule = "be a name, a probability, whether it is given, and a target of 1, 0, -1 or None"
-    if not isinstance(said, Sequence) or isinstance(said, str) or len(said) != 4:
-        raise refusal(argument, OWNER, rule, repr(said), REMEDY)
-    name, prob, given, target = said
-    if not is_finite(prob) or not 0 <= prob <= 1 or target not in (1, 0, -1, None):
-        raise refusal(argument, OWNER, rule, repr(said), REMEDY)
-    return Said(str(name), float(prob), bool(given), None if target is None else int(target))
+class Contradictions(NamedTuple):
+    """Cells in which the table says the opposite of a sure model.
+
+    Attributes:
+        cells: (N, K), which they are.
+        expected: How many there would be if every promise were true and the table without mistakes.
+    """
+
+    cells: Tensor
+    expected: float
 
 
-def height_of(row: Sequence[Example]) -> float:
-    """How many inches samples side by side take, for texts, pictures and bars."""
-    return head_of(row) + picture_of(row) + ROW * max(len(example.labels) for example in row) + 2 * LINE
+class Pick(NamedTuple):
+    """A row that is shown, and the label that it is shown for, None if for the whole of it."""
+
+    row: int
+    label: int | None = None
 
 
-def head_of(row: Sequence[Example]) -> float:
-    """How many inches the texts above the pictures take."""
-    lines = any(example.title for example in row) + any(example.note for example in row)
-    return LINE * (0.5 + lines)
+def confident_unlabelled(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
+    """Rows of which the model is sure that they have a label which the table says they have not, the surest first."""
+    return _pick_cells(model, confident_absent(model).cells, -1, most, exclude)
 
 
-def picture_of(row: Sequence[Example]) -> float:
-    """How many inches the pictures take; none where no sample has one."""
-    return PICTURE if any(example.picture is not None for example in row) else 0.0
+def labelled_impossible(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
+    """Rows with a label that the model holds for all but impossible, the least probable first."""
+    return _pick_cells(model, improbable_present(model).cells, 1, most, exclude)
 
 
-def draw_example(figure: Figure, example: Example, row: Sequence[Example], left: float, top: float, look: Look) -> None:
-    """One sample at its place in inches, so that bars begin level however long names are and whatever is missing."""
-    width, height = figure.get_size_inches()
-    at = left / width
-    figure.text(at, (top - 0.08) / height, cut(example.title, LONGEST_TITLE), fontsize=8.5, va="top", weight="bold")
-    second = top - 0.08 - LINE * any(one.title for one in row)
-    figure.text(at, second / height, cut(example.note, LONGEST_NOTE), fontsize=7, va="top")
-    top -= head_of(row)
-    if example.picture is not None:
-        axis = add_axis(figure, left, top - PICTURE, PICTURE)
-        picture = example.picture.convert("RGB")
-        picture.thumbnail((512, 512))
-        axis.imshow(picture)
-        axis.set_anchor("W")
-    bars = ROW * len(example.labels)
-    if bars:
-        draw_bars(add_axis(figure, left, top - picture_of(row) - LINE / 2 - bars, bars), example.labels, look)
+def confident_absent(model: ModelResults) -> Contradictions:
+    """Cells of labels that the model is sure of and the table does not have."""
+    assert model.probs is not None
+    sure = (model.probs >= MIN_CONFIDENT) & (model.targets >= 0)
+    return Contradictions(sure & (model.targets == 0), float((1 - model.probs[sure].double()).sum()))
 
 
-def add_axis(figure: Figure, left: float, bottom: float, height: float) -> Any:
-    """A panel without a frame, its place in inches."""
-    width, tall = figure.get_size_inches()
-    axis = figure.add_axes((left / width, bottom / tall, (WIDTH - GAP) / width, height / tall))
-    axis.set_axis_off()
-    return axis
+def improbable_present(model: ModelResults) -> Contradictions:
+    """Cells of labels that the model all but rules out and the table has."""
+    assert model.probs is not None
+    out = (model.probs <= MAX_IMPOSSIBLE) & (model.targets >= 0)
+    return Contradictions(out & (model.targets == 1), float(model.probs[out].double().sum()))
 
 
-def draw_bars(axis: Any, labels: Sequence[Said], look: Look) -> None:
-    """A bar for each label, its name and probability above it."""
-    axis.set(xlim=(-0.5, 100.5), ylim=(len(labels), 0))
-    for place, said in enumerate(labels):
-        axis.text(
-            0, place + 0.34, f"{SIGNS[said.target]} {cut(said.name, LONGEST_NAME)}".strip(), color=look.ink, **LEFT
+def _pick_cells(model: ModelResults, cells: Tensor, direction: int, most: int, exclude: Collection[int]) -> list[Pick]:
+    """Some of the cells by probability, one a row; where probabilities are equal, scores tell cells apart."""
+    assert model.probs is not None
+    indices = cells.nonzero().numpy()
+    probs, values = (direction * table[cells].double().numpy() for table in (model.probs, model.values))
+    label_by_row: dict[int, int] = {}
+    for index in np.lexsort((values, probs)):
+        row, label = indices[index].tolist()
+        if row not in exclude:
+            label_by_row.setdefault(row, label)
+        if len(label_by_row) == most:
+            break
+    return [Pick(row, label) for row, label in label_by_row.items()]
+
+
+def most_surprising(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
+    """Rows whose labels as a whole the model held for far less likely than it usually does."""
+    loss, expected = model.log_losses
+    surprise = loss - expected
+    return _pick_rows([-surprise], surprise > 0, most, exclude)
+
+
+def worst_rows(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
+    """Rows with the most wrong labels, given or missed."""
+    assert model.decision is not None
+    errors = wrong_cells(model)
+    loss, _ = model.log_losses
+    return _pick_rows([-errors.double(), -loss], (errors > 0) & ~model.decision.abstain, most, exclude)
+
+
+def best_rows(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
+    """Rows with labels that were all given and no others, those with the most labels first, then the surest."""
+    assert model.decision is not None
+    right = (wrong_cells(model) == 0) & ~model.decision.abstain
+    labels = (model.targets > 0).sum(1)
+    loss, _ = model.log_losses
+    return _pick_rows([-labels.double(), loss], right & (labels > 0), most, exclude)
+
+
+def wrong_cells(model: ModelResults) -> Tensor:
+    """(N,), how many labels of a row are given and not there, or there and not given."""
+    assert model.decision is not None
+    wrong = (model.decision.labels != (model.targets > 0)) & (model.targets >= 0)
+    return wrong.sum(1)
+
+
+def _pick_rows(keys: list[Tensor], allowed: Tensor, most: int, exclude: Collection[int]) -> list[Pick]:
+    """The allowed rows that come first by these keys, the first key before the second."""
+    order = np.lexsort([key.numpy() for key in reversed(keys)])
+    order = order[allowed.numpy()[order]]
+    # No row is in `exclude` twice, so this is more than enough.
+    first = order[: most + len(exclude)].tolist()
+    return [Pick(row) for row in first if row not in exclude][:most]
+
+
+# Pixels of the longer side: twice as many as are shown, for screens that have them.
+THUMBNAIL_SIZE = 224
+JPEG_QUALITY = 78
+# Bars on a card: up to so many, and the likeliest labels until there are so many.
+MAX_BARS, DEFAULT_BARS = 8, 4
+
+
+@dataclass(frozen=True)
+class SampleImages:
+    """What can be seen of samples: pictures by row, or why there is none. Rows that are not in it have no picture."""
+
+    images: Mapping[int, Image.Image | UnavailableImage]
+
+    @property
+    def missing(self) -> int:
+        """How many pictures could not be read."""
+        return sum(isinstance(image, UnavailableImage) for image in self.images.values())
+
+
+def load_sample_images(model: ModelResults, rows: Sequence[int]) -> SampleImages:
+    """Reads the pictures of some rows, all at once; none where the table does not lead to any."""
+    table = model.table.take(list(rows))
+    paths: list[str] | list[None] = table.paths or [None] * len(table)
+    hits = [Hit(id_, path, 0.0, 0.0) for id_, path in zip(table.ids, paths, strict=True)]
+    if table.paths is None:
+        roots = sort_image_roots(model.roots, table.ids)
+        # Ids may be paths; where none of them is, nobody expects pictures.
+        if not any(find_image_file(id_, roots) for id_ in table.ids):
+            return SampleImages({})
+    return SampleImages(dict(zip(rows, read_tiles(hits, model.roots, THUMBNAIL_SIZE), strict=True)))
+
+
+def make_card(model: ModelResults, pick: Pick, sample_images: SampleImages) -> Card:
+    """The card of one row."""
+    image = sample_images.images.get(pick.row)
+    return Card(
+        name=card_name(model, pick.row),
+        note=card_note(model, pick),
+        bars=card_bars(model, pick),
+        image=None if image is None or isinstance(image, UnavailableImage) else jpeg_data_url(image),
+        why=str(image) if isinstance(image, UnavailableImage) else None,
+    )
+
+
+def card_name(model: ModelResults, row: int) -> str:
+    """The name of a row's file without its folders, or its id."""
+    one = model.table.take([row])
+    path = None if one.paths is None else one.paths[0]
+    return (PurePosixPath(path).name or path) if path else one.ids[0]
+
+
+def card_note(model: ModelResults, pick: Pick) -> str:
+    """Why a row is shown, in a few words."""
+    if pick.label is None:
+        abstained = model.decision is not None and bool(model.decision.abstain[pick.row])
+        return "left to a person" if abstained else ""
+    assert model.probs is not None
+    prob, name = float(model.probs[pick.row, pick.label]), model.labels[pick.label]
+    if model.targets[pick.row, pick.label] > 0:
+        return f"{name}: labelled, but {format_prob(prob)}"
+    return f"{name}: {format_prob(prob)}, but not labelled"
+
+
+def card_bars(model: ModelResults, pick: Pick) -> list[Bar]:
+    """The labels of a row that are worth seeing, the likeliest first: the marked one, errors, given, true, likely."""
+    assert model.probs is not None
+    probs, targets = model.probs[pick.row].tolist(), model.targets[pick.row].tolist()
+    predicted = [False] * len(probs) if model.decision is None else model.decision.labels[pick.row].tolist()
+
+    def worth(label: int) -> tuple[bool, bool, bool, float]:
+        wrong = targets[label] >= 0 and predicted[label] != (targets[label] > 0)
+        return label == pick.label, wrong, predicted[label] or targets[label] > 0, probs[label]
+
+    order = sorted(range(len(probs)), key=worth, reverse=True)
+    chosen = [label for index, label in enumerate(order) if index < DEFAULT_BARS or any(worth(label)[:3])][:MAX_BARS]
+    return [
+        Bar(model.labels[label], probs[label], predicted[label], int(targets[label]), label == pick.label)
+        for label in sorted(chosen, key=lambda label: (-probs[label], label))
+    ]
+
+
+def jpeg_data_url(image: Image.Image) -> str:
+    """A picture as a data address, which needs no request."""
+    bytes_ = io.BytesIO()
+    image.save(bytes_, format="JPEG", quality=JPEG_QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(bytes_.getvalue()).decode()}"
+
+
+def cards_figure(
+    key: str, title: str, model: ModelResults, picks: Sequence[Pick], sample_images: SampleImages
+) -> Figure:
+    """The same cards as a figure, for files; the page shows them as text that can be read and copied."""
+    examples = []
+    for pick in picks:
+        image = sample_images.images.get(pick.row)
+        bars = [(printable(bar.name), bar.prob, bar.predicted, bar.target) for bar in card_bars(model, pick)]
+        examples.append(
+            {
+                "picture": None if isinstance(image, UnavailableImage) else image,
+                "title": printable(card_name(model, pick.row)),
+                "note": printable(card_note(model, pick)),
+                "labels": bars,
+            }
         )
-        axis.text(100, place + 0.34, percent(said.prob), color=look.ink, **RIGHT)
-        axis.barh(place + 0.75, 100, height=0.3, color=look.grid, zorder=1)
-        axis.barh(place + 0.75, 100 * said.prob, height=0.3, zorder=2, lw=1.2, **bar_of(said, look))
+    return Figure(key, title, title, partial(_draw_cards, examples), on_page=False)
 
 
-def bar_of(said: Said, look: Look) -> dict[str, Any]:
-    """How the bar of a label is filled: in colour where it is given, hatched where that is wrong."""
-    if not said.given:
-        return {"facecolor": look.face, "edgecolor": look.missed if said.target == 1 else look.faint}
-    wrong = said.target == 0
-    colour = look.wrong if wrong else look.colours[0]
-    return {"facecolor": colour, "edgecolor": look.face if wrong else colour, "hatch": HATCH if wrong else ""}
+def _draw_cards(examples: list[dict[str, Any]], dark: bool) -> MatplotlibFigure:
+    from manyhot.report.plots_compare import draw_examples
+
+    return draw_examples(examples, dark=dark)
 
 
-def cut(text: str, longest: int) -> str:
-    """A text with so many letters at the most, cut in its middle: names of files differ at their ends."""
-    if len(text) <= longest:
-        return text
-    end = (longest - 1) // 2
-    return f"{text[: longest - 1 - end]}…{text[-end:]}"
+# Cards of one kind.
+MAX_CARDS = 8
 
 
-def explain(figure: Figure, examples: Sequence[Example], look: Look) -> None:
-    """What bars and signs stand for, below all samples."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+class GalleryKind(NamedTuple):
+    """A reason to show samples."""
 
-    labels = [said for example in examples for said in example.labels]
-    kinds = {
-        "given": Said("", 0, True, None),
-        "given, but not there": Said("", 0, True, 0),
-        "not given": Said("", 0, False, None),
-        "not given, but there": Said("", 0, False, 1),
-    }
-    looks = [bar_of(said, look) for said in labels]
-    handles: list[Any] = [
-        Patch(label=name, **bar_of(said, look)) for name, said in kinds.items() if bar_of(said, look) in looks
+    key: str
+    title: str
+    intro: str
+    pick: Callable[..., list[Pick]]
+    against: Callable[[ModelResults], Contradictions] | None = None
+
+
+ERROR_GALLERIES = (
+    GalleryKind(
+        "confident-but-unlabelled",
+        "Confident, but not labelled",
+        "The model is at least 90 % sure of a label that the table does not have, the surest first. Either the label "
+        "was forgotten, or the model is badly wrong.",
+        confident_unlabelled,
+        confident_absent,
+    ),
+    GalleryKind(
+        "labelled-but-impossible",
+        "Labelled, but held impossible",
+        "The table has a label that the model all but rules out, with 5 % at the most, the least probable first. "
+        "Either the label is wrong, or what it names is hard to see.",
+        labelled_impossible,
+        improbable_present,
+    ),
+)
+OTHER_GALLERIES = (
+    GalleryKind(
+        "most-surprising",
+        "Most surprising",
+        "Taken as a whole, what the table says is far less likely than the doubts of the model allow for.",
+        most_surprising,
+    ),
+    GalleryKind("worst", "Worst", "The most labels that are wrong, given or missed.", worst_rows),
+    GalleryKind("best", "Best", "All labels found and none too many, where there were the most to find.", best_rows),
+)
+
+
+def image_sections(models: Sequence[ModelResults], *, images: bool, cards: int = MAX_CARDS) -> list[Section]:
+    """Probable mistakes of the table, then other samples; of the first subject, if there are several."""
+    model = models[0]
+    if model.probs is None:
+        intro = "Left out: to tell which predictions are surprising takes probabilities. Run calibrate."
+        return [Section("pictures", "Single predictions", [intro])]
+    chosen, shown_rows = {}, set[int]()
+    for kind in (*ERROR_GALLERIES, *OTHER_GALLERIES):
+        # What was shown already is not shown again: there is more to see in another one.
+        chosen[kind] = kind.pick(model, cards, shown_rows)
+        shown_rows |= {pick.row for pick in chosen[kind]}
+    sample_images = load_sample_images(model, sorted(shown_rows)) if images and shown_rows else SampleImages({})
+    make = partial(make_gallery_section, model, chosen, sample_images)
+    notes = [f"Those of {model.name}."] if len(models) > 1 else []
+    return [
+        make(
+            "annotation-errors",
+            "Probable annotation errors",
+            ERROR_GALLERIES,
+            [
+                f"Where model and table disagree most. Look at these {model.noun}s first.",
+                *notes,
+                *describe_missing(sample_images),
+            ],
+        ),
+        make(
+            "predictions",
+            "Surprising, worst and best predictions",
+            OTHER_GALLERIES,
+            [f"Only {model.noun}s that are not shown above.", *notes],
+        ),
     ]
-    words = {1: "there", 0: "not there", -1: "not known"}
-    known = {said.target for said in labels}
-    sign: dict[str, Any] = {"ls": "none", "color": look.ink, "ms": 6}
-    handles += [
-        Line2D([], [], marker=f"${SIGNS[key]}$", label=word, **sign) for key, word in words.items() if key in known
+
+
+def make_gallery_section(
+    model: ModelResults,
+    chosen: dict[GalleryKind, list[Pick]],
+    sample_images: SampleImages,
+    key: str,
+    title: str,
+    kinds: Sequence[GalleryKind],
+    intro: list[str],
+) -> Section:
+    """The galleries of some kinds; one without samples says so."""
+    galleries, figures = list[Gallery](), list[Figure]()
+    for kind in kinds:
+        picks = chosen[kind]
+        paragraphs = [kind.intro if picks else "There is none.", *describe_expected(model, kind)]
+        galleries.append(
+            Gallery(kind.key, kind.title, paragraphs, [make_card(model, pick, sample_images) for pick in picks])
+        )
+        if picks:
+            figures.append(cards_figure(kind.key, kind.title, model, picks, sample_images))
+    return Section(key, title, intro, plots=figures, galleries=galleries)
+
+
+def describe_expected(model: ModelResults, kind: GalleryKind) -> list[str]:
+    """How many such cells there are, and how many the promises themselves let expect."""
+    if kind.against is None:
+        return []
+    contradictions = kind.against(model)
+    count = int(contradictions.cells.sum())
+    expected_text = (
+        f"{contradictions.expected:,.0f}" if contradictions.expected >= 10 else f"{contradictions.expected:.1f}"
+    )
+    many = f"There {'is' if count == 1 else 'are'} {count_noun(count, 'such cell')}; " if count else ""
+    return [
+        f"{many}{'i' if many else 'I'}f all promises held and the table were right, {expected_text} would be expected."
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=len(handles), fontsize=7.5, handlelength=1.8)
+
+
+def describe_missing(sample_images: SampleImages) -> list[str]:
+    """What to do where no picture was found."""
+    if not sample_images.images or sample_images.missing < len(sample_images.images):
+        return []
+    return ["None of the pictures was found. Name the folder that their paths begin in with --root."]

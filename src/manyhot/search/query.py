@@ -1,14 +1,14 @@
-"""A query on its own, for who has probabilities and no collection."""
+"""A query on its own, for probabilities without a collection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from manyhot.refusal import refusal
-from manyhot.search.parsing import parse
-from manyhot.search.program import compile_formula
-from manyhot.search.writing import write
+from manyhot.errors import InputError
+from manyhot.search.diagram import compile_query
+from manyhot.search.formula import format_query
+from manyhot.search.parser import parse_query
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,12 +45,12 @@ class Query:
 
     def __init__(self, text: str, labels: Sequence[str] | Labels) -> None:
         names = list(labels if isinstance(labels, Sequence) else labels.names)
-        formula = parse(text, names)
+        formula = parse_query(text, names)
         self.formula = formula
-        self.text = write(formula, names)
-        self._program = compile_formula(formula, len(names))
+        self.text = format_query(formula, names)
+        self._diagram = compile_query(formula, len(names))
         self._num_labels = len(names)
-        self.names = [names[column] for column in self._program.columns]
+        self.names = [names[column] for column in self._diagram.columns]
 
     def log_probs(self, log_odds: Any) -> Tensor:
         """(N,) in float64, the logarithm of the probability; it tells apart what is rounded to 0 or 1.
@@ -58,11 +58,11 @@ class Query:
         Args:
             log_odds: (N, K), as `link.log_odds(scores)` gives them; infinite for what is certain.
         """
-        from manyhot.cells import as_scores
-        from manyhot.search.probs import log_probs
+        from manyhot.checks import as_scores
+        from manyhot.search.tensors import log_probs
 
         cells = self._named(as_scores(OWNER, log_odds, name="log_odds"), "log_odds")
-        return log_probs(self._program, cells)
+        return log_probs(self._diagram, cells)
 
     def probs(self, probs: Any) -> Tensor:
         """(N,) in float64, the probability that each sample matches.
@@ -72,11 +72,11 @@ class Query:
         """
         import torch
 
-        from manyhot.cells import as_probs
-        from manyhot.search.probs import log_probs
+        from manyhot.checks import as_probs
+        from manyhot.search.tensors import log_probs
 
         cells = self._named(as_probs(OWNER, probs), "probs")
-        return log_probs(self._program, torch.logit(cells.double())).exp()
+        return log_probs(self._diagram, torch.logit(cells.double())).exp()
 
     def matches(self, targets: Any) -> Tensor:
         """(N,) as int8: 1 where a sample matches, 0 where not, -1 where that hangs on labels which are unknown.
@@ -84,12 +84,12 @@ class Query:
         Args:
             targets: (N, K): 1 present, 0 absent, -1 unknown.
         """
-        from manyhot.cells import as_targets, as_tensor
-        from manyhot.search.truth import matches
+        from manyhot.checks import as_targets, as_tensor
+        from manyhot.search.tensors import match_targets
 
         cells = as_tensor(OWNER, targets, "targets")
         checked = as_targets(OWNER, cells, cells)
-        return matches(self._program, self._named(checked, "targets"))
+        return match_targets(self._diagram, self._named(checked, "targets"))
 
     def __repr__(self) -> str:
         return f"Query({self.text!r})"
@@ -98,5 +98,5 @@ class Query:
         """The columns that the query is about."""
         if cells.ndim != 2 or cells.shape[1] != self._num_labels:
             rule = f"be (N, {self._num_labels}) like the labels of the query"
-            raise refusal(argument, OWNER, rule, str(tuple(cells.shape)), "Pass the columns of all labels.")
-        return cells[:, list(self._program.columns)]
+            raise InputError(argument, OWNER, rule, str(tuple(cells.shape)), "Pass the columns of all labels.")
+        return cells[:, list(self._diagram.columns)]

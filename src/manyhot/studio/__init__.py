@@ -1,7 +1,6 @@
-"""The studio: look at predictions, search them, try decisions, and correct labels, in a page of this machine."""
+"""A local web page to browse predictions, search them, compare decision rules and correct labels."""
 
-from manyhot.studio.opening import open_studio
-from manyhot.studio.serving import Address, listen, open_browser, serve
-from manyhot.studio.session import Studio
+from manyhot.studio.server import Address, bind, open_browser, serve
+from manyhot.studio.session import Studio, open_studio
 
-__all__ = ["Address", "Studio", "listen", "open_browser", "open_studio", "serve"]
+__all__ = ["Address", "Studio", "bind", "open_browser", "open_studio", "serve"]

@@ -1,4 +1,4 @@
-"""The studio as a web application."""
+"""The studio as a web application: routes, error handlers and middleware put together."""
 
 from __future__ import annotations
 
@@ -7,32 +7,110 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import duckdb
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from manyhot import __version__
-from manyhot.refusal import Refusal
-from manyhot.studio.bodies import Limited
-from manyhot.studio.classifying import UPLOAD_BYTES
-from manyhot.studio.guarding import Guard, Guarded
-from manyhot.studio.messages import Problem
-from manyhot.studio.problems import answer_problems
+from manyhot.errors import InputError
+from manyhot.studio.classify import UPLOAD_BYTES, TooManyUploads
+from manyhot.studio.middleware import AccessGuard, AccessPolicy, BodyLimit
+from manyhot.studio.review_journal import WriteError
 from manyhot.studio.routes import JSON, ROUTES, Route
-from manyhot.studio.session import Studio
+from manyhot.studio.schemas import Problem
+from manyhot.studio.session import RequestError, RowNotFound, Studio
+
+LOG = logging.getLogger("manyhot.studio")
+# What a validator may repeat of a value that was refused.
+MAX_VALUE_PREVIEW = 60
+HTTP_MESSAGES = {404: "There is nothing at this address.", 405: "This address does not take such a request."}
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Makes an application answer every problem in the same form."""
+    app.add_exception_handler(RequestError, _request_error)
+    app.add_exception_handler(RowNotFound, _row_not_found)
+    app.add_exception_handler(TooManyUploads, _too_busy)
+    app.add_exception_handler(WriteError, _write_error)
+    app.add_exception_handler(InputError, _input_error)
+    app.add_exception_handler(duckdb.Error, _database_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(OSError, _internal_error)
+    app.add_exception_handler(Exception, _internal_error)
+
+
+def error_response(status: int, message: str, *, headers: dict[str, str] | None = None) -> Any:
+    """The answer of a problem."""
+    # A sentence may repeat what was sent, and that may hold halves of characters, which no answer can.
+    message = message.encode("utf-8", "backslashreplace").decode()
+    return JSONResponse(Problem(sentence=message).model_dump(), status, headers)
+
+
+def _request_error(_: Request, error: Any) -> Any:
+    return error_response(error.status, str(error))
+
+
+def _row_not_found(_: Request, error: Exception) -> Any:
+    return error_response(404, str(error))
+
+
+def _too_busy(_: Request, error: Exception) -> Any:
+    return error_response(
+        429, "Too many pictures are being classified. Try again in a second.", headers={"retry-after": "1"}
+    )
+
+
+def _write_error(_: Request, error: Exception) -> Any:
+    return error_response(507, str(error))
+
+
+def _input_error(_: Request, error: Exception) -> Any:
+    return error_response(422, " ".join(str(error).split()))
+
+
+def _database_error(_: Request, error: Exception) -> Any:
+    detail = str(error).splitlines()[0].rstrip(".")
+    return error_response(422, f"The query asks for too much at once; DuckDB says: {detail}. Ask for less.")
+
+
+def _validation_error(_: Request, error: Any) -> Any:
+    first = error.errors()[0]
+    where = _preview(".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0]))
+    got = _preview(repr(first.get("input")))
+    return error_response(422, f"`{where}` of the request cannot be taken: {first['msg']}; got {got}.")
+
+
+def _preview(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_PREVIEW else text[: MAX_VALUE_PREVIEW - 1] + "…"
+
+
+def _http_error(_: Request, error: Any) -> Any:
+    message = HTTP_MESSAGES.get(error.status_code) or f"{str(error.detail).rstrip('.')}."
+    return error_response(error.status_code, message, headers=getattr(error, "headers", None))
+
+
+def _internal_error(request: Request, error: Exception) -> Any:
+    # Not `request.url`, which cannot be made of every name that a request is sent to.
+    LOG.error("%s %r failed", request.method, request.scope["path"], exc_info=error)
+    return error_response(500, f"The server failed at this: {type(error).__name__}. Its log says more.")
+
 
 # What a multipart body has besides the file itself.
 ENVELOPE_BYTES = 64 * 2**10
 # What any request may be told, and what some are; the sentence says why.
-PROBLEMS = {404: "It is not here.", 422: "It cannot be taken."}
-MORE_PROBLEMS = {
+ERROR_RESPONSES = {404: "It is not here.", 422: "It cannot be taken."}
+MORE_ERROR_RESPONSES = {
     409: "There is nothing to do.",
     413: "It is too large.",
     429: "Others are first; try again.",
     507: "It could not be written to the disk.",
 }
 # Requests that are computed at once; each holds some tables of all cells while it is.
-AT_ONCE = 8
-LOG = logging.getLogger("manyhot.studio")
+MAX_CONCURRENT_REQUESTS = 8
 
 
 def build_api(studio: Studio) -> FastAPI:
@@ -40,11 +118,11 @@ def build_api(studio: Studio) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        current_default_thread_limiter().total_tokens = AT_ONCE
+        current_default_thread_limiter().total_tokens = MAX_CONCURRENT_REQUESTS
         yield
         try:
             studio.close()
-        except Refusal as error:  # the edits are in the journal; who started the studio is told
+        except InputError as error:  # the edits are in the journal; who started the studio is told
             LOG.error("%s", error)
 
     app = FastAPI(
@@ -65,26 +143,26 @@ def build_api(studio: Studio) -> FastAPI:
             methods=[route.method],
             summary=(route.answer.__doc__ or "").split("\n")[0],
             include_in_schema=route.api,
-            responses=described(route),
+            responses=describe_responses(route),
             **form,
         )
-    answer_problems(app)
+    add_error_handlers(app)
     return app
 
 
-def described(route: Route) -> dict[int | str, dict[str, Any]]:
+def describe_responses(route: Route) -> dict[int | str, dict[str, Any]]:
     """The answers of a route besides the one that its types describe."""
-    problems = PROBLEMS | {status: MORE_PROBLEMS[status] for status in route.problems}
-    found: dict[int | str, dict[str, Any]] = {
+    problems = ERROR_RESPONSES | {status: MORE_ERROR_RESPONSES[status] for status in route.problems}
+    responses: dict[int | str, dict[str, Any]] = {
         status: {"description": text, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
         for status, text in problems.items()
     }
     if route.kind == JSON:
-        return found | {422: {"model": Problem, "description": PROBLEMS[422]}}
-    return found | {200: {"content": {route.kind: {}}}}
+        return responses | {422: {"model": Problem, "description": ERROR_RESPONSES[422]}}
+    return responses | {200: {"content": {route.kind: {}}}}
 
 
-def build_app(studio: Studio, *, token: str | None = None, hosts: frozenset[str] | None = None) -> Guarded:
+def build_app(studio: Studio, *, token: str | None = None, hosts: frozenset[str] | None = None) -> AccessGuard:
     """The application as it is served.
 
     Args:
@@ -92,5 +170,5 @@ def build_app(studio: Studio, *, token: str | None = None, hosts: frozenset[str]
         token: What everybody must show; None where only this machine can ask.
         hosts: The names under which it may be spoken to; None for any.
     """
-    limited = Limited(build_api(studio), {"/api/classify": UPLOAD_BYTES + ENVELOPE_BYTES})
-    return Guarded(limited, Guard(token, hosts))
+    limited = BodyLimit(build_api(studio), {"/api/classify": UPLOAD_BYTES + ENVELOPE_BYTES})
+    return AccessGuard(limited, AccessPolicy(token, hosts))

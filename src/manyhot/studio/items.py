@@ -1,8 +1,9 @@
-"""Rows of a table as people look at them: a picture, what is said about it, what is true and what was edited."""
+"""Rows of a table as the page shows them, and completion of label names."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,14 +11,15 @@ import torch
 from torch import Tensor
 
 from manyhot.decide import Decision
-from manyhot.studio.messages import Item, ShownLabel
-from manyhot.terminal import percent, percent_of_log
+from manyhot.formatting import format_log_prob, format_prob
+from manyhot.search.lexer import KEYWORDS, can_be_unquoted, folded, quote_label
+from manyhot.studio.schemas import Completion, Completions, Item, ShownLabel
 
 # Labels of a picture in a gallery: so many besides those that are given, true or said to be there, and in all.
-PROBABLE = 5
-SHOWN = 60
+MOST_PROBABLE = 5
+MAX_SHOWN = 60
 # The same of a picture that is looked at alone.
-ALL_SHOWN = 1000
+MAX_SHOWN_ALONE = 1000
 
 Cells = Mapping[int, int]
 
@@ -29,8 +31,8 @@ def shown_labels(
     *,
     targets: Tensor | None = None,
     edits: Cells | None = None,
-    probable: int = PROBABLE,
-    most: int = SHOWN,
+    probable: int = MOST_PROBABLE,
+    most: int = MAX_SHOWN,
 ) -> list[ShownLabel]:
     """The labels of one row that are worth showing, the most probable first.
 
@@ -56,29 +58,31 @@ def shown_labels(
     # Cells are taken out of tensors all at once: one by one they would take most of the time of a page.
     values = dict(zip(columns, probs[columns].tolist(), strict=True))
     cells = {} if targets is None else dict(zip(columns, targets[columns].tolist(), strict=True))
-    is_given = set(chosen)
+    is_predicted = set(chosen)
     return [
         ShownLabel(
             name=names[column],
             prob=values[column],
-            prob_words=percent(values[column]),
-            given=column in is_given,
-            target=_cell(cells[column]) if column in cells else None,
-            edited=None if column not in edits else _cell(edits[column]),
+            prob_words=format_prob(values[column]),
+            given=column in is_predicted,
+            target=_as_target(cells[column]) if column in cells else None,
+            edited=None if column not in edits else _as_target(edits[column]),
         )
         for column in sorted(columns, key=lambda column: (-values[column], column))
     ]
 
 
-def answer_of(labels: Sequence[ShownLabel], given: Tensor, names: Sequence[str], *, abstain: bool) -> dict[str, Any]:
+def summarize_labels(
+    labels: Sequence[ShownLabel], given: Tensor, names: Sequence[str], *, abstain: bool
+) -> dict[str, Any]:
     """What is said about a row: the labels that are given, or that there are none, or that a person should look."""
     columns = given.nonzero().squeeze(1).tolist()
-    ranks = {label.name: place for place, label in enumerate(labels)}
-    given_names = sorted((names[column] for column in columns), key=lambda name: ranks.get(name, len(ranks)))
-    return {"given": given_names, "none": not columns and not abstain, "ask": abstain, "labels": list(labels)}
+    ranks = {label.name: index for index, label in enumerate(labels)}
+    predicted_names = sorted((names[column] for column in columns), key=lambda name: ranks.get(name, len(ranks)))
+    return {"given": predicted_names, "none": not columns and not abstain, "ask": abstain, "labels": list(labels)}
 
 
-class Items:
+class ItemBuilder:
     """Makes items of row numbers.
 
     Args:
@@ -116,8 +120,8 @@ class Items:
         decision: Decision,
         *,
         log_probs: Sequence[float] | None = None,
-        probable: int = PROBABLE,
-        most: int = SHOWN,
+        probable: int = MOST_PROBABLE,
+        most: int = MAX_SHOWN,
     ) -> list[Item]:
         """The items of some rows.
 
@@ -131,11 +135,11 @@ class Items:
         return [
             Item(
                 **self.facts(row),
-                **self._said(row, decision.labels[place], bool(decision.abstain[place]), probable, most),
-                prob=None if log_probs is None else math.exp(log_probs[place]),
-                prob_words=None if log_probs is None else percent_of_log(log_probs[place]),
+                **self._labels(row, decision.labels[index], bool(decision.abstain[index]), probable, most),
+                prob=None if log_probs is None else math.exp(log_probs[index]),
+                prob_words=None if log_probs is None else format_log_prob(log_probs[index]),
             )
-            for place, row in enumerate(rows)
+            for index, row in enumerate(rows)
         ]
 
     def facts(self, row: int) -> dict[str, Any]:
@@ -154,7 +158,7 @@ class Items:
             "done": self._done(row),
         }
 
-    def _said(self, row: int, given: Tensor, abstain: bool, probable: int, most: int) -> dict[str, Any]:
+    def _labels(self, row: int, given: Tensor, abstain: bool, probable: int, most: int) -> dict[str, Any]:
         labels = shown_labels(
             self.names,
             self.probs[row],
@@ -164,9 +168,107 @@ class Items:
             probable=probable,
             most=most,
         )
-        return answer_of(labels, given, self.names, abstain=abstain)
+        return summarize_labels(labels, given, self.names, abstain=abstain)
 
 
-def _cell(value: int) -> Any:
+def _as_target(value: int) -> Any:
     """A cell as a message has it."""
     return value if value in (0, 1) else -1
+
+
+MAX_COMPLETIONS = 50
+# What ends a name that is not quoted.
+_BREAK = re.compile(r"""[&|!~<>=(),"']""")
+
+
+class LabelCompleter:
+    """Finds the labels that begin with what was typed, or have a word that does, or hold it.
+
+    Args:
+        labels: The names.
+        expected: How many pictures are expected to have each; of labels that fit equally well the frequent come first.
+
+    Example:
+        >>> completing = LabelCompleter(["dog", "hot dog", "black and white"], [3.0, 9.0, 1.0])
+        >>> [name.label for name in completing.complete("cat & !do", 9).names]
+        ['dog', 'hot dog']
+        >>> completing.complete("bla", 3).names[0].insert
+        "'black and white'"
+    """
+
+    def __init__(self, labels: Sequence[str], expected: Sequence[float]) -> None:
+        self.labels, self.expected = labels, expected
+        self._folded = [folded(label) for label in labels]
+
+    def complete(self, text: str, cursor: int, *, most: int = 10) -> Completions:
+        """The labels for the name that the cursor stands at the end of.
+
+        Args:
+            text: The query as far as it is typed.
+            cursor: How many of its characters stand before the cursor.
+            most: How many labels at the most.
+        """
+        cursor = min(max(cursor, 0), len(text))
+        start = start_of_name(text, cursor)
+        key = folded(text[start:cursor].strip("\"'"))
+        ranked = sorted(
+            (position, -self.expected[column], column)
+            for column, name in enumerate(self._folded)
+            if (position := match_rank(key, name)) is not None
+        )
+        names = [
+            Completion(
+                label=self.labels[column], insert=format_label(self.labels[column]), expected=self.expected[column]
+            )
+            for _, _, column in ranked[: min(most, MAX_COMPLETIONS)]
+        ]
+        return Completions(start=start, end=cursor, names=names)
+
+
+def match_rank(key: str, name: str) -> int | None:
+    """How well a name fits what was typed, 0 the best; None if it does not."""
+    if name.startswith(key):
+        return 0
+    if f" {key}" in f" {name}":
+        return 1
+    return 2 if key in name else None
+
+
+def format_label(label: str) -> str:
+    """A label as it stands in a query."""
+    return label if can_be_unquoted(label) else quote_label(label)
+
+
+def start_of_name(text: str, cursor: int) -> int:
+    """Where the name begins that is being typed: after the last sign, word such as `and`, or open quotation mark.
+
+    Example:
+        >>> start_of_name("dog and traffic li", 18), start_of_name("dog & 'black and w", 18)
+        (8, 6)
+    """
+    opened = _open_quotation(text[:cursor])
+    if opened is not None:
+        return opened
+    begin = max((symbol.end() for symbol in _BREAK.finditer(text, 0, cursor)), default=0)
+    words = re.finditer(r"\S+", text[begin:cursor])
+    # A keyword that is still being typed may become a name: `or` may become `orange`.
+    keywords = [begin + word.end() for word in words if word.group().lower() in KEYWORDS]
+    begin = max((end for end in keywords if end < cursor), default=begin)
+    typed = text[begin:cursor]
+    return begin + len(typed) - len(typed.lstrip())
+
+
+def _open_quotation(text: str) -> int | None:
+    """Where a quotation begins that is not closed; None if all are."""
+    opened, quote = None, ""
+    position = 0
+    while position < len(text):
+        symbol = text[position]
+        if opened is not None and symbol == "\\":
+            position += 1
+        elif opened is not None and symbol == quote:
+            opened = None
+        elif opened is None and symbol in "\"'":
+            opened, quote = position, symbol
+        position += 1
+    return opened

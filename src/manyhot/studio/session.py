@@ -1,8 +1,11 @@
-"""What one studio has open: a table of predictions, its pictures, perhaps a model, and the edits of people."""
+"""What one studio has open: predictions, thumbnails, perhaps a model, and the review; and how it is opened."""
 
 from __future__ import annotations
 
+import os
+import re
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,20 +15,36 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_split
+from manyhot.data.corrections import real_path
 from manyhot.decide import Decision
-from manyhot.predictions import Predictions
-from manyhot.refusal import refusal
+from manyhot.errors import InputError
+from manyhot.evaluation.pipeline import split_to_evaluate
+from manyhot.image_paths import find_image_roots, sort_image_roots
+from manyhot.predictions import Predictions, read_predictions
 from manyhot.search import Collection
-from manyhot.studio.completing import Completing
-from manyhot.studio.deciding import Choice, Deciding
-from manyhot.studio.items import ALL_SHOWN, Cells, Items
-from manyhot.studio.messages import Item
-from manyhot.studio.pictures import Pictures
-from manyhot.studio.reviewing import Review
+from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
+from manyhot.studio.items import MAX_SHOWN_ALONE, Cells, ItemBuilder, LabelCompleter
+from manyhot.studio.review import Review
+from manyhot.studio.schemas import Item
+from manyhot.studio.thumbnails import Thumbnails
+from manyhot.tables.vocabulary import check_split
 
 if TYPE_CHECKING:
-    from manyhot.studio.classifying import Classifying
+    from manyhot.predictions.predictions import PredictionTable
+    from manyhot.studio.classify import UploadClassifier
+
+
+class RequestError(Exception):
+    """Something that this collection does not have.
+
+    Args:
+        message: What is not there, and what to do about it.
+        status: Of the answer.
+    """
+
+    def __init__(self, message: str, *, status: int = 404) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass
@@ -35,10 +54,10 @@ class Studio:
     Attributes:
         name: What was opened, for people.
         table: In memory, with probabilities.
-        pictures: Those of its rows.
+        thumbnails: Those of its rows.
         review: What people said about them; None where nothing can be kept.
-        classifying: What answers for new pictures; None without a model.
-        deciding: Which labels are given.
+        upload_classifier: What answers for new pictures; None without a model.
+        explorer: Which labels are given.
         labels_file: Where corrected labels go.
         judged: The split that figures are of where no other is asked for; None for all rows.
         why_no_review: Why nothing can be edited, where that is so.
@@ -46,29 +65,29 @@ class Studio:
 
     name: str
     table: Predictions
-    pictures: Pictures
+    thumbnails: Thumbnails
     review: Review | None
-    classifying: Classifying | None
-    deciding: Deciding
+    upload_classifier: UploadClassifier | None
+    explorer: DecisionExplorer
     labels_file: Path
     judged: str | None = None
     why_no_review: str | None = None
     _collections: dict[str | None, Collection] = field(default_factory=dict)
-    _completing: dict[str | None, Completing] = field(default_factory=dict)
+    _completers: dict[str | None, LabelCompleter] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
-    def items(self) -> Items:
+    def items(self) -> ItemBuilder:
         """Makes items of row numbers."""
         table = self.table
-        return Items(
+        return ItemBuilder(
             table.labels.names,
-            self.deciding.probs,
+            self.explorer.probs,
             table.targets,
             ids=self.ids,
             paths=table.paths,
             splits=self.splits,
-            why=self.pictures.why,
+            why=self.thumbnails.why,
             edits=self.edits,
             done=self.is_done,
         )
@@ -91,16 +110,16 @@ class Studio:
     def expected(self, split: str | None) -> list[float]:
         """How many rows of a split, or of all, are expected to have each label."""
         rows = self.rows_of_split(split)
-        probs = self.deciding.probs if rows is None else self.deciding.probs[rows]
-        found: list[float] = probs.sum(0, dtype=torch.float64).tolist()
-        return found
+        probs = self.explorer.probs if rows is None else self.explorer.probs[rows]
+        result: list[float] = probs.sum(0, dtype=torch.float64).tolist()
+        return result
 
-    def completing(self, split: str | None) -> Completing:
+    def completer(self, split: str | None) -> LabelCompleter:
         """Labels for what somebody types, the frequent ones of a split first."""
         with self._lock:
-            if split not in self._completing:
-                self._completing[split] = Completing(self.table.labels.names, self.expected(split))
-            return self._completing[split]
+            if split not in self._completers:
+                self._completers[split] = LabelCompleter(self.table.labels.names, self.expected(split))
+            return self._completers[split]
 
     @property
     def labels_name(self) -> str:
@@ -113,7 +132,7 @@ class Studio:
         """The numbers of the rows of a split; None for all rows."""
         if split is None:
             return None
-        check_split("studio", split, list(self.table.split_sizes()), remedy="Leave it out to see all pictures.")
+        check_split("studio", split, list(self.table.split_sizes()), hint="Leave it out to see all pictures.")
         return torch.tensor([row for row, name in enumerate(self.splits or ()) if name == split], dtype=torch.int64)
 
     def judged_rows(self, split: str | None) -> Tensor | None:
@@ -133,15 +152,17 @@ class Studio:
         """The row number, or the error that says which there are."""
         if 0 <= row < len(self.table):
             return row
-        raise NoSuchRow(f"There is no picture {row}: the collection has {len(self.table):,} pictures, counted from 0.")
+        raise RowNotFound(
+            f"There is no picture {row}: the collection has {len(self.table):,} pictures, counted from 0."
+        )
 
-    def decision(self, rows: Sequence[int], choice: Choice) -> Decision:
+    def decision(self, rows: Sequence[int], choice: DecisionChoice) -> Decision:
         """What is decided about some rows."""
-        return self.deciding.decision(choice, torch.tensor(list(rows), dtype=torch.int64))
+        return self.explorer.decision(choice, torch.tensor(list(rows), dtype=torch.int64))
 
-    def whole_item(self, row: int, choice: Choice) -> Item:
+    def whole_item(self, row: int, choice: DecisionChoice) -> Item:
         """A row with all its labels."""
-        return self.items.make([row], self.decision([row], choice), probable=ALL_SHOWN, most=ALL_SHOWN)[0]
+        return self.items.make([row], self.decision([row], choice), probable=MAX_SHOWN_ALONE, most=MAX_SHOWN_ALONE)[0]
 
     def edits(self, row: int) -> Cells:
         """What people said about a row, by column."""
@@ -151,22 +172,201 @@ class Studio:
         """Whether a person has finished with a row."""
         return self.review is not None and self.review.is_done(row)
 
-    def reviewing(self) -> Review:
+    def require_review(self) -> Review:
         """Where edits go, or the error that says why they cannot be kept."""
         if self.review is None:
             why = self.why_no_review or "this studio was opened for reading only"
-            raise refusal("labels", "studio", "be kept in a file", why, "Start it with --labels FILE.")
+            raise InputError("labels", "studio", "be kept in a file", why, "Start it with --labels FILE.")
         return self.review
 
     def close(self) -> None:
         """Answers what is under way, and writes what is to be kept."""
         try:
-            if self.classifying is not None:
-                self.classifying.close()
+            if self.upload_classifier is not None:
+                self.upload_classifier.close()
         finally:
             if self.review is not None:
                 self.review.close()
 
 
-class NoSuchRow(Exception):
+class RowNotFound(Exception):
     """A row number that the collection does not have."""
+
+
+OWNER = "studio"
+RUN_TABLE, RUN_MODEL, REVIEWED = "predictions.parquet", "classifier.json", "reviewed.csv"
+# Probabilities, targets and decisions of so many cells take about a gigabyte.
+MOST_CELLS = 2**27
+# Paths that are looked for to find the folder that they begin in.
+MAX_PATHS_TRIED = 200
+
+
+def open_studio(
+    path: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    kind: str | None = None,
+    targets: str | os.PathLike[str] | None = None,
+    roots: Sequence[str | os.PathLike[str]] = (),
+    labels_file: str | os.PathLike[str] | None = None,
+    model: str | os.PathLike[str] | None = None,
+    read_only: bool = False,
+) -> tuple[Studio, list[str]]:
+    """Opens predictions to be looked at, searched and corrected; and says in plain sentences what was found.
+
+    Args:
+        path: The folder of a run, or a table of predictions of any origin.
+        split: The split to open; all rows by default.
+        kind: What the numbers of a table from elsewhere are, "scores" or "probs".
+        targets: A file of true labels, where the table has none.
+        roots: The folders that pictures may be read from; by default this folder, that of the table, and those of the
+            data that the run was trained on.
+        labels_file: Where corrected labels are kept; `reviewed.csv` in the run or beside the table by default.
+        model: The run whose model classifies pictures that are dropped on the page; the run itself by default.
+        read_only: Whether nothing can be edited.
+    """
+    source = Path(path)
+    table, notes = _open_table(source, split, kind, targets)
+    is_run = source.is_dir() and (source / RUN_TABLE).is_file()
+    thumbnails = _open_thumbnails(table, str(path), [Path(root) for root in roots])
+    explorer = DecisionExplorer(table)
+    upload_classifier, more = _open_classifier(model, source if is_run else None, explorer)
+    notes += more
+    # With the links of folders followed: one such as `runs/last` may soon lead on.
+    file = Path(real_path(labels_file if labels_file is not None else _default_labels_file(source, is_run=is_run)))
+    if labels_file is not None and not file.parent.is_dir():
+        raise InputError("--labels", OWNER, "lie in a folder that is there", repr(str(file)), "Make the folder first.")
+    review, why = (None, "it was opened with --read-only") if read_only else _open_review(file, table, thumbnails)
+    notes += [thumbnails.summary(), *(review.notes if review is not None else ())]
+    notes += [f"Nothing can be edited: {why}."] if why and not read_only else []
+    studio = Studio(
+        _display_name(source),
+        table,
+        thumbnails,
+        review,
+        upload_classifier,
+        explorer,
+        labels_file=file,
+        judged=split_to_evaluate(table),
+        why_no_review=why,
+    )
+    return studio, notes
+
+
+def _open_table(
+    source: Path, split: str | None, kind: str | None, targets: str | os.PathLike[str] | None
+) -> tuple[Predictions, list[str]]:
+    """The table in memory, with probabilities."""
+    if source.is_dir() and (source / RUN_MODEL).is_file() and not (source / RUN_TABLE).is_file():
+        hint = f"Let it finish, or open what `manyhot predict {source} IMAGES... -o new.parquet` writes."
+        raise InputError("RUN_OR_PREDICTIONS", OWNER, f"be a run with a {RUN_TABLE}", repr(str(source)), hint)
+    file = source / RUN_TABLE if source.is_dir() and (source / RUN_TABLE).is_file() else source
+    opened, notes = read_predictions(file, kind=kind, targets=targets)
+    chosen = opened if split is None else opened.of_split(split)
+    check_size(chosen)
+    table = chosen.read()
+    table = table.replace(probs=table.probabilities(), calibrator=table.calibrator)
+    ids = table.ids
+    if len(set(ids)) < len(ids):
+        twice = next(name for name, count in Counter(ids).items() if count > 1)
+        raise InputError(
+            "RUN_OR_PREDICTIONS", OWNER, "have ids that differ", f"{twice!r} twice", "Write each row once."
+        )
+    return table, list(notes)
+
+
+def check_size(table: PredictionTable) -> None:
+    """Refuses what would not fit into memory."""
+    cells = len(table) * len(table.labels)
+    if cells > MOST_CELLS:
+        got = f"{len(table):,} x {len(table.labels):,}"
+        hint = "Open one split with --split, or use `manyhot search`, which reads files of any size."
+        rule = f"have at most {MOST_CELLS:,} cells, rows times labels"
+        raise InputError("RUN_OR_PREDICTIONS", OWNER, rule, got, hint)
+
+
+def _open_thumbnails(table: Predictions, path: str, roots: Sequence[Path]) -> Thumbnails:
+    """The pictures of a table; an id that is the path of a file serves as one."""
+    for root in roots:
+        if not root.is_dir():
+            raise InputError("--root", OWNER, "be a folder", repr(str(root)), "Name a folder that pictures lie in.")
+    paths = table.paths or table.ids
+    ordered = sort_image_roots(roots or find_image_roots(path), paths[:MAX_PATHS_TRIED])
+    return Thumbnails(paths, ordered)
+
+
+def _open_classifier(
+    model: str | os.PathLike[str] | None, run: Path | None, explorer: DecisionExplorer
+) -> tuple[UploadClassifier | None, list[str]]:
+    """What classifies new pictures, if there is a model that can; otherwise why not."""
+    folder = Path(model) if model is not None else run
+    if folder is None:
+        return None, []
+    from manyhot.classifier import Classifier
+    from manyhot.studio.classify import UploadClassifier
+
+    try:
+        classifier = Classifier.load(folder)
+    except InputError as error:
+        if model is not None:
+            raise
+        return None, [f"New pictures cannot be classified: {error}"]
+    why = None
+    if classifier.preprocessing is None:
+        why = "the model takes features, not pictures"
+    elif not classifier.gives_probs:
+        why = "the scores of the model mean no probability"
+    if why is not None:
+        return None, [f"New pictures cannot be classified: {why}."]
+    notes = []
+    if classifier.labels.names != explorer.table.labels.names:
+        notes.append("The model has other labels than the table: new pictures are answered with those of the model.")
+    return UploadClassifier(classifier, explorer), notes
+
+
+def _default_labels_file(source: Path, *, is_run: bool) -> Path:
+    """Where corrected labels go: into the run, or beside the table."""
+    if is_run:
+        return source / REVIEWED
+    name = source.name if source.is_dir() else source.name.removesuffix(".gz").rsplit(".", 1)[0]
+    stem = re.sub(r"[*?\[\]{}]+", "", name).strip("-_.") or "predictions"  # a pattern is no name
+    return source.parent / f"{stem}.{REVIEWED}"
+
+
+def _open_review(file: Path, table: Predictions, thumbnails: Thumbnails) -> tuple[Review | None, str | None]:
+    """Where edits go, or why they cannot be kept."""
+    folder = file.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return None, f"you may not write to {str(folder)!r}; name another file with --labels"
+    paths = [relative_image_path(file, thumbnails, row, path) for row, path in enumerate(table.paths or table.ids)]
+    review = Review(
+        file,
+        labels=table.labels.names,
+        ids=review_keys(paths, table.ids, thumbnails),
+        paths=paths,
+        splits=table.splits,
+    )
+    return review, None
+
+
+def review_keys(paths: Sequence[str], ids: Sequence[str], thumbnails: Thumbnails) -> list[str]:
+    """What edits are kept under: where a picture lies, because the same id may mean another one in another table.
+
+    The id serves where there is no such file, and where two rows are of one picture.
+    """
+    used: set[str] = set()
+    names = []
+    for row, (path, name) in enumerate(zip(paths, ids, strict=True)):
+        names.append(path if thumbnails.file(row) is not None and path not in used else f"id:{name}")
+        used.add(path)
+    return names
+
+
+def relative_image_path(file: Path, thumbnails: Thumbnails, row: int, path: str) -> str:
+    """The path of a picture as it leads from the folder of a file; as it is where the picture was not found."""
+    image_file = thumbnails.file(row)
+    return path if image_file is None else os.path.relpath(real_path(image_file), file.parent)
+
+
+def _display_name(source: Path) -> str:
+    return str(source.readlink()) if source.is_symlink() else str(source)

@@ -1,27 +1,25 @@
-"""The laws that every loss, link, calibrator, rule and metric must obey, for those of this package and for your own.
+"""Properties that every loss, link, calibrator, rule and metric must have, for those of this package and for your own.
 
     from manyhot.testing import check_loss
     check_loss(lambda targets: MyLoss())
 
-Each law is a function that raises an AssertionError which says what was broken; `check_loss`, `check_link`,
+Each property is a function that raises an AssertionError which says what failed; `check_loss`, `check_link`,
 `check_calibrator`, `check_rule` and `check_metric` run all that apply.
 """
 
-from manyhot.testing.batches import Case, Example, edge_examples, example
-from manyhot.testing.calibrators import CALIBRATOR_LAWS, CalibratorCase, calibrator_example, check_calibrator
-from manyhot.testing.links import (
-    LINK_LAWS,
-    check_link,
-    check_link_is_increasing,
-    check_link_is_slope_ratio,
-    check_link_round_trip,
-)
+from manyhot.testing.batches import Example, LossCase, loss_edges, loss_example
+from manyhot.testing.calibrators import CALIBRATOR_PROPERTIES, CalibratorCase, calibrator_example, check_calibrator
 from manyhot.testing.losses import (
-    LOSS_LAWS,
+    LINK_PROPERTIES,
+    LOSS_PROPERTIES,
     check_compiles,
     check_edges,
     check_extremes,
     check_gradient,
+    check_link,
+    check_link_is_increasing,
+    check_link_is_slope_ratio,
+    check_link_round_trip,
     check_loss,
     check_no_synchronisation,
     check_nothing_to_learn,
@@ -30,18 +28,18 @@ from manyhot.testing.losses import (
     check_state,
     check_unknown_cells,
 )
-from manyhot.testing.metrics import METRIC_LAWS, MetricCase, check_metric, metric_edges, metric_example
-from manyhot.testing.rules import RULE_LAWS, RuleCase, check_rule, rule_example
+from manyhot.testing.metrics import METRIC_PROPERTIES, MetricCase, check_metric, metric_edges, metric_example
+from manyhot.testing.rules import RULE_PROPERTIES, RuleCase, check_rule, rule_example
 
 __all__ = [
-    "CALIBRATOR_LAWS",
-    "LINK_LAWS",
-    "LOSS_LAWS",
-    "METRIC_LAWS",
-    "RULE_LAWS",
+    "CALIBRATOR_PROPERTIES",
+    "LINK_PROPERTIES",
+    "LOSS_PROPERTIES",
+    "METRIC_PROPERTIES",
+    "RULE_PROPERTIES",
     "CalibratorCase",
-    "Case",
     "Example",
+    "LossCase",
     "MetricCase",
     "RuleCase",
     "calibrator_example",
@@ -63,8 +61,8 @@ __all__ = [
     "check_soft_targets",
     "check_state",
     "check_unknown_cells",
-    "edge_examples",
-    "example",
+    "loss_edges",
+    "loss_example",
     "metric_edges",
     "metric_example",
     "rule_example",

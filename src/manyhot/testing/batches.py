@@ -1,4 +1,4 @@
-"""Batches on which the laws are tried: ordinary ones, and those at which losses break."""
+"""Batches on which losses are tested: random ones and edge cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Case:
+class LossCase:
     """A loss under trial.
 
     Args:
@@ -78,8 +78,8 @@ class Example(NamedTuple):
     targets: Tensor
 
 
-def example(
-    case: Case, rows: int = 6, labels: int = 5, *, unknown: float = 0.2, scale: float = 2.0, seed: int = 0
+def loss_example(
+    case: LossCase, rows: int = 6, labels: int = 5, *, unknown: float = 0.2, scale: float = 2.0, seed: int = 0
 ) -> Example:
     """A random batch with a row without labels, and one with all of them unless rows carry one label."""
     draw = torch.Generator().manual_seed(seed)
@@ -97,9 +97,9 @@ def example(
     return Example("a random batch", scores, torch.where(hidden, -1, targets).to(torch.int8))
 
 
-def edge_examples(case: Case) -> Iterator[Example]:
+def loss_edges(case: LossCase) -> Iterator[Example]:
     """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
-    base = example(case, unknown=0.0)
+    base = loss_example(case, unknown=0.0)
     scores, targets = base.scores, base.targets
     one_label = targets * (targets.cumsum(1) == 1)
     yield Example("no rows", scores[:0], targets[:0])
@@ -113,9 +113,9 @@ def edge_examples(case: Case) -> Iterator[Example]:
     else:
         yield Example("rows with all labels", scores, torch.ones_like(targets))
     if case.any_number_of_labels:
-        narrow = example(case, rows=4, labels=1, unknown=0.0, seed=2)
+        narrow = loss_example(case, rows=4, labels=1, unknown=0.0, seed=2)
         yield Example("one label", narrow.scores, narrow.targets)
-        wide = example(case, rows=4, labels=12, unknown=0.0, seed=1)
+        wide = loss_example(case, rows=4, labels=12, unknown=0.0, seed=1)
         yield Example("more labels than rows", wide.scores, wide.targets)
 
 
@@ -124,9 +124,9 @@ def transposed(batch: Example) -> Example:
     return batch._replace(scores=batch.scores.mT.contiguous().mT, targets=batch.targets.mT.contiguous().mT)
 
 
-def extreme_examples(case: Case) -> Iterator[Example]:
+def loss_extremes(case: LossCase) -> Iterator[Example]:
     """Scores of +-1e4, for and against the targets, and mixed."""
-    base = example(case, unknown=0.1)
+    base = loss_example(case, unknown=0.1)
     known = base.targets.clamp(min=0).to(torch.float64)
     signs = (2 * known - 1) if base.scores.ndim == 2 else (2 * known - 1).unsqueeze(1).expand_as(base.scores)
     yield Example("scores of 1e4 for the targets", 1e4 * signs, base.targets)

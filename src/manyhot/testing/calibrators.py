@@ -1,4 +1,4 @@
-"""Laws of calibrators."""
+"""Properties of calibrators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.saving import load, save
+from manyhot.registry import find_class, register
+from manyhot.serialization import load, save
 from manyhot.testing.batches import Example
 
 
@@ -62,11 +63,11 @@ def check_calibrator(make: Callable[[], Calibrator], **options: Any) -> None:
         **options: As in `CalibratorCase`.
 
     Example:
-        >>> check_calibrator(lambda: mh.Affine(per="all"))
+        >>> check_calibrator(lambda: mh.PlattScaling(sharing="all"))
     """
     case = CalibratorCase(make, **options)
-    for law in CALIBRATOR_LAWS:
-        law(case)
+    for check in CALIBRATOR_PROPERTIES:
+        check(case)
 
 
 def calibrator_example(
@@ -141,14 +142,14 @@ def check_calibrator_weights(case: CalibratorCase) -> None:
     """Only the proportions of weights count, and a row of weight 0 is not there."""
     batch, new = calibrator_example(case), calibrator_example(case, seed=1).scores
     weights = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, device=case.device).repeat(20)
-    want, seen = case.probs(case.fit(batch, weights=weights), new), weights.cpu() > 0
+    want, has_weight = case.probs(case.fit(batch, weights=weights), new), weights.cpu() > 0
     for factor in (1 / float(weights.sum()), 100.0):
         got = case.probs(case.fit(batch, weights=factor * weights), new)
         _same(got, want, f"the sum of weights matters, at a factor of {factor:g}")
-    fewer = Example("rows left out", batch.scores[seen], batch.targets[seen])
-    _same(case.probs(case.fit(fewer, weights=weights[seen]), new), want, "rows of weight 0 matter")
-    alike = case.fit(batch, weights=torch.full_like(weights, 0.01))
-    _same(case.probs(alike, new), case.probs(case.fit(batch), new), "equal weights are not the same as none")
+    fewer = Example("rows left out", batch.scores[has_weight], batch.targets[has_weight])
+    _same(case.probs(case.fit(fewer, weights=weights[has_weight]), new), want, "rows of weight 0 matter")
+    equal_weights = case.fit(batch, weights=torch.full_like(weights, 0.01))
+    _same(case.probs(equal_weights, new), case.probs(case.fit(batch), new), "equal weights are not the same as none")
 
 
 def check_calibrator_state(case: CalibratorCase) -> None:
@@ -158,7 +159,9 @@ def check_calibrator_state(case: CalibratorCase) -> None:
     want = case.probs(calibrator, new)
     with tempfile.TemporaryDirectory() as folder:
         save(calibrator, Path(folder) / "calibrator.json")
-        loaded = load(Path(folder) / "calibrator.json", kinds=[type(calibrator)]).to(case.device)
+        if find_class(type(calibrator).__name__) is not type(calibrator):
+            register(type(calibrator))
+        loaded = load(Path(folder) / "calibrator.json").to(case.device)
     fresh = case.make().to(case.device)
     fresh.load_state_dict(calibrator.state_dict())
     for name, again in (("save", loaded), ("state_dict", fresh), ("half", calibrator.half())):
@@ -203,25 +206,25 @@ def check_calibrator_types(case: CalibratorCase) -> None:
     """Half precision is computed in float32, float64 stays, arrays do, and gradients are not asked for."""
     batch = calibrator_example(case)
     calibrator = case.fit(batch._replace(scores=batch.scores.float().requires_grad_()))
-    for given, wanted in (
+    for dtype, expected_dtype in (
         (torch.bfloat16, torch.float32),
         (torch.float32, torch.float32),
         (torch.float64, torch.float64),
     ):
-        probs = case.probs(calibrator, batch.scores.to(given))
-        if probs.dtype != wanted:
-            raise AssertionError(f"scores of {given} give probabilities of {probs.dtype}")
+        probs = case.probs(calibrator, batch.scores.to(dtype))
+        if probs.dtype != expected_dtype:
+            raise AssertionError(f"scores of {dtype} give probabilities of {probs.dtype}")
     exact, rounded = (case.probs(calibrator, batch.scores.float().to(kind)) for kind in (torch.float64, torch.float32))
     torch.testing.assert_close(rounded, exact.float(), rtol=1e-4, atol=1e-6)
     arrays = case.make().fit(batch.scores.float().numpy(), batch.targets.numpy())(batch.scores.numpy())
     _same(arrays, case.probs(calibrator, batch.scores).cpu(), "arrays are not read as tensors are")
 
 
-def _same(got: Tensor, want: Tensor, law: str) -> None:
-    torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-9, msg=lambda text: f"{law}: {text}")
+def _same(got: Tensor, want: Tensor, message: str) -> None:
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-9, msg=lambda text: f"{message}: {text}")
 
 
-CALIBRATOR_LAWS = (
+CALIBRATOR_PROPERTIES = (
     check_calibrator_unfitted,
     check_calibrator_increases,
     check_calibrator_order,

@@ -1,4 +1,4 @@
-"""Laws of losses."""
+"""Properties of losses and of their links."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from manyhot.links import NoLink, QuasibinaryLink, SoftmaxLink
+from manyhot.links import Link, NoLink, QuasibinaryLink, SoftmaxLink, ratio_link
 from manyhot.losses.loss import Loss
-from manyhot.testing.batches import Case, Example, edge_examples, example, extreme_examples, transposed
-from manyhot.testing.links import check_link, check_link_is_slope_ratio
+from manyhot.testing.batches import Example, LossCase, loss_edges, loss_example, loss_extremes, transposed
 
 
 def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
@@ -22,15 +21,15 @@ def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
 
     Args:
         make: Builds a fresh loss for targets (N, K); most losses ignore them.
-        **options: As in `Case`.
+        **options: As in `LossCase`.
 
     Example:
         >>> import manyhot
         >>> check_loss(lambda targets: manyhot.BinaryCrossEntropyLoss())
     """
-    case = Case(make, **options)
-    for law in LOSS_LAWS:
-        law(case)
+    case = LossCase(make, **options)
+    for check in LOSS_PROPERTIES:
+        check(case)
     loss = case.build(torch.zeros(1, 4))
     link = getattr(loss, "link", None)
     if link is not None and not isinstance(link, NoLink | QuasibinaryLink | SoftmaxLink):
@@ -39,19 +38,19 @@ def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
         check_link_is_slope_ratio(loss)
 
 
-def same(got: Tensor, want: Tensor, law: str, tolerance: float) -> None:
+def assert_same(got: Tensor, want: Tensor, message: str, tolerance: float) -> None:
     """Asserts that two results agree, naming the law that they would break."""
-    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, msg=lambda m: f"{law}: {m}")
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, msg=lambda m: f"{message}: {m}")
 
 
-def check_gradient(case: Case) -> None:
+def check_gradient(case: LossCase) -> None:
     """The gradient is the derivative of the value; in other types than float64, both are those of float64."""
-    batch = example(case)
+    batch = loss_example(case)
     exact = dataclasses.replace(case, dtype=torch.float64)
     if case.dtype != torch.float64:
         batch = batch._replace(scores=batch.scores.to(case.dtype).double())
         for got, want in zip(case.evaluate(batch), exact.evaluate(batch), strict=True):
-            same(got.double(), want, f"{case.dtype} differs from float64", case.tolerance)
+            assert_same(got.double(), want, f"{case.dtype} differs from float64", case.tolerance)
     if not case.value_is_potential:
         return
     loss = exact.build(batch.targets)
@@ -61,9 +60,9 @@ def check_gradient(case: Case) -> None:
         raise AssertionError("the gradient is not the derivative of the value")
 
 
-def check_permutations(case: Case) -> None:
+def check_permutations(case: LossCase) -> None:
     """The order of rows and of labels does not matter."""
-    batch = example(case)
+    batch = loss_example(case)
     value, gradient = case.evaluate(batch)
     rows = torch.tensor([3, 0, 5, 1, 4, 2])
     labels = torch.tensor([4, 2, 0, 1, 3])
@@ -73,20 +72,20 @@ def check_permutations(case: Case) -> None:
         aligned = tuple(t.index_select(dim, order) if t.is_floating_point() else t for t in case.aligned(batch.targets))
         got_value, got_gradient = case.evaluate(moved, aligned=aligned)
         moved_gradient = gradient.index_select(dim, order.to(gradient.device))
-        same(got_value, value, f"the value depends on the order of axis {dim}", case.tolerance)
-        same(got_gradient, moved_gradient, f"the gradient depends on the order of axis {dim}", case.tolerance)
+        assert_same(got_value, value, f"the value depends on the order of axis {dim}", case.tolerance)
+        assert_same(got_gradient, moved_gradient, f"the gradient depends on the order of axis {dim}", case.tolerance)
 
 
-def check_unknown_cells(case: Case) -> None:
+def check_unknown_cells(case: LossCase) -> None:
     """Unknown cells change nothing: not by their scores, not by being there."""
-    batch = example(case)
+    batch = loss_example(case)
     value, gradient = case.evaluate(batch)
     hidden = batch.targets < 0
     hidden = hidden if batch.scores.ndim == 2 else hidden.unsqueeze(1).expand_as(batch.scores)
     if bool(gradient[hidden.to(gradient.device)].abs().max() > 0):
         raise AssertionError("unknown cells have a gradient")
     other, _ = case.evaluate(batch._replace(scores=torch.where(hidden, 77.0, batch.scores)))
-    same(other, value, "the scores of unknown cells matter", case.tolerance)
+    assert_same(other, value, "the scores of unknown cells matter", case.tolerance)
     for dim in (0, -1):
         shape = list(batch.scores.shape)
         shape[dim] = 1
@@ -94,29 +93,29 @@ def check_unknown_cells(case: Case) -> None:
         line = torch.full_like(batch.targets.narrow(dim, 0, 1), -1)
         padded = Example(f"unknown cells along axis {dim}", scores, torch.cat([batch.targets, line], dim=dim))
         got, _ = case.evaluate(padded)
-        same(got, value, f"a line of unknown cells along axis {dim} matters", case.tolerance)
+        assert_same(got, value, f"a line of unknown cells along axis {dim} matters", case.tolerance)
 
 
-def check_nothing_to_learn(case: Case) -> None:
+def check_nothing_to_learn(case: LossCase) -> None:
     """Without a row or a known cell the loss is a zero that is attached to the graph."""
-    for batch in edge_examples(case):
+    for batch in loss_edges(case):
         if batch.name in ("no rows", "unknown cells only"):
             value, gradient = case.evaluate(batch)
             if float(value) != 0 or bool((gradient != 0).any()):
                 raise AssertionError(f"the loss of {batch.name} is {float(value)}, not zero with a zero gradient")
 
 
-def check_edges(case: Case) -> None:
+def check_edges(case: LossCase) -> None:
     """Values and gradients are finite on every batch at the edge, however its tensors lie in memory."""
-    for batch in edge_examples(case):
+    for batch in loss_edges(case):
         _check_finite(case, batch)
         for got, want in zip(case.evaluate(transposed(batch)), case.evaluate(batch), strict=True):
-            same(got, want, f"{batch.name}: the order in memory matters", case.tolerance)
+            assert_same(got, want, f"{batch.name}: the order in memory matters", case.tolerance)
 
 
-def check_soft_targets(case: Case) -> None:
+def check_soft_targets(case: LossCase) -> None:
     """A soft target costs the mixture of its branches, with unknown cells beside it too."""
-    batch = example(case)
+    batch = loss_example(case)
     if not getattr(case.build(batch.targets), "soft_targets", False):
         return
     results = []
@@ -124,43 +123,43 @@ def check_soft_targets(case: Case) -> None:
         targets = torch.where(batch.targets > 0, soft, batch.targets.double())
         results.append(case.evaluate(batch._replace(targets=targets))[0])
     mixed, present, absent = results
-    same(mixed, 0.3 * present + 0.7 * absent, "a soft target is not the mixture of its branches", case.tolerance)
+    assert_same(mixed, 0.3 * present + 0.7 * absent, "a soft target is not the mixture of its branches", case.tolerance)
 
 
-def check_extremes(case: Case) -> None:
+def check_extremes(case: LossCase) -> None:
     """Values and gradients are finite for scores of +-1e4 in every floating-point type."""
-    for batch in extreme_examples(case):
+    for batch in loss_extremes(case):
         for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
             _check_finite(dataclasses.replace(case, dtype=dtype), batch)
 
 
-def _check_finite(case: Case, batch: Example) -> None:
+def _check_finite(case: LossCase, batch: Example) -> None:
     value, gradient = case.evaluate(batch)
     if not bool(value.isfinite().all()) or not bool(gradient.isfinite().all()):
         raise AssertionError(f"{batch.name} in {case.dtype}: value {value.tolist()}, gradient {gradient.tolist()}")
 
 
-def check_state(case: Case) -> None:
+def check_state(case: LossCase) -> None:
     """A loss that is saved and loaded goes on as before, on the same numbers."""
-    batch = example(case)
+    batch = loss_example(case)
     loss, fresh = case.build(batch.targets), case.build(batch.targets)
     case.evaluate(batch, loss)
     fresh.load_state_dict(loss.state_dict())
     value, gradient = case.evaluate(batch, loss)
     got_value, got_gradient = case.evaluate(batch, fresh)
-    same(got_value, value, "a loaded loss has another value", 0.0)
-    same(got_gradient, gradient, "a loaded loss has another gradient", 0.0)
+    assert_same(got_value, value, "a loaded loss has another value", 0.0)
+    assert_same(got_gradient, gradient, "a loaded loss has another gradient", 0.0)
     for name, want in loss.state_dict().items():
-        same(fresh.state_dict()[name], want, f"a loaded loss goes another way in `{name}`", 0.0)
+        assert_same(fresh.state_dict()[name], want, f"a loaded loss goes another way in `{name}`", 0.0)
 
 
-def check_compiles(case: Case, *, backend: str = "aot_eager") -> None:
+def check_compiles(case: LossCase, *, backend: str = "aot_eager") -> None:
     """`torch.compile(fullgraph=True)` takes the loss without a break and gives the same numbers."""
-    for batch in (example(case), transposed(example(case))):
+    for batch in (loss_example(case), transposed(loss_example(case))):
         _check_compiled(case, batch, backend)
 
 
-def _check_compiled(case: Case, batch: Example, backend: str) -> None:
+def _check_compiled(case: LossCase, batch: Example, backend: str) -> None:
     value, gradient = case.evaluate(batch)
     torch.compiler.reset()
     loss = case.build(batch.targets)
@@ -168,16 +167,16 @@ def _check_compiled(case: Case, batch: Example, backend: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch's compiler against torch itself
         got_value, got_gradient = case.evaluate(batch, compiled)
-    same(got_value, value, "the compiled loss has another value", case.tolerance)
-    same(got_gradient, gradient, "the compiled loss has another gradient", case.tolerance)
+    assert_same(got_value, value, "the compiled loss has another value", case.tolerance)
+    assert_same(got_gradient, gradient, "the compiled loss has another gradient", case.tolerance)
 
 
-def check_no_synchronisation(case: Case) -> None:
+def check_no_synchronisation(case: LossCase) -> None:
     """Forward and backward never wait for a value, so that an accelerator's queue stays full.
 
     On the CPU tensors without values stand in, which refuse to be read; on a GPU torch itself watches.
     """
-    batch = example(case)
+    batch = loss_example(case)
     loss = case.build(batch.targets)
     if case.device.startswith("cuda"):
         case.evaluate(batch, loss)
@@ -195,7 +194,7 @@ def check_no_synchronisation(case: Case) -> None:
         loss(*fake).backward()
 
 
-LOSS_LAWS = (
+LOSS_PROPERTIES = (
     check_gradient,
     check_permutations,
     check_unknown_cells,
@@ -207,3 +206,73 @@ LOSS_LAWS = (
     check_compiles,
     check_no_synchronisation,
 )
+
+
+def check_link(link: Link) -> None:
+    """Runs every law of links: it is increasing, and it can be inverted."""
+    for check in LINK_PROPERTIES:
+        check(link)
+
+
+def for_every_label(link: Link, values: Tensor) -> Tensor:
+    """Values (n,) as a column for each label that the link has a weight for, (n, K)."""
+    labels = 1 if link.pos_weight is None or link.pos_weight.ndim == 0 else link.pos_weight.shape[0]
+    return values.unsqueeze(1).repeat(1, labels)
+
+
+def check_link_round_trip(link: Link) -> None:
+    """Probabilities come back from the scores that mean them, and lie in the link's range."""
+    low, high = link.range
+    probs = low + (high - low) * torch.tensor([1e-6, 1e-3, 0.1, 0.3, 0.5, 0.9, 0.999, 1 - 1e-6], dtype=torch.float64)
+    probs = for_every_label(link, probs)
+    if link.pos_weight is not None and high < 1:
+        probs = probs[:-2]  # every label has a limit of its own, which the highest values may exceed
+    back = link.probs(link.scores(probs))
+    torch.testing.assert_close(
+        back, probs, rtol=1e-9, atol=1e-12, msg=lambda m: f"the link's round trip is broken: {m}"
+    )
+    odds = link.log_odds(link.scores(probs))
+    torch.testing.assert_close(
+        odds, torch.logit(probs), rtol=1e-7, atol=1e-9, msg=lambda m: f"log_odds and probs differ: {m}"
+    )
+
+
+def check_link_is_increasing(link: Link) -> None:
+    """A higher score never means a lower probability, and strictly a higher one away from the ends."""
+    scores = for_every_label(link, torch.linspace(-60, 60, 2001, dtype=torch.float64))
+    odds, probs = link.log_odds(scores), link.probs(scores)
+    steps, finite = odds.diff(dim=0), odds[1:].isfinite() & odds[:-1].isfinite()
+    if bool((steps[finite] < -1e-12).any()) or bool((probs.diff(dim=0) < -1e-15).any()):
+        raise AssertionError("the link falls somewhere: a higher score means a lower probability")
+    inner = finite & (probs[:-1] > 1e-4) & (odds[1:] < 9) & (probs[1:] < probs[-1] - 1e-4)
+    if not bool((steps[inner] > 0).all()):
+        raise AssertionError("the link is flat where it should rise")
+    low, high = link.range
+    if bool((probs < low).any()) or bool((probs > high + 1e-12).any()):
+        raise AssertionError(f"the link leaves its range {link.range}")
+
+
+def check_link_is_slope_ratio(loss: Loss) -> None:
+    """The link of a loss that adds over labels is the ratio of its slopes: minimising the loss finds the true rates."""
+    if isinstance(loss.link, NoLink):
+        raise AssertionError(f"{type(loss).__name__} adds over labels but has no link")
+    scores = for_every_label(loss.link, torch.linspace(-9, 9, 181, dtype=torch.float64))
+    got, oracle = loss.link.log_odds(scores), ratio_link(loss).log_odds(scores)
+    torch.testing.assert_close(got, oracle, rtol=1e-7, atol=1e-9, msg=lambda m: f"the link is not the loss's own: {m}")
+    _check_minimum(loss, loss.link, scores)
+
+
+def _check_minimum(loss: Loss, link: Link, scores: Tensor) -> None:
+    """At the score that means p, the expected loss under p is stationary."""
+    probs = link.probs(scores)
+    inner = (probs > 1e-6) & (probs < 1 - 1e-6) & (probs < link.range[1] - 1e-9)
+    leaf = scores.detach().clone().requires_grad_()
+    (slopes,) = torch.autograd.grad(loss(leaf, probs.detach()).sum(), leaf)
+    worst = float(slopes[inner].abs().max())
+    if worst > 1e-9:
+        raise AssertionError(
+            f"the expected loss is not stationary at the scores that the link names: slope {worst:.1e}"
+        )
+
+
+LINK_PROPERTIES = (check_link_round_trip, check_link_is_increasing)

@@ -1,4 +1,4 @@
-"""Laws of metrics."""
+"""Properties of metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.metrics.metric import Metric, Outcome
+from manyhot.metrics.metric import Metric, MetricResult
 from manyhot.testing.batches import Example
 
 
@@ -33,7 +33,7 @@ class MetricCase:
     names_labels: bool = False
     device: str = "cpu"
 
-    def measure(self, *batches: Example) -> Outcome:
+    def measure(self, *batches: Example) -> MetricResult:
         """The outcome of a fresh metric that was updated with these batches."""
         return self.collect(*batches).compute()
 
@@ -64,8 +64,8 @@ def check_metric(make: Callable[[], Metric], **options: Any) -> None:
         >>> check_metric(mh.metrics.MeanAveragePrecision, values="scores")
     """
     case = MetricCase(make, **options)
-    for law in METRIC_LAWS:
-        law(case)
+    for check in METRIC_PROPERTIES:
+        check(case)
 
 
 def metric_example(
@@ -156,8 +156,8 @@ def metric_edges(case: MetricCase) -> Iterator[Example]:
     yield Example("one column never known", scores, targets.index_fill(1, torch.tensor([2]), -1))
     yield Example("ties", torch.zeros_like(scores), targets)
     signs = (2 * targets - 1).double()
-    for sign, name in ((1e4, "scores of 1e4 for the targets"), (-1e4, "scores of 1e4 against the targets")):
-        yield Example(name, sign * signs, targets)
+    for scale, name in ((1e4, "scores of 1e4 for the targets"), (-1e4, "scores of 1e4 against the targets")):
+        yield Example(name, scale * signs, targets)
     if case.single_label:
         yield Example("the same label in all rows", scores, targets[2:3].expand_as(targets))
     else:
@@ -183,7 +183,7 @@ def check_types(case: MetricCase) -> None:
         _same(got.compute(), want.compute(), f"{dtype} and the same numbers in float32 differ")
 
 
-def check_keeps_copies(case: MetricCase) -> None:
+def check_batches_are_copied(case: MetricCase) -> None:
     """What was collected stays when the user writes the next batch into the same memory."""
     whole = metric_example(case)
     values, targets = case.as_values(whole.scores).clone(), whole.targets.to(case.device, copy=True)
@@ -193,7 +193,7 @@ def check_keeps_copies(case: MetricCase) -> None:
     _same(metric.compute(), case.measure(whole), "a metric sees what is written into a batch after it")
 
 
-def check_goes_on(case: MetricCase) -> None:
+def check_continues_after_compute(case: MetricCase) -> None:
     """Computing changes nothing that was collected, and `reset` forgets all of it."""
     whole = metric_example(case)
     metric = case.collect(_rows(whole, slice(0, 9)))
@@ -209,14 +209,14 @@ def check_goes_on(case: MetricCase) -> None:
     )
 
 
-def check_refusals(case: MetricCase) -> None:
+def check_invalid_batches(case: MetricCase) -> None:
     """Bad batches are refused in words that name the metric, and leave it as it was."""
     whole = metric_example(case)
     metric = case.collect(whole)
     values, targets = case.as_values(whole.scores), whole.targets.to(case.device)
-    bad = [(values, targets[:, :-1]), (values, targets * 2), (values[:, :-1], targets[:, :-1])]
-    bad += [(values * math.nan, targets)] if case.values != "decisions" else []
-    for batch in bad:
+    invalid = [(values, targets[:, :-1]), (values, targets * 2), (values[:, :-1], targets[:, :-1])]
+    invalid += [(values * math.nan, targets)] if case.values != "decisions" else []
+    for batch in invalid:
         try:
             metric.update(*batch)
         except ValueError as error:
@@ -227,16 +227,16 @@ def check_refusals(case: MetricCase) -> None:
     _same(metric.compute(), case.measure(whole), "a refused batch changes the metric")
 
 
-METRIC_LAWS = (
+METRIC_PROPERTIES = (
     check_batches,
     check_merge,
     check_order,
     check_unknown,
     check_metric_edges,
     check_types,
-    check_keeps_copies,
-    check_goes_on,
-    check_refusals,
+    check_batches_are_copied,
+    check_continues_after_compute,
+    check_invalid_batches,
 )
 
 
@@ -249,19 +249,19 @@ def _moved(batch: Example, order: Tensor, dim: int) -> Example:
     return batch._replace(scores=scores, targets=targets)
 
 
-def _numbers(outcome: Outcome, name: str) -> None:
-    wrong = {key: value for key, value in outcome.values.items() if not isinstance(value, float)}
-    wrong |= {key: value for key, value in outcome.counts.items() if not isinstance(value, int) or value < 0}
-    if wrong or not outcome.values:
-        raise AssertionError(f"{name}: neither numbers nor NaN: {wrong or outcome}")
+def _numbers(result: MetricResult, name: str) -> None:
+    wrong = {key: value for key, value in result.values.items() if not isinstance(value, float)}
+    wrong |= {key: value for key, value in result.counts.items() if not isinstance(value, int) or value < 0}
+    if wrong or not result.values:
+        raise AssertionError(f"{name}: neither numbers nor NaN: {wrong or result}")
 
 
-def _same(got: Outcome, want: Outcome, law: str, *, counts: bool = True) -> None:
+def _same(got: MetricResult, want: MetricResult, message: str, *, counts: bool = True) -> None:
     if got.values.keys() != want.values.keys():
-        raise AssertionError(f"{law}: values named {list(got.values)} and {list(want.values)}")
+        raise AssertionError(f"{message}: values named {list(got.values)} and {list(want.values)}")
     for name, value in want.values.items():
         close = math.isclose(got[name], value, rel_tol=1e-9, abs_tol=1e-12)
         if not (close or (math.isnan(got[name]) and math.isnan(value))):
-            raise AssertionError(f"{law}: {name} is {got[name]!r} and {value!r}")
+            raise AssertionError(f"{message}: {name} is {got[name]!r} and {value!r}")
     if counts and got.counts != want.counts:
-        raise AssertionError(f"{law}: counts are {got.counts} and {want.counts}")
+        raise AssertionError(f"{message}: counts are {got.counts} and {want.counts}")

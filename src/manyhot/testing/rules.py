@@ -1,4 +1,4 @@
-"""Laws of rules."""
+"""Properties of decision rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from manyhot.decide.rule import Decision, Rule
-from manyhot.saving import load, save
+from manyhot.registry import find_class, register
+from manyhot.serialization import load, save
 from manyhot.testing.batches import Example
 
 
@@ -72,8 +73,8 @@ def check_rule(make: Callable[[], Rule], **options: Any) -> None:
         >>> check_rule(lambda: mh.AverageK(1.5), reads_unknown=True)
     """
     case = RuleCase(make, **options)
-    for law in RULE_LAWS:
-        law(case)
+    for check in RULE_PROPERTIES:
+        check(case)
 
 
 def rule_example(rows: int = 30, labels: int = 5, *, unknown: float = 0.15, seed: int = 0) -> Example:
@@ -112,7 +113,7 @@ def check_rule_rows(case: RuleCase) -> None:
     whole = case.decide(rule, rule_example(seed=1))
     values = case.as_values(rule_example(seed=1).scores)
     single = [rule(row) for row in values.split(1)]
-    _same(_joined(single), whole, "rows one by one and at once differ")
+    _same(_concatenate(single), whole, "rows one by one and at once differ")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(2)).to(case.device)
     _same(rule(values[order]), Decision(whole.labels[order], whole.abstain[order]), "the order of new rows matters")
 
@@ -126,8 +127,8 @@ def check_rule_order(case: RuleCase) -> None:
     if not case.names_labels:
         labels = torch.tensor([4, 2, 0, 1, 3])
         moved = case.decide(case.fit(_moved(batch, labels, 1)), _moved(new, labels, 1))
-        placed = Decision(want.labels[:, labels.to(case.device)], want.abstain)
-        _same(moved, placed, "the order of labels matters")
+        reordered = Decision(want.labels[:, labels.to(case.device)], want.abstain)
+        _same(moved, reordered, "the order of labels matters")
 
 
 def check_rule_state(case: RuleCase) -> None:
@@ -135,10 +136,12 @@ def check_rule_state(case: RuleCase) -> None:
     batch, new = rule_example(), rule_example(seed=1)
     rule = case.fit(batch)
     want = case.decide(rule, new)
-    kinds = [type(part) for part in rule.modules() if isinstance(part, Rule)]
+    for part in rule.modules():
+        if isinstance(part, Rule) and find_class(type(part).__name__) is not type(part):
+            register(type(part))
     with tempfile.TemporaryDirectory() as folder:
         save(rule, Path(folder) / "rule.json")
-        loaded = load(Path(folder) / "rule.json", kinds=kinds)
+        loaded = load(Path(folder) / "rule.json")
     _same(case.decide(loaded.to(case.device), new), want, "a saved rule decides otherwise")
     fresh = case.make().to(case.device)
     fresh.load_state_dict(rule.state_dict())
@@ -215,21 +218,25 @@ def check_rule_types(case: RuleCase) -> None:
         _same(got, want, f"{dtype} and the same numbers in float32 differ")
 
 
-def check_rule_refusals(case: RuleCase) -> None:
+def check_rule_invalid_input(case: RuleCase) -> None:
     """Bad values and targets are refused in words that name the rule, and leave it as it was."""
     batch = rule_example()
     rule = case.fit(batch)
     values, targets = case.as_values(batch.scores), batch.targets.to(case.device)
     want = rule(values)
-    bad: list[Callable[[], Any]] = [lambda: rule(values * math.nan), lambda: rule(values[0]), lambda: rule("values")]
-    bad += [lambda: rule.fit(values * math.nan, targets)]
+    invalid: list[Callable[[], Any]] = [
+        lambda: rule(values * math.nan),
+        lambda: rule(values[0]),
+        lambda: rule("values"),
+    ]
+    invalid += [lambda: rule.fit(values * math.nan, targets)]
     if rule.needs_targets:
-        bad += [lambda: case.make().fit(values), lambda: case.make().fit(values, targets[:, :-1])]
-        bad += [lambda: case.make().fit(values, targets * 2)]
+        invalid += [lambda: case.make().fit(values), lambda: case.make().fit(values, targets[:, :-1])]
+        invalid += [lambda: case.make().fit(values, targets * 2)]
     if rule.needs_probs:
-        bad += [lambda: rule(values + 1), lambda: rule.fit(values - 1, targets)]
+        invalid += [lambda: rule(values + 1), lambda: rule.fit(values - 1, targets)]
     names = [type(part).__name__ for part in rule.modules()]
-    for call in bad:
+    for call in invalid:
         try:
             call()
         except ValueError as error:
@@ -240,7 +247,7 @@ def check_rule_refusals(case: RuleCase) -> None:
     _same(rule(values), want, "a refused input changes the rule")
 
 
-RULE_LAWS = (
+RULE_PROPERTIES = (
     check_rule_unfitted,
     check_rule_rows,
     check_rule_order,
@@ -248,11 +255,11 @@ RULE_LAWS = (
     check_rule_unknown,
     check_rule_edges,
     check_rule_types,
-    check_rule_refusals,
+    check_rule_invalid_input,
 )
 
 
-def _joined(decisions: list[Decision]) -> Decision:
+def _concatenate(decisions: list[Decision]) -> Decision:
     return Decision(torch.cat([d.labels for d in decisions]), torch.cat([d.abstain for d in decisions]))
 
 
@@ -261,11 +268,11 @@ def _moved(batch: Example, order: Tensor, dim: int) -> Example:
     return batch._replace(scores=scores, targets=targets)
 
 
-def _same(got: Decision, want: Decision, law: str) -> None:
+def _same(got: Decision, want: Decision, message: str) -> None:
     for name in ("labels", "abstain"):
         one, other = getattr(got, name), getattr(want, name)
         if one.shape != other.shape:
-            raise AssertionError(f"{law}: {name} of shape {tuple(one.shape)} and {tuple(other.shape)}")
+            raise AssertionError(f"{message}: {name} of shape {tuple(one.shape)} and {tuple(other.shape)}")
         if not bool((one == other).all()):
             row = int((one != other).nonzero()[0, 0])
-            raise AssertionError(f"{law}: {name} of row {row} {one[row].tolist()} and {other[row].tolist()}")
+            raise AssertionError(f"{message}: {name} of row {row} {one[row].tolist()} and {other[row].tolist()}")

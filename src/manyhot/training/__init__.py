@@ -1,8 +1,8 @@
-"""From a data set to a run folder: the recipe, the run, and the comparison of losses."""
+"""From a dataset to a run folder: training, the run, and the comparison of losses."""
 
-from manyhot.training.comparing import Comparison, compare
-from manyhot.training.recipe import Recipe
+from manyhot.settings import TrainSettings
+from manyhot.training.comparison import Comparison, compare
+from manyhot.training.pipeline import train
 from manyhot.training.run import Run
-from manyhot.training.running import train
 
-__all__ = ["Comparison", "Recipe", "Run", "compare", "train"]
+__all__ = ["Comparison", "Run", "TrainSettings", "compare", "train"]

@@ -1,18 +1,24 @@
-"""The folder that a training leaves behind."""
+"""The run folder that a training writes, and its summary in a notebook."""
 
 from __future__ import annotations
 
+import base64
 import csv
+import importlib.util
 import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhot.files import whole_file
-from manyhot.refusal import refusal
-from manyhot.training.recipe import read_settings
+from manyhot.errors import InputError
+from manyhot.evaluation.catalog import METRIC_INFO, format_value
+from manyhot.evaluation.result import too_small
+from manyhot.files import atomic_write
+from manyhot.settings import read_settings
 
 if TYPE_CHECKING:
     from manyhot.classifier import Classifier
@@ -38,8 +44,8 @@ class Run:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         if not (self.folder / CONFIG).is_file():
-            remedy = "Pass the folder that `manyhot train` wrote."
-            raise refusal("run", "Run", f"be a folder with a {CONFIG}", repr(str(folder)), remedy)
+            hint = "Pass the folder that `manyhot train` wrote."
+            raise InputError("run", "Run", f"be a folder with a {CONFIG}", repr(str(folder)), hint)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}{'' if self.finished else ', not finished'})"
@@ -58,8 +64,8 @@ class Run:
     def figures(self) -> dict[str, Any]:
         """What the evaluation found, before and after calibration."""
         if not self.finished:
-            remedy = f"Go on with it: manyhot train --resume {self.folder}."
-            raise refusal("run", "Run", "be finished", repr(str(self.folder)), remedy)
+            hint = f"Go on with it: manyhot train --resume {self.folder}."
+            raise InputError("run", "Run", "be finished", repr(str(self.folder)), hint)
         content: dict[str, Any] = json.loads((self.folder / FIGURES).read_text(encoding="utf-8"))
         return content
 
@@ -75,14 +81,14 @@ class Run:
 
         With the value over all rows at the step whose weights were kept, once the run is finished.
         """
-        from manyhot.training.normaliser import of_all_rows, read_trace
-
         if not (self.folder / NORMALISER).is_file():
             return None
         trace = read_trace(self.folder / NORMALISER)
         if self.finished:
-            kept = self.figures.get("best epoch") or len(self.history)
-            trace["all_rows"] = of_all_rows(self.folder, trace["steps"], int(self.history[kept - 1]["steps"]))
+            best_epoch = self.figures.get("best epoch") or len(self.history)
+            trace["all_rows"] = normaliser_of_all_rows(
+                self.folder, trace["steps"], int(self.history[best_epoch - 1]["steps"])
+            )
         return trace
 
     def classifier(self) -> Classifier:
@@ -103,7 +109,7 @@ class Run:
         *,
         split: str | None = None,
         root: str | os.PathLike[str] | None = None,
-        pictures: bool = True,
+        images: bool = True,
     ) -> Path:
         """Writes one HTML page about the run that needs nothing else; returns where it is.
 
@@ -111,15 +117,14 @@ class Run:
             path: The file; `report.html` in the run folder by default, in the place of an older one.
             split: The split to judge; by default "test", or "val" without it.
             root: The folder that paths of pictures begin in; by default where the data of the run lie.
-            pictures: Whether to show pictures.
+            images: Whether to show pictures.
         """
         from manyhot.report.page import write_report
 
         path = self.folder / REPORT if path is None else path
-        return write_report(self, path, split=split, root=root, pictures=pictures)
+        return write_report(self, path, split=split, root=root, images=images)
 
     def _repr_html_(self) -> str:
-        from manyhot.training.showing import run_as_html
 
         return run_as_html(self)
 
@@ -147,7 +152,7 @@ def clear_run(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def point_to_last(folder: Path) -> None:
+def link_last_run(folder: Path) -> None:
     """Makes `last`, beside the run folder, lead to it; nothing happens where something else has that name."""
     last = folder.parent / "last"
     if last.is_symlink() or not last.exists():
@@ -158,5 +163,126 @@ def point_to_last(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A text file that is there as a whole or not at all."""
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def read_trace(path: Path) -> dict[str, Any]:
+    """The steps that were noted, with log C of their batches, None for one without labels, and its moving average."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        "steps": [int(row["step"]) for row in rows],
+        "batch": [float(row["batch"]) if row["batch"] else None for row in rows],
+        "average": [float(row["average"]) for row in rows],
+    }
+
+
+def normaliser_of_all_rows(folder: Path, steps: list[int], last: int) -> list[float | None]:
+    """log C over all training rows, which the classifier reads scores by: a value at the step its weights are of.
+
+    Args:
+        folder: Of the run.
+        steps: Those that were noted.
+        last: After how many steps the weights that were kept were reached.
+    """
+    from manyhot.classifier.bundle import read_content
+    from manyhot.serialization import from_dict
+
+    link = from_dict(read_content(folder)["link"])
+    position = sum(step <= last for step in steps) - 1
+    return [float(link.log_normaliser) if index == position else None for index in range(len(steps))]
+
+
+SUMMARY_SETTINGS = {
+    "loss": "Loss",
+    "backbone": "Backbone",
+    "tune": "TrainingResult",
+    "calibrator": "Calibrator",
+    "rule": "Rule",
+}
+PROBABILITY_SOURCES = {"before": "own link", "after": "calibrated"}
+
+
+def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Title, value before and value after calibration of the figures that people look at first."""
+    before = None if figures["before"] is None else compared_values(figures["before"])
+    after, rows = compared_values(figures["after"]), []
+    for name, value in after.items():
+        if value is None:
+            continue
+        earlier = None if before is None else before[name]
+        rows.append((METRIC_INFO[name].title, format_value(name, earlier), format_value(name, value)))
+    return rows
+
+
+def too_small_of(figures: dict[str, Any]) -> str | None:
+    """Why the judged rows of a run are too few to give figures, in a sentence; None where they are enough."""
+    return None if figures["judged"] is None else too_small(figures["after"]["counts"])
+
+
+def probability_sources(figures: dict[str, Any]) -> list[str]:
+    """How the probabilities that were judged came about."""
+    return list(PROBABILITY_SOURCES.values()) if figures["calibrated"] else ["as trained"]
+
+
+def run_as_html(run: Run) -> str:
+    """What was trained, how good it is, and whether its promises come true."""
+    config = run.config
+    listed = "; ".join(
+        f"{title}: {config[name]}" for name, title in SUMMARY_SETTINGS.items() if config.get(name) is not None
+    )
+    parts = [f"<h3>{escape(repr(run))}</h3><p>{escape(listed)}</p>"]
+    if not run.finished:
+        return "".join(parts)
+    figures = run.figures
+    rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
+    judged = "" if figures["judged"] is None else f"; judged on {figures['judged']!r}"
+    parts.append(f"<p>{escape(f'Rows: {rows}{judged}')}</p>")
+    small = too_small_of(figures)
+    if small is not None:
+        parts.append(f"<p>{escape(small)}</p>")
+    elif figures["judged"] is not None:
+        columns = probability_sources(figures)
+        parts.append(
+            table_as_html(["", *columns], [[title, *values[-len(columns) :]] for title, *values in summary(figures)])
+        )
+        parts.append(reliability_image(figures))
+    return "".join(parts)
+
+
+def reliability_image(figures: dict[str, Any]) -> str:
+    """The reliability diagram as a picture in the text; nothing where nothing draws it, or nothing is promised."""
+    curves = {
+        title: figures[key]["groups"]["probabilities"]["details"]
+        for key, title in PROBABILITY_SOURCES.items()
+        if figures[key] is not None and figures[key]["groups"]["probabilities"]["details"]
+    }
+    if not curves or importlib.util.find_spec("matplotlib") is None:
+        return ""
+    from manyhot.report import as_png, draw_reliability
+
+    name = "predicted against observed frequency"
+    image = base64.b64encode(as_png(draw_reliability({name: curves}))).decode()
+    return f'<img src="data:image/png;base64,{image}" alt="{name}">'
+
+
+def table_as_html(head: list[str], rows: list[list[str]]) -> str:
+    """Rows of texts as an HTML table."""
+    from manyhot.evaluation.result import html_table
+
+    return html_table([head, *rows])
+
+
+# What is compared, by the names of the evaluation.
+COMPARED_METRICS = ("map", "map_sample", "log_loss_per_row", "ece", "ace", "mce", "micro_f", "macro_f")
+
+
+def compared_values(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
+    """The figures that are compared, by name."""
+    values = {
+        name.split("@")[0]: entry["value"]
+        for group in evaluation["groups"].values()
+        for name, entry in group["values"].items()
+    }
+    return {name: values.get(name) for name in COMPARED_METRICS}

@@ -1,0 +1,654 @@
+"""The data of the experiments by name: images on the device or frozen features, their variants, and the backbones."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from experiments.datasets import long_tailed, read_layout, superclasses_of, zero_label_columns
+from manyhot.backbones import Backbone, create_backbone, extract_features
+from manyhot.backbones.backbone import wrap
+from manyhot.data.dataset import Dataset
+from manyhot.data.loading import Batch, Batches, FeatureBatches
+from manyhot.data.sources import read_image
+from manyhot.data.targets import SparseTargets
+from manyhot.engine import FitSettings
+from manyhot.engine.optim import mix_seeds
+from manyhot.errors import InputError
+from manyhot.files import atomic_write, lock
+from manyhot.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True)
+class ExperimentDataset:
+    """What arms are trained on.
+
+    Attributes:
+        name: Of the data and what was made of them, such as "tiny-imagenet 120+80".
+        labels: Their names.
+        width: Number of features.
+        parts: Gives the batches of "train", "val" and "test" for a plan, whose seed decides what is drawn.
+        backbone: Gives, for a seed, what turns pictures into features; None where the samples are features.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    width: int
+    parts: Callable[[FitSettings], dict[str, Batches]]
+    backbone: Callable[[int], Backbone] | None = None
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What training does to a picture.
+
+    Attributes:
+        area: Smallest share of the picture that is kept; 1 for all of it.
+        flip: Whether half of the pictures are mirrored.
+        sizes: Sides in pixels through the run, shared out evenly over its epochs: (32, 64) sees small pictures in the
+            first half, which costs a quarter, and whole ones in the second. Empty for the size of the data.
+    """
+
+    area: float = 0.5
+    flip: bool = True
+    sizes: tuple[int, ...] = ()
+
+
+class PixelBatches(Batches):
+    """Rows of a tensor of pictures, for `manyhot.engine.fit`.
+
+    What is drawn for a row depends on seed and epoch alone, as the engine asks.
+
+    Args:
+        pixels: (M, 3, H, W) uint8, on the device where the network learns.
+        rows: (N,) which of the pictures these are.
+        targets: (N, K).
+        augmentation: For training; None for rows that are only scored.
+        seed: Of what is drawn.
+        epochs: Of the run, to share out the sizes.
+    """
+
+    def __init__(
+        self,
+        pixels: Tensor,
+        rows: Tensor,
+        targets: SparseTargets,
+        *,
+        augmentation: Augmentation | None = None,
+        seed: int = 0,
+        epochs: int = 1,
+    ) -> None:
+        self.pixels, self.targets, self.augmentation, self.seed, self.epochs = (
+            pixels,
+            targets,
+            augmentation,
+            seed,
+            epochs,
+        )
+        self._rows = rows.to(pixels.device)
+        self._dense = targets.dense().to(pixels.device)
+        self._scaled: dict[int, Tensor] = {}
+
+    def load(self, groups: Iterable[Sequence[int]], *, epoch: int | None) -> Iterator[Batch]:
+        """One batch for each group of rows; changed at random where there is an epoch and changes are wanted."""
+        device = self.pixels.device
+        changed = epoch is not None and self.augmentation is not None
+        draws = self._draw(epoch) if changed else None
+        source = self._at(self._size(epoch)) if changed else self.pixels
+        for group in groups:
+            rows = torch.as_tensor(group, dtype=torch.int64)
+            index = rows.to(device, non_blocking=True)
+            pixels = source.index_select(0, self._rows.index_select(0, index))
+            if draws is not None:
+                pixels = change(pixels, draws.index_select(0, index))
+            pixels = pixels.contiguous(memory_format=torch.channels_last)
+            yield Batch(pixels, self._dense.index_select(0, index), index)
+
+    def _size(self, epoch: int) -> int:
+        sizes = self.augmentation.sizes
+        return sizes[min(len(sizes) * epoch // self.epochs, len(sizes) - 1)] if sizes else self.pixels.shape[-1]
+
+    def _at(self, size: int) -> Tensor:
+        """All pictures at another size, computed once."""
+        if size == self.pixels.shape[-1]:
+            return self.pixels
+        if size not in self._scaled:
+            parts = [
+                F.interpolate(part.float(), size=(size, size), mode="bilinear", antialias=True, align_corners=False)
+                for part in self.pixels.split(4096)
+            ]
+            self._scaled[size] = torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])
+        return self._scaled[size]
+
+    def _draw(self, epoch: int) -> Tensor:
+        """(N, 4) for each row: scale, shifts across and down, and whether it is mirrored as 1 or -1."""
+        generator = torch.Generator().manual_seed(mix_seeds(self.seed, 7, epoch))
+        uniform = torch.rand(len(self), 4, generator=generator)
+        scale = (self.augmentation.area + (1 - self.augmentation.area) * uniform[:, 0]).sqrt()
+        shifts = (2 * uniform[:, 1:3] - 1) * (1 - scale).unsqueeze(1)
+        mirror = torch.where((uniform[:, 3] < 0.5) & torch.tensor(self.augmentation.flip), -1.0, 1.0)
+        return torch.cat([scale[:, None], shifts, mirror[:, None]], 1).to(self.pixels.device)
+
+
+def change(pixels: Tensor, draws: Tensor) -> Tensor:
+    """Crops, scales back to the same size and mirrors, each picture as drawn; floats from 0 to 255."""
+    scale, shift_x, shift_y, mirror = draws.unbind(1)
+    zero = torch.zeros_like(scale)
+    maps = torch.stack([scale * mirror, zero, shift_x, zero, scale, shift_y], 1).view(-1, 2, 3)
+    grid = F.affine_grid(maps, list(pixels.shape), align_corners=False)
+    wide = pixels.half() if pixels.is_cuda else pixels.float()
+    return F.grid_sample(wide, grid.to(wide.dtype), mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+# Of ImageNet, for pixels from 0 to 255.
+MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
+
+
+def small_resnet(name: str = "resnet18", *, stride: int = 1) -> nn.Module:
+    """A ResNet of timm for small pictures: the first layer sees 3 x 3 pixels, and nothing is pooled after it.
+
+    Args:
+        name: Of the model.
+        stride: Of the first layer: 1 for pictures of 32 pixels, 2 for 64, which then cost the same.
+    """
+    import timm
+
+    model = timm.create_model(name, num_classes=0)
+    model.conv1 = nn.Conv2d(3, model.conv1.out_channels, 3, stride=stride, padding=1, bias=False)
+    nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    model.maxpool = nn.Identity()
+    return model
+
+
+def backbone_builder(name: str, size: int, weights: Path | None = None) -> Callable[[int], Backbone]:
+    """What builds a backbone with its first weights, given a seed.
+
+    Args:
+        name: "small-resnet18", "efficientnet_lite0", or a model of timm from scratch.
+        size: Side of the pictures.
+        weights: A safetensors file to start from, where published weights are not installed.
+    """
+
+    def build(seed: int) -> Backbone:
+        if name.startswith("small-"):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                module = small_resnet(name.removeprefix("small-"), stride=1 if size < 48 else 2)
+            return wrap(module, module.num_features, Preprocessing(size=size, mean=MEAN, std=STD), name=name)
+        pretrained = name == "efficientnet_lite0"
+        return create_backbone(name, pretrained=pretrained and weights is None, size=size, seed=seed, weights=weights)
+
+    return build
+
+
+class ReusableBackbone:
+    """A backbone that every run starts anew in the same memory.
+
+    It is not compiled: on a large GPU these networks wait for their launches, which several runs at once make up for,
+    and compiling gained nothing over that.
+
+    Args:
+        build: From a seed to a backbone with its first weights.
+        device: Where it learns.
+    """
+
+    def __init__(self, build: Callable[[int], Backbone], device: torch.device) -> None:
+        self.build, self.device = build, device
+        self._backbone: Backbone | None = None
+
+    def __call__(self, seed: int) -> Backbone:
+        """The backbone with the first weights of a seed."""
+        fresh = self.build(seed)
+        if self._backbone is None:
+            self._backbone = fresh.to(self.device, memory_format=torch.channels_last)
+        else:
+            self._backbone.load_state_dict(fresh.state_dict())
+        return self._backbone.train()
+
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labelled samples of an experiment, whatever they are made of.
+
+    Attributes:
+        name: For tables and files.
+        labels: Names of the K labels.
+        targets: (N, K).
+        splits: (N,) "train", "val" or "test"; rows of other splits are not used.
+        samples: (M, 3, H, W) uint8 pictures, or (M, D) features.
+        positions: (N,) which of the samples each row is; several sets may share their samples.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    targets: SparseTargets
+    splits: np.ndarray
+    samples: Tensor
+    positions: Tensor
+
+    def take(self, rows: Any, name: str) -> "Rows":
+        """Only these rows."""
+        rows = np.asarray(rows)
+        cache = {"targets": self.targets.take(rows), "splits": self.splits[rows]}
+        return replace(self, name=name, positions=self.positions[torch.from_numpy(rows)], **cache)
+
+    def select(self, columns: Sequence[int], name: str) -> "Rows":
+        """Only these labels; samples that lose all of theirs stay, as samples without a label."""
+        labels = tuple(self.labels[column] for column in columns)
+        return replace(self, name=name, labels=labels, targets=self.targets.select(columns))
+
+    def with_val(self, count: int, *, seed: int = 0) -> "Rows":
+        """With so many of the rows to train on set aside as "val", the same share of each label; as is where it has."""
+        if (self.splits == "val").any():
+            return self
+        train = np.flatnonzero(self.splits == "train")
+        if count >= len(train):
+            rule = f"have more than {count} rows to train on, since so many are set aside as 'val'"
+            raise InputError("data", self.name, rule, str(len(train)), "Give the set a split 'val' of its own.")
+        order = np.random.default_rng(seed).permutation(train)
+        first = self.first_labels()[order]
+        position_in_label = np.empty(len(order), dtype=np.int64)
+        for label in np.unique(first):
+            own = np.flatnonzero(first == label)
+            position_in_label[own] = np.arange(len(own)) * len(order) // len(own)
+        chosen = order[np.argsort(position_in_label, kind="stable")[:count]]
+        splits = self.splits.copy()
+        splits[chosen] = "val"
+        return replace(self, splits=splits)
+
+    def of(self, split: str) -> tuple[Tensor, SparseTargets]:
+        """Places and targets of a split."""
+        rows = np.flatnonzero(self.splits == split)
+        return self.positions[torch.from_numpy(rows)], self.targets.take(rows)
+
+    def first_labels(self) -> np.ndarray:
+        """(N,) the lowest label of each row, -1 for none."""
+        first = np.full(len(self.targets), -1, dtype=np.int64)
+        rows, columns = self.targets.present()
+        first[rows[::-1]] = columns[::-1]
+        return first
+
+    def images(self, backbone: ReusableBackbone, width: int, augmentation: Augmentation) -> ExperimentDataset:
+        """As what a network learns from."""
+
+        def parts(fit_settings: FitSettings) -> dict[str, Batches]:
+            batches: dict[str, Batches] = {}
+            for split in SPLITS:
+                positions, targets = self.of(split)
+                own = augmentation if split == "train" else None
+                batches[split] = PixelBatches(
+                    self.samples,
+                    positions,
+                    targets,
+                    augmentation=own,
+                    seed=fit_settings.seed,
+                    epochs=fit_settings.epochs,
+                )
+            return batches
+
+        return ExperimentDataset(self.name, self.labels, width, parts, backbone)
+
+    def features(self) -> ExperimentDataset:
+        """As what a head learns from: centred, in a unit in which features vary by 1."""
+        positions, _ = self.of("train")
+        train = self.samples[positions].float()
+        mean, scale = train.mean(0), train.var(0, correction=0).mean().sqrt()
+
+        def parts(fit_settings: FitSettings) -> dict[str, Batches]:
+            batches: dict[str, Batches] = {}
+            for split in SPLITS:
+                positions, targets = self.of(split)
+                batches[split] = FeatureBatches((self.samples[positions].float() - mean) / scale, targets)
+            return batches
+
+        return ExperimentDataset(self.name, self.labels, self.samples.shape[1], parts)
+
+
+def rows_of(dataset: Dataset, samples: Tensor, name: str) -> Rows:
+    """A data set of manyhot with its pictures or features in one tensor."""
+    if dataset.splits is None or dataset.targets is None:
+        raise InputError("data", name, "have labels and splits", "none", "See experiments/README.md for the layouts.")
+    splits = np.asarray(dataset.splits)
+    return Rows(name, tuple(dataset.labels.names), dataset.targets, splits, samples, torch.arange(len(dataset)))
+
+
+def decoded(dataset: Dataset, size: int, cache: Path, *, workers: int | None = None) -> Tensor:
+    """(N, 3, size, size) uint8 of all pictures of a data set, read once and then kept in a file.
+
+    Args:
+        dataset: With images; one that cannot be read stops everything.
+        size: Side in pixels, both sides scaled to it.
+        cache: The file, an .npy.
+        workers: Processes that read.
+    """
+    with made_once(cache) as missing:
+        if missing:
+            with atomic_write(cache) as part:
+                _decode(dataset, size, part, workers or os.cpu_count() or 1)
+    # Changes stay in memory, and what goes to a GPU is read once from the file.
+    return torch.from_numpy(np.load(cache, mmap_mode="c"))
+
+
+def _decode(dataset: Dataset, size: int, file: Path, workers: int) -> None:
+    pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(dataset), 3, size, size))
+    _READING[0] = dataset.images, Preprocessing(size=size)
+    with get_context("fork").Pool(workers) as pool:
+        for row, image in enumerate(pool.imap(_read, range(len(dataset)), chunksize=64)):
+            pixels[row] = image
+    _READING.clear()
+    pixels.flush()
+
+
+@contextmanager
+def made_once(file: Path) -> Iterator[bool]:
+    """Whether the file has yet to be made; meanwhile other processes that want it wait."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with lock(file.with_suffix(".lock")):
+        yield not file.is_file()
+
+
+# Forked processes find it here; as an argument it would travel to them with every picture.
+_READING: dict[int, Any] = {}
+
+
+def _read(row: int) -> np.ndarray:
+    images, preprocessing = _READING[0]
+    return preprocessing.prepare(read_image(images, row)).numpy()
+
+
+def reduced(file: Path, features: np.ndarray, dataset: Dataset, width: int) -> None:
+    """Keeps the first principal components of features, those of the rows to train on, as `feature_rows` reads them."""
+    train = np.asarray(dataset.splits) == "train"
+    centred = features - features[train].mean(0)
+    _, axes = np.linalg.eigh(centred[train].T @ centred[train])
+    x = centred @ axes[:, ::-1][:, : min(width, axes.shape[1])]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(file) as part, part.open("wb") as stream:
+        names = np.array(dataset.labels.names, dtype=str)
+        y = dataset.targets.dense().numpy()
+        np.savez(stream, x=x.astype(np.float16), y=y, splits=np.array(dataset.splits, dtype=str), names=names)
+
+
+def feature_rows(file: Path, name: str, *, rename: Mapping[str, str] | None = None) -> Rows:
+    """Features from an npz file with x (N, D), y (N, K), splits (N,) and, if they are known, names (K,)."""
+    with np.load(file) as content:
+        x, y, splits = content["x"], content["y"], content["splits"]
+        names = content["names"] if "names" in content else np.arange(y.shape[1])
+    splits = np.array([(rename or {}).get(split, split) for split in splits.tolist()])
+    targets = SparseTargets.from_dense(y.astype(np.int8))
+    return Rows(name, tuple(map(str, names)), targets, splits, torch.from_numpy(x), torch.arange(len(x)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the pictures of a set are learnt from.
+
+    Attributes:
+        size: Side in pixels.
+        backbone: What learns; see `start_of`.
+        width: Its number of features.
+        val: Rows to set aside where the set has no split "val".
+        augmentation: What training does to pictures.
+        fit_settings: How to train, but for the seed.
+    """
+
+    size: int
+    backbone: str
+    width: int
+    val: int
+    augmentation: Augmentation
+    fit_settings: FitSettings
+
+
+SCRATCH = FitSettings(
+    epochs=7, batch_size=500, lr=3e-3, weight_decay=0.05, schedule="one-cycle", warmup=0.2, precision="bf16"
+)
+TUNED = FitSettings(
+    epochs=4,
+    batch_size=250,
+    lr=1e-3,
+    head_lr=3e-3,
+    weight_decay=0.05,
+    schedule="one-cycle",
+    warmup=0.2,
+    ema=0.998,
+    precision="bf16",
+)
+# Small sets get four times as many epochs.
+FEATURES = FitSettings(epochs=10, batch_size=250, lr=1e-3, weight_decay=0.05, schedule="cosine")
+SMALL = Kind(32, "small-resnet18", 512, 5000, Augmentation(area=0.5), SCRATCH)
+FINE = Kind(128, "efficientnet_lite0", 1280, 800, Augmentation(area=0.35), replace(TUNED, epochs=8, batch_size=125))
+KINDS = {
+    "cifar10": replace(SMALL, fit_settings=replace(SCRATCH, epochs=12)),
+    "cifar100": replace(SMALL, fit_settings=replace(SCRATCH, epochs=30)),
+    "tiny-imagenet": replace(SMALL, size=64, augmentation=Augmentation(area=0.35, sizes=(32, 48))),
+    "flowers": FINE,
+    "cub": replace(FINE, size=224),
+    "cars": replace(FINE, size=224),
+    "dogs": replace(FINE, size=224),
+    "aircraft": replace(FINE, size=224),
+    "plantnet300k": replace(FINE, size=224, val=3000),
+    "imagenet": Kind(128, "resnet18", 512, 10000, Augmentation(area=0.35), replace(SCRATCH, epochs=16)),
+    "voc": replace(FINE, size=224),
+    "nus-wide": Kind(128, "efficientnet_lite0", 1280, 6000, Augmentation(area=0.35), TUNED),
+    "coco": Kind(128, "efficientnet_lite0", 1280, 6081, Augmentation(area=0.35), TUNED),
+}
+REDUCED = 384  # principal components of frozen features that are kept
+
+
+class Catalogue:
+    """Opens materials and keeps them open.
+
+    Args:
+        folder: Where the data lie, one folder a set, in any layout that `read_layout` knows.
+        weights: A safetensors file with the weights of EfficientNet-Lite0, where their package is not installed.
+        cache: For decoded pictures and frozen features; below `folder` by default.
+    """
+
+    def __init__(self, folder: Path, *, weights: Path | None = None, cache: Path | None = None) -> None:
+        self.folder, self.weights = Path(folder), weights
+        self.cache = Path(cache) if cache is not None else self.folder / "cache"
+        self._rows: dict[str, Rows] = {}
+        self._nets: dict[tuple[str, int], ReusableBackbone] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """For processes of their own, which open what they need."""
+        return {**self.__dict__, "_rows": {}, "_nets": {}}
+
+    def __call__(self, name: str) -> ExperimentDataset:
+        """The material of a name."""
+        kind, rows = kind_of(name), self._variant(name)
+        if is_features(name):
+            return rows.features()
+        key = kind.backbone, kind.size
+        if key not in self._nets:
+            self._nets[key] = ReusableBackbone(backbone_builder(*key, self.weights), default_device())
+        return rows.images(self._nets[key], kind.width, kind.augmentation)
+
+    def _variant(self, name: str) -> Rows:
+        whole, _, variant = name.partition(": ")
+        if whole not in self._rows:
+            opened = self._features(whole) if is_features(whole) else self._images(whole)
+            self._rows[whole] = opened.with_val(kind_of(whole).val)
+        if name not in self._rows:
+            self._rows[name] = MAKERS[variant](self._rows[whole], name)
+        return self._rows[name]
+
+    def _images(self, name: str) -> Rows:
+        data, size = read_layout(self.folder / name), kind_of(name).size
+        pixels = decoded(data, size, self.cache / f"{name}-{size}.npy")
+        return rows_of(data, pixels.to(default_device()), name)
+
+    def _features(self, name: str) -> Rows:
+        source = name.removesuffix(" features")
+        file = self.cache / f"{source}-features.npz"
+        with made_once(file) as missing:
+            if missing:
+                data = read_layout(self.folder / source)
+                backbone = create_backbone(weights=self.weights, size=feature_size(kind_of(name)))
+                selected = self.cache / "backbones"
+                result = extract_features(backbone, data, cache=selected, device=default_device(), on_bad_image="fail")
+                reduced(file, result.features, data, REDUCED)
+        return feature_rows(file, name)
+
+
+def kind_of(name: str) -> Kind:
+    """How a set is learnt from."""
+    whole, colon, variant = name.partition(": ")
+    source = whole.removesuffix(" features")
+    if source not in KINDS:
+        raise InputError("set", "experiments", f"be one of {', '.join(KINDS)}", repr(source), "Name its folder so.")
+    if colon and variant not in MAKERS:
+        raise InputError("variant", source, f"be one of {', '.join(filter(None, MAKERS))}", repr(variant), "Pick one.")
+    return KINDS[source]
+
+
+def fit_settings_for(name: str) -> FitSettings:
+    """How arms are trained on a material, but for the seed."""
+    kind = kind_of(name)
+    if is_features(name):
+        return replace(FEATURES, epochs=4 * FEATURES.epochs) if kind.val < 1000 else FEATURES
+    # A long tail has a fifth of the rows; with twice the epochs each arm still has fewer steps than on all of them.
+    return (
+        replace(kind.fit_settings, epochs=2 * kind.fit_settings.epochs)
+        if name.endswith(": long-tailed")
+        else kind.fit_settings
+    )
+
+
+def input_settings(name: str) -> dict[str, Any]:
+    """What else decides a run on a material: size, network, and what is done to pictures."""
+    kind = kind_of(name)
+    if is_features(name):
+        return {"features": REDUCED, "of": "efficientnet_lite0", "size": feature_size(kind), "val": kind.val}
+    return {"size": kind.size, "backbone": kind.backbone, "changes": asdict(kind.augmentation), "val": kind.val}
+
+
+def feature_size(kind: Kind) -> int:
+    """Side of the pictures that frozen features are of."""
+    return 192 if kind.size > 64 else 128
+
+
+def is_features(name: str) -> bool:
+    """Whether a material is of frozen features."""
+    return name.partition(": ")[0].endswith(" features")
+
+
+def default_device() -> torch.device:
+    """Where networks learn."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def without_some_labels(rows: Rows, name: str) -> Rows:
+    """Two labels of every group of five are dropped; samples that had no other become samples without a label.
+
+    Where samples carry several labels, a third of the labels is dropped, spread evenly over their frequencies.
+    """
+    if (rows.targets.sizes() > 1).any():
+        by_count = np.argsort(-rows.targets.counts(), kind="stable")
+        return rows.select(sorted(by_count[np.arange(len(by_count)) % 3 != 1].tolist()), name)
+    return rows.select(zero_label_columns(rows.labels, superclasses_of(rows.labels)), name)
+
+
+def with_long_tail(rows: Rows, name: str) -> Rows:
+    """The rows to train on thinned out so that the most frequent label has 100 times those of the rarest."""
+    train = np.flatnonzero(rows.splits == "train")
+    first = rows.first_labels()
+    selected = train[long_tailed(first[train], ratio=100)]
+    return rows.take(np.sort(np.concatenate([selected, np.flatnonzero(rows.splits != "train")])), name)
+
+
+def with_strangers(rows: Rows, name: str) -> Rows:
+    """As `without_some_labels`, but only the test has samples without a label: nothing is learnt about them."""
+    cut = without_some_labels(rows, name)
+    empty = cut.targets.sizes() == 0
+    return cut.take(np.flatnonzero(~empty | (cut.splits == "test")), name)
+
+
+def part_of(rows: Rows, name: str) -> Rows:
+    """For trials of hyperparameters: 20,000 of the rows to train on, and "val" halved, to calibrate and to judge."""
+    generator = np.random.default_rng(1)
+    train = generator.permutation(np.flatnonzero(rows.splits == "train"))[:20_000]
+    val = generator.permutation(np.flatnonzero(rows.splits == "val"))
+    taken = rows.take(np.concatenate([train, val]), name)
+    splits = taken.splits.copy()
+    splits[len(train) + len(val) // 2 :] = "test"
+    return replace(taken, splits=splits)
+
+
+# Materials are "set", "set: variant", or either with " features" behind the set: "tiny-imagenet features: long-tailed".
+MAKERS: dict[str, Callable[[Rows, str], Rows]] = {
+    "": lambda rows, name: rows,
+    "zero labels": without_some_labels,
+    "long-tailed": with_long_tail,
+    "open set": with_strangers,
+    "part": part_of,
+    "zero labels, part": lambda rows, name: part_of(without_some_labels(rows, name), name),
+}
+
+MANY = ("coco", "voc", "nus-wide")
+LABELS, WIDTH, SIDE = 15, 12, 8
+SIZES = {"train": 120, "val": 60, "test": 60}
+
+
+class Generated:
+    """Materials by name, as `Catalogue` gives them, of patterns and noise."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Rows] = {}
+        self._net = ReusableBackbone(_small_backbone, torch.device("cpu"))
+
+    def __call__(self, name: str) -> ExperimentDataset:
+        """The material of a name."""
+        rows = self._variant(name)
+        return rows.features() if is_features(name) else rows.images(self._net, WIDTH, Augmentation())
+
+    def _variant(self, name: str) -> Rows:
+        whole, _, variant = name.partition(": ")
+        kind_of(whole)
+        if whole not in self._rows:
+            self._rows[whole] = generate(whole)
+        if name not in self._rows:
+            self._rows[name] = MAKERS[variant](self._rows[whole], name)
+        return self._rows[name]
+
+
+def generate(name: str) -> Rows:
+    """Rows whose samples are the sum of what their labels look like, and noise."""
+    generator = np.random.default_rng(0)
+    splits = np.repeat(list(SIZES), list(SIZES.values()))
+    n = len(splits)
+    if name.partition(" ")[0] in MANY:
+        y = generator.random((n, LABELS)) < np.linspace(0.4, 0.05, LABELS)
+        y[np.arange(n), generator.integers(LABELS, size=n)] = True
+    else:
+        # In turn, so that every split has every label.
+        y = np.eye(LABELS, dtype=bool)[np.arange(n) % LABELS]
+    patterns = generator.normal(size=(LABELS, WIDTH if is_features(name) else 3 * SIDE * SIDE))
+    samples = y @ patterns + generator.normal(size=(n, patterns.shape[1]))
+    if is_features(name):
+        tensor = torch.from_numpy(samples).float()
+    else:
+        pixels = np.clip(127 + 40 * samples, 0, 255).astype(np.uint8)
+        tensor = torch.from_numpy(pixels.reshape(n, 3, SIDE, SIDE))
+    labels = tuple(f"n{i:08d} label {i}" for i in range(LABELS))
+    return Rows(name, labels, SparseTargets.from_dense(y.astype(np.int8)), splits, tensor, torch.arange(n))
+
+
+def _small_backbone(seed: int) -> Backbone:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [nn.Conv2d(3, WIDTH, 3), nn.BatchNorm2d(WIDTH), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        module = nn.Sequential(*layers)
+    return wrap(module, WIDTH, Preprocessing(size=SIDE), name="small")

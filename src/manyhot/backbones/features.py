@@ -1,0 +1,417 @@
+"""Frozen features of a dataset, and their cache on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.backbones.backbone import Backbone, evaluation_mode
+from manyhot.checks import check_choice, check_int, describe_type
+from manyhot.errors import InputError
+from manyhot.files import atomic_write
+
+if TYPE_CHECKING:
+    from manyhot.data.dataset import Dataset
+
+Array = np.ndarray[Any, Any]
+
+FORMAT = 1  # Part of every key: a new one leaves what older versions computed alone.
+METADATA_FILE = "backbone.json"
+FEATURES_SUFFIX, KEYS_SUFFIX = ".features.npy", ".keys.npy"
+
+
+class CachedBackbone(NamedTuple):
+    """What a cache holds of one backbone.
+
+    Attributes:
+        name: Of the backbone.
+        images: How many images there are features of.
+        bytes: How much room they take.
+    """
+
+    name: str
+    images: int
+    bytes: int
+
+
+class FeatureCache:
+    """A folder of features, which several processes may read and write at once.
+
+    For each backbone (its weights, its architecture and its preprocessing) there is a folder, in it pairs of files:
+    features (n, D) in float32, and keys (n, 16), the hashes of what the images are. Files are only ever added, each
+    written whole or not at all, the keys last. A pair that is damaged counts as not there.
+
+    Args:
+        folder: Where it lies. By default `features` in the folder that the environment variable MANYHOT_CACHE names,
+            else in `manyhot` under XDG_CACHE_HOME, else in `~/.cache/manyhot`.
+
+    Example:
+        >>> import tempfile
+        >>> cache = FeatureCache(tempfile.mkdtemp())
+        >>> cache.size(), cache.contents()
+        (0, [])
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = default_cache_folder() if folder is None else Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError("cache", "FeatureCache", "be a folder", repr(str(folder)), "Pass another path.")
+
+    def __repr__(self) -> str:
+        return f"FeatureCache({str(self.folder)!r})"
+
+    def of(self, backbone: Backbone, *, precision: str = "32") -> FeatureStore:
+        """The features of one backbone; `precision` is that of the arithmetic they are computed in."""
+        key = fingerprint(backbone, precision=precision)
+        return FeatureStore(self.folder / key, width=backbone.width, metadata=backbone.spec)
+
+    def contents(self) -> list[CachedBackbone]:
+        """What there is, a line for each backbone, the largest first."""
+        entries = []
+        for folder in self._folders():
+            images = sum(len(keys) for keys in map(_open_array, folder.glob(f"*{KEYS_SUFFIX}")) if keys is not None)
+            entries.append(CachedBackbone(_read_name(folder), images, _folder_bytes(folder)))
+        return sorted(entries, key=lambda entry: (-entry.bytes, entry.name))
+
+    def size(self) -> int:
+        """Bytes that the cache takes."""
+        return sum(map(_folder_bytes, self._folders()))
+
+    def clear(self) -> int:
+        """Removes all features, and no file that is not the cache's own; returns how many bytes that freed."""
+        freed = 0
+        for folder in self._folders():
+            freed += _folder_bytes(folder)
+            # The keys go first: features without keys are not there for a reader.
+            own = (
+                sorted(folder.glob(f"*{KEYS_SUFFIX}"))
+                + sorted(folder.glob(f"*{FEATURES_SUFFIX}"))
+                + [folder / METADATA_FILE]
+            )
+            for path in own:
+                path.unlink(missing_ok=True)
+            if not any(folder.iterdir()):
+                folder.rmdir()
+        return freed
+
+    def _folders(self) -> list[Path]:
+        return sorted(path.parent for path in self.folder.glob(f"*/{METADATA_FILE}"))
+
+
+class FeatureStore:
+    """The features of one backbone in a cache.
+
+    Args:
+        folder: Where the pairs of files lie; made when something is added.
+        width: Number D of features.
+        metadata: What people are told about the backbone.
+    """
+
+    def __init__(self, folder: Path, *, width: int, metadata: dict[str, Any]) -> None:
+        self.folder, self.width, self.metadata = folder, width, metadata
+
+    def read(self, keys: Array) -> tuple[Array, Array]:
+        """Features (n, D) of the images of these keys (n, 16), and which of them were found, (n,) bool."""
+        features = np.zeros((len(keys), self.width), dtype=np.float32)
+        is_cached = np.zeros(len(keys), dtype=bool)
+        requested = _as_uint64(keys)
+        for stored_keys, stored in self._pairs():
+            rows = np.flatnonzero(~is_cached)
+            if not len(rows):
+                break
+            stored_rows = _find_rows(_as_uint64(stored_keys), requested[rows])
+            hits = stored_rows >= 0
+            features[rows[hits]] = stored[stored_rows[hits]]
+            is_cached[rows[hits]] = True
+        return features, is_cached
+
+    def make(self) -> None:
+        """Makes the folder; refuses one that cannot be written to, before anything is computed for it."""
+        text = json.dumps({"format": FORMAT, **self.metadata}, indent=1) + "\n"
+        try:
+            with atomic_write(self.folder / METADATA_FILE) as part:
+                part.write_text(text, encoding="utf-8")
+        except OSError as error:
+            got = f"{str(self.folder.parent)!r} ({error.strerror})"
+            hint = "Pass another folder as `cache`, or False to keep nothing."
+            raise InputError("cache", "extract_features", "be a folder that can be written to", got, hint) from None
+
+    def add(self, keys: Array, features: Array) -> None:
+        """Keeps features (n, D) under keys (n, 16)."""
+        if not (self.folder / METADATA_FILE).exists():
+            self.make()
+        # A name of its own, so that processes that write at the same time do not meet.
+        name = uuid.uuid4().hex
+        _write_array(self.folder / f"{name}{FEATURES_SUFFIX}", np.ascontiguousarray(features, dtype=np.float32))
+        _write_array(self.folder / f"{name}{KEYS_SUFFIX}", np.ascontiguousarray(keys, dtype=np.uint8))
+
+    def _pairs(self) -> Iterator[tuple[Array, Array]]:
+        for path in sorted(self.folder.glob(f"*{KEYS_SUFFIX}")):
+            keys, features = (
+                _open_array(path),
+                _open_array(path.with_name(path.name.removesuffix(KEYS_SUFFIX) + FEATURES_SUFFIX)),
+            )
+            if keys is None or features is None or keys.ndim != 2 or keys.dtype != np.uint8 or keys.shape[1] != 16:
+                continue
+            if features.dtype == np.float32 and features.shape == (len(keys), self.width):
+                yield np.asarray(keys), features
+
+
+def default_cache_folder() -> Path:
+    """Where features lie if nothing else was said."""
+    own, shared = os.environ.get("MANYHOT_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if own:
+        return Path(own) / "features"
+    return (Path(shared) if shared else Path.home() / ".cache") / "manyhot" / "features"
+
+
+def fingerprint(backbone: Backbone, *, precision: str = "32") -> str:
+    """A text that is another one as soon as the features may be others: weights, architecture and preprocessing.
+
+    Of a network of your own the weights count, and how it prints. What its code computes cannot be seen: clear the
+    cache, or give it another `name`, after changing that.
+    """
+    own = repr(backbone.module) if backbone.spec["kind"] == "wrapped" else ""
+    digest = hashlib.sha256(json.dumps([FORMAT, precision, backbone.spec, own], sort_keys=True).encode())
+    for key, tensor in backbone.module.state_dict().items():
+        if key.endswith("num_batches_tracked"):
+            continue
+        digest.update(f"|{key}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(_tensor_bytes(tensor).data)
+    return digest.hexdigest()[:32]
+
+
+def image_keys(identities: Sequence[str]) -> Array:
+    """(n, 16) uint8, a hash of each text."""
+    hashes = (hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).digest() for text in identities)
+    return np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, 16)
+
+
+def _tensor_bytes(tensor: Tensor) -> Array:
+    """The bytes of a tensor of any kind of number."""
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+
+
+def _as_uint64(keys: Array) -> Array:
+    """(n, 2) uint64, each key as two numbers, which NumPy can sort and compare."""
+    return np.ascontiguousarray(keys).view(np.uint64)
+
+
+def _find_rows(stored: Array, requested: Array) -> Array:
+    """(n,) where each wanted key is among the stored ones, -1 where it is not."""
+    if not len(stored):
+        return np.full(len(requested), -1)
+    order = np.argsort(stored[:, 0], kind="stable")
+    insertion = np.searchsorted(stored[order, 0], requested[:, 0])
+    stored_rows = order[np.minimum(insertion, len(order) - 1)]
+    # A key that only begins like another one counts as not there: its image is computed anew, rarely and never wrongly.
+    return np.where((stored[stored_rows] == requested).all(1), stored_rows, -1)
+
+
+def _open_array(path: Path) -> Array | None:
+    """An array on disk, mapped and not read; None where the file is gone or damaged, which is as good as not cached."""
+    try:
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return array
+
+
+def _write_array(path: Path, array: Array) -> None:
+    with atomic_write(path) as part, part.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def _read_name(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / METADATA_FILE).read_text(encoding="utf-8"))["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
+
+
+def _folder_bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.iterdir():
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # another process has just cleared it
+            continue
+    return total
+
+
+Cache = FeatureCache | str | os.PathLike[str] | bool | None
+
+FLUSH_ROWS = 4096
+FLUSH_SECONDS = 60.0
+
+
+class ExtractedFeatures(NamedTuple):
+    """Features of the images that could be read.
+
+    Attributes:
+        features: (n, D) float32.
+        rows: (n,) int64, which rows of the data set they are of, ascending.
+        unreadable: Images that could not be read: names and reasons.
+    """
+
+    features: Array
+    rows: Array
+    unreadable: dict[str, str]
+
+
+def extract_features(
+    backbone: Backbone,
+    dataset: Dataset,
+    *,
+    cache: Cache = None,
+    batch_size: int = 64,
+    workers: int | None = None,
+    on_bad_image: str = "skip",
+    advance: Callable[[int], None] | None = None,
+    device: str | torch.device | None = None,
+    precision: str = "32",
+) -> ExtractedFeatures:
+    """Features of all images of a data set. Those computed before, for the same weights, come from a cache on disk.
+
+    What is done is kept every minute and when the work is broken off, so that the next call goes on from there. On the
+    CPU, features do not depend on the number of workers, and on the batch size only by rounding (parts in a million).
+
+    Args:
+        backbone: From pixels to features; used in evaluation mode, and left as it was.
+        dataset: Samples with images.
+        cache: A folder or a `FeatureCache`; the folder of `FeatureCache()` by default, False for none.
+        batch_size: Images at a time.
+        workers: Processes that read and decode; as many as there are cores by default.
+        on_bad_image: "skip" or "fail", for images that cannot be read.
+        advance: Called with the number of rows that are done, as they get done.
+        device: Where to compute; where the backbone is by default.
+        precision: "32", or "bf16" for autocast, which is faster on newer GPUs and has 3 digits.
+
+    Example:
+        >>> from manyhot.backbones import create_backbone
+        >>> from manyhot.data import from_arrays
+        >>> pictures = from_arrays(torch.zeros(5, 32, 32, 3, dtype=torch.uint8).numpy(), [["night"]] * 5)
+        >>> features, rows, bad = extract_features(create_backbone(size=32), pictures, cache=False)
+        >>> features.shape, len(rows), bad
+        ((5, 1280), 5, {})
+    """
+    _check_inputs(backbone, dataset, batch_size, precision)
+    store = _choose_store(cache, backbone, precision)
+    progress = _Progress(store, dataset, backbone.width, advance)
+    missing = np.flatnonzero(~progress.done)
+    groups = [missing[start : start + batch_size].tolist() for start in range(0, len(missing), batch_size)]
+    unreadable: dict[str, str] = {}
+    if groups:
+        from manyhot.data.loading import ImageBatches
+
+        loader = ImageBatches(dataset, backbone.preprocessing, workers=workers, on_bad_image=on_bad_image)
+        unreadable = loader.unreadable
+        with progress, _compute_on(backbone, device, precision) as compute:
+            for group, batch in zip(groups, loader.load(groups, epoch=None), strict=True):
+                progress.take(batch.rows.numpy(), compute(batch.inputs), handled=len(group))
+    done_rows = np.flatnonzero(progress.done)
+    complete = len(done_rows) == len(dataset)
+    return ExtractedFeatures(progress.features if complete else progress.features[done_rows], done_rows, unreadable)
+
+
+class _Progress:
+    """The features so far; on leaving the block, by whatever way, those that are new go to the store."""
+
+    def __init__(
+        self, store: FeatureStore | None, dataset: Dataset, width: int, advance: Callable[[int], None] | None
+    ) -> None:
+        self.store, self.advance = store, advance
+        n = len(dataset)
+        if store is None:
+            self.features, self.done = np.zeros((n, width), dtype=np.float32), np.zeros(n, dtype=bool)
+        else:
+            assert dataset.images is not None
+            self.keys = image_keys([dataset.images.identity(row) for row in range(n)])
+            self.features, self.done = store.read(self.keys)
+        self._new: list[Array] = []
+        self._since = time.monotonic()
+        self._report(int(self.done.sum()))
+
+    def take(self, rows: Array, features: Array, *, handled: int) -> None:
+        """Takes features of rows; `handled` also counts images that could not be read."""
+        self.features[rows] = features
+        self.done[rows] = True
+        self._new.append(rows)
+        if sum(map(len, self._new)) >= FLUSH_ROWS or time.monotonic() - self._since >= FLUSH_SECONDS:
+            self._flush()
+        self._report(handled)
+
+    def __enter__(self) -> _Progress:
+        if self.store is not None:
+            self.store.make()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._flush()
+
+    def _flush(self) -> None:
+        if self.store is not None and self._new:
+            rows = np.concatenate(self._new)
+            self.store.add(self.keys[rows], self.features[rows])
+        self._new, self._since = [], time.monotonic()
+
+    def _report(self, count: int) -> None:
+        if self.advance is not None and count:
+            self.advance(count)
+
+
+@contextmanager
+def _compute_on(
+    backbone: Backbone, device: str | torch.device | None, precision: str
+) -> Iterator[Callable[[Tensor], Array]]:
+    """A function from pixels to features, with the backbone on its device and in evaluation mode for the block."""
+    original = backbone.mean.device
+    target = original if device is None else torch.device(device)
+
+    def compute(pixels: Tensor) -> Array:
+        with (
+            torch.inference_mode(),
+            torch.autocast(target.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
+        ):
+            features: Tensor = backbone(pixels.to(target, non_blocking=True))
+            return features.float().cpu().numpy()
+
+    with evaluation_mode(backbone):
+        try:
+            backbone.to(target)
+            yield compute
+        finally:
+            backbone.to(original)
+
+
+def _check_inputs(backbone: object, dataset: Dataset, batch_size: int, precision: str) -> None:
+    owner = "extract_features"
+    if not isinstance(backbone, Backbone):
+        hint = "Use `create_backbone` or `wrap`."
+        raise InputError("backbone", owner, "be a Backbone", describe_type(backbone), hint)
+    if dataset.images is None:
+        got = "features" if dataset.features is not None else "none"
+        raise InputError("dataset", owner, "hold images", got, "Use `dataset.features` as they are.")
+    check_int("batch_size", owner, batch_size, low=1)
+    check_choice("precision", owner, precision, ("32", "bf16"))
+
+
+def _choose_store(cache: Cache, backbone: Backbone, precision: str) -> FeatureStore | None:
+    if cache is False:
+        return None
+    if cache is None or cache is True:
+        cache = FeatureCache()
+    elif not isinstance(cache, FeatureCache):
+        cache = FeatureCache(cache)
+    return cache.of(backbone, precision=precision)

@@ -1,0 +1,307 @@
+"""Calibrators with few parameters: temperature, Platt and beta, and those of softmax and quasibinary scores."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from manyhot.calibrate.calibrator import PROB_EPSILON, Calibrator, bounded_log_odds, find_bounds
+from manyhot.calibrate.partial_pooling import (
+    MIN_SLOPE,
+    SHARING,
+    Cells,
+    Family,
+    Likelihood,
+    Maps,
+    fit_maps,
+    minimise_bounded,
+)
+from manyhot.checks import check_choice, check_num_labels
+from manyhot.errors import InputError
+from manyhot.links import Link, QuasibinaryLink, SoftmaxLink
+from manyhot.numerics import mask_scores, softplus
+
+
+def identity_feature(input_log_odds: Tensor) -> tuple[Tensor]:
+    """The log-odds that the link gives."""
+    return (input_log_odds,)
+
+
+def beta_features(input_log_odds: Tensor) -> tuple[Tensor, Tensor]:
+    """log p and -log(1 - p) of the probability that the evidence stands for."""
+    return -softplus(-input_log_odds), softplus(input_log_odds)
+
+
+class ParametricCalibrator(Calibrator):
+    """A calibrator whose maps are increasing functions with few parameters.
+
+    Args:
+        sharing: "all" (one map for all labels), "none" (one for each) or "partial" (one for each, shrunk towards the
+            others by as much as its data leave open).
+        link: What the scores already mean; without one the scores themselves are the starting point.
+
+    Attributes:
+        slopes: (F, K), or (F, 1) with `sharing` "all".
+        intercept: (K,), or (1,) with `sharing` "all".
+    """
+
+    family: ClassVar[Family]
+    slopes: Tensor
+    intercept: Tensor
+
+    def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
+        super().__init__(link)
+        self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
+        self.register_buffer("slopes", torch.ones(self.family.num_features, 1, dtype=torch.float64))
+        self.register_buffer("intercept", torch.zeros(1, dtype=torch.float64))
+
+    def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
+        """Fits the maps."""
+        maps = fit_maps(self.family, Cells(input_log_odds, targets, weights), self.sharing)
+        return self.learn(slopes=maps.slopes, intercept=maps.intercept)
+
+    def map(self, input_log_odds: Tensor) -> Tensor:
+        """Log-odds of evidence (N, K)."""
+        if self.sharing != "all":
+            check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
+        return Maps(self.slopes, self.intercept).apply(self.family, input_log_odds)
+
+    def extra_repr(self) -> str:
+        """How many maps there are."""
+        return f"sharing={self.sharing!r}"
+
+
+class TemperatureScaling(ParametricCalibrator):
+    """Divides the evidence by a temperature: for scores that are right but for being too sure, or not sure enough.
+
+    log-odds = input log-odds / temperature
+
+    The temperature minimises the log loss. It is positive, and finite also where held-out data are separated without
+    error, so that sharper would always look better. A temperature cannot move log-odds across 0.
+    A label that is never present, but whose input log-odds are above 0, gets at least one half; `PlattScaling`,
+    `BetaCalibration` and `IsotonicCalibration` give it a small probability.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
+
+    Args:
+        sharing: "all" (the usual temperature scaling), "none" or "partial".
+        link: What the scores already mean; without one the scores themselves are the starting point.
+
+    Reference: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017; here with one
+        sigmoid a label, as Cheng and Vasconcelos, CVPR 2024, use it. For softmax scores see `SoftmaxTemperature`.
+
+    Example:
+        >>> scores = torch.tensor([[4.0], [3.0], [-3.0], [-4.0], [-4.0]])
+        >>> targets = torch.tensor([[1], [1], [0], [0], [1]])
+        >>> calibrator = mh.TemperatureScaling(sharing="all").fit(scores, targets)
+        >>> calibrator.temperature
+        tensor([2.9100], dtype=torch.float64)
+    """
+
+    family = Family(identity_feature, num_features=1, intercept=False)
+
+    @property
+    def temperature(self) -> Tensor:
+        """(K,), or (1,) with `sharing` "all"."""
+        return 1 / self.slopes[0]
+
+
+class PlattScaling(ParametricCalibrator):
+    """Scales and shifts the evidence (Platt scaling): for scores that only rank, or that misjudge labels as a whole.
+
+    log-odds = slope * evidence + intercept, slope > 0
+
+    The shared map starts at the evidence itself, which counts as much as 20 rows that agree with it, so that few
+    held-out rows change little; scores that clearly mean something else are given up.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
+
+    Args:
+        sharing: "all", "none" or "partial".
+        link: What the scores already mean; without one the scores themselves are the starting point.
+
+    Reference: Platt, Probabilistic Outputs for Support Vector Machines, 1999. Instead of his smoothed targets, a wide
+        prior around the shared map keeps labels finite that are never or always present.
+
+    Example:
+        >>> scores, targets = torch.tensor([[2.0], [1.0], [0.0], [-1.0]]), torch.tensor([[1], [0], [1], [0]])
+        >>> mh.PlattScaling(sharing="all").fit(scores, targets)(scores).flatten()
+        tensor([0.8645, 0.7074, 0.4783, 0.2579])
+    """
+
+    family = Family(identity_feature, num_features=1, intercept=True)
+
+
+class BetaCalibration(ParametricCalibrator):
+    """Bends the map at one half: for scores that are too sure on one side and not sure enough on the other.
+
+    log-odds = a log p - b log(1 - p) + c, with p = sigmoid(evidence) and a, b > 0
+
+    Equal a and b are the affine map. The input must be roughly on the scale of log-odds, so give it the link, or take
+    `PlattScaling` or `IsotonicCalibration` for scores that only rank. As with `PlattScaling`, the input itself counts
+    as 20 rows.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
+
+    Args:
+        sharing: "all", "none" or "partial".
+        link: What the scores already mean; without one the scores themselves are the starting point.
+
+    Reference: Kull, Silva Filho and Flach, Beta Calibration, AISTATS 2017. A slope that would be negative becomes
+        nearly 0 while the others are fitted along with it.
+
+    Example:
+        >>> scores, targets = torch.tensor([[2.0], [1.0], [0.0], [-1.0]]), torch.tensor([[1], [0], [1], [0]])
+        >>> mh.BetaCalibration(sharing="all").fit(scores, targets)(scores).flatten()
+        tensor([0.8637, 0.7073, 0.4788, 0.2581])
+    """
+
+    family = Family(beta_features, num_features=2, intercept=True)
+
+
+# How many cells are computed with at a time.
+CELLS_AT_ONCE = 1 << 21
+
+
+class NormalisedCalibrator(Calibrator):
+    """A calibrator whose number has the place of a link."""
+
+    def input_log_odds(self, scores: Tensor) -> Tensor:
+        """The scores themselves: none is read through a link."""
+        return scores
+
+    def as_scores(self, values: Tensor, kind: str) -> Tensor:
+        """Scores of values of a kind: of probabilities, their logarithms."""
+        if kind == "scores" or self.kind is None:  # files that do not say what they were fitted on used log-odds
+            return super().as_scores(values, kind)
+        return values.clamp(min=PROB_EPSILON).log()
+
+
+class QuasibinaryConstant(NormalisedCalibrator):
+    """The constant C of the quasibinary classifier, exact over held-out data.
+
+    p = e^score / C, with log C = log(sum of e^score over known cells) - log(number of labels present)
+
+    The moving average that training leaves in `QuasibinaryLink` lags behind the weights; this does not. Where p would
+    come to 1 and beyond, log-odds follow the score instead, so that order survives. Data without any label count as
+    half a label.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
+
+    Attributes:
+        log_normaliser: log C.
+
+    Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels.
+
+    Example:
+        >>> scores, targets = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 0]])
+        >>> mh.calibrate.QuasibinaryConstant().fit(scores, targets)(scores)
+        tensor([[0.6103, 0.0826],
+                [0.0826, 0.2245]])
+    """
+
+    log_normaliser: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("log_normaliser", torch.zeros((), dtype=torch.float64))
+
+    def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
+        """Sums over all cells."""
+        log_sum = torch.logsumexp((input_log_odds + weights.log()).flatten(), dim=0)
+        labels = (weights * targets).sum().clamp(min=0.5)
+        log_normaliser = torch.where(log_sum > -torch.inf, log_sum - labels.log(), 0.0)
+        return self.learn(log_normaliser=log_normaliser, bounds=find_bounds(quasibinary_link(log_normaliser), 1))
+
+    def map(self, input_log_odds: Tensor) -> Tensor:
+        """Log-odds of scores (N, K)."""
+        return bounded_log_odds(quasibinary_link(self.log_normaliser), input_log_odds, self.bounds)
+
+    def old_bounds(self, buffers: dict[str, Tensor]) -> Tensor:
+        """Those of the constant."""
+        return find_bounds(quasibinary_link(buffers["log_normaliser"]), 1)
+
+
+def quasibinary_link(log_normaliser: Tensor) -> QuasibinaryLink:
+    """The link with this constant."""
+    link = QuasibinaryLink()
+    link.log_normaliser, link.fitted = log_normaliser, torch.ones_like(log_normaliser, dtype=torch.bool)
+    return link
+
+
+class SoftmaxTemperature(NormalisedCalibrator):
+    """One temperature for softmax scores, where every row carries exactly one label.
+
+    p = softmax(scores / temperature)
+
+    The temperature minimises the mean negative log-likelihood of the labels of the rows. It is positive, and finite
+    also where every label has the highest score of its row.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with one label a row at the most; probabilities (N, K), rows of
+        which sum to 1.
+    No-label rows: left out, since softmax has no probability for "none". A row counts with the weight of its label's
+        cell. Unknown cells, and those of weight 0, are left out of the sum of their row.
+
+    Attributes:
+        temperature: ().
+
+    Reference: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
+
+    Example:
+        >>> scores = torch.tensor([[4.0, 0.0], [4.0, 1.0], [1.0, 4.0], [3.0, 1.0]])
+        >>> targets = torch.tensor([[1, 0], [1, 0], [0, 1], [0, 1]])
+        >>> mh.calibrate.SoftmaxTemperature().fit(scores, targets)(scores)
+        tensor([[0.8896, 0.1104],
+                [0.8271, 0.1729],
+                [0.1729, 0.8271],
+                [0.7395, 0.2605]])
+    """
+
+    temperature: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("temperature", torch.ones((), dtype=torch.float64))
+
+    def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
+        """Finds the temperature by Newton's method."""
+        known = (weights > 0).to(weights.dtype)
+        labels = known * targets
+        if input_log_odds.numel() and bool(labels.sum(1).amax() > 1):
+            hint = "Calibrate rows with several labels by `PlattScaling` or `IsotonicCalibration`."
+            rule = "have one label a row at the most"
+            raise InputError("targets", type(self).__name__, rule, "a row with several", hint)
+        gaps = input_log_odds - (labels * input_log_odds).sum(1, keepdim=True)
+        row_weights = (labels * weights).sum(1)
+        spread = (row_weights.unsqueeze(1) * known * gaps.square()).sum() / row_weights.sum()
+        unit = torch.where(spread > 0, spread, 1.0).sqrt()
+        start = unit.new_ones(1)
+        likelihood_at = partial(softmax_likelihood, mask_scores(gaps, known) / unit, row_weights)
+        slope = minimise_bounded(likelihood_at, start, MIN_SLOPE * start)
+        return self.learn(temperature=unit / slope.squeeze())
+
+    def map(self, input_log_odds: Tensor) -> Tensor:
+        """Log-odds of scores (N, K)."""
+        return bounded_log_odds(SoftmaxLink(), input_log_odds / self.temperature)
+
+
+def softmax_likelihood(gaps: Tensor, weights: Tensor, slope: Tensor) -> Likelihood:
+    """How well softmax with a slope (1, 1) explains the labels of rows.
+
+    Args:
+        gaps: (N, K), scores less the score of the label.
+        weights: (N,), 0 for rows without a label.
+        slope: The inverse temperature.
+    """
+    value, gradient, information = (slope.new_zeros(()) for _ in range(3))
+    rows = max(1, CELLS_AT_ONCE // max(1, gaps.shape[1]))
+    for part, weight in zip(gaps.split(rows), weights.split(rows), strict=True):
+        probs = torch.softmax(slope * part, dim=1)
+        mean = (probs * part).sum(1)
+        value += (weight * torch.logsumexp(slope * part, dim=1)).sum()
+        gradient += (weight * mean).sum()
+        information += (weight * (probs * (part - mean.unsqueeze(1)).square()).sum(1)).sum()
+    return Likelihood(value.view(1), gradient.view(1, 1), information.view(1, 1, 1))

@@ -1,0 +1,347 @@
+"""A classifier as one ONNX file, from images to labels, compared with the classifier before it is written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.backbones import Preprocessing
+from manyhot.backbones.backbone import evaluation_mode
+from manyhot.checks import check_int
+from manyhot.classifier.bundle import describe_classifier
+from manyhot.classifier.onnx_graph import AnswerGraph
+from manyhot.decide.rule import Unclipped, rule_values
+from manyhot.errors import InputError
+from manyhot.files import atomic_write
+from manyhot.links import NoLink
+
+if TYPE_CHECKING:
+    from manyhot.classifier.classifier import Classifier
+
+# First the width, then the height, rounded between, as `prepare` does it.
+RESIZE_GRAPH = """
+<ir_version: {ir_version}, opset_import: ["" : {opset}]>
+prepare (uint8[N, H, W, 3] images) => (uint8[N, 3, {height}, {width}] pixels)
+<int64[1] height = {{{height}}}, int64[1] width = {{{width}}}{constants}>
+{{
+  planes = Transpose <perm = [0, 3, 1, 2]> (images)
+  front = Shape <start = 0, end = 2> (planes)
+  {region}
+  wide_size = Concat <axis = 0> (front, rows, width)
+  scaled_wide = Resize <{how}> (kept, , , wide_size)
+  size = Concat <axis = 0> (front, height, width)
+  pixels = Resize <{how}> (scaled_wide, , , size)
+}}
+"""
+WHOLE_IMAGE = """
+  rows = Shape <start = 2, end = 3> (planes)
+  kept = Identity (planes)
+"""
+CROP_CONSTANTS = ", int64[1] one = {1}, int64[1] two = {2}, int64[2] axes = {2, 3}"
+CENTRE_CROP = """
+  all_rows = Shape <start = 2, end = 3> (planes)
+  all_columns = Shape <start = 3, end = 4> (planes)
+  wide = Mul (all_rows, width)
+  fitting_columns = Div (wide, height)
+  some_columns = Min (all_columns, fitting_columns)
+  columns = Max (some_columns, one)
+  high = Mul (all_columns, height)
+  fitting_rows = Div (high, width)
+  some_rows = Min (all_rows, fitting_rows)
+  rows = Max (some_rows, one)
+  spare_rows = Sub (all_rows, rows)
+  spare_columns = Sub (all_columns, columns)
+  top = Div (spare_rows, two)
+  left = Div (spare_columns, two)
+  bottom = Add (top, rows)
+  right = Add (left, columns)
+  starts = Concat <axis = 0> (top, left)
+  ends = Concat <axis = 0> (bottom, right)
+  kept = Slice (planes, starts, ends, axes)
+"""
+# Of Pillow: weights outside of the picture are left out, not taken from its border, and the cubic curve has -0.5.
+RESIZE_ATTRIBUTES = 'mode = "{mode}", antialias = 1, exclude_outside = 1, cubic_coeff_a = -0.5'
+RESIZE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: int) -> Any:
+    """A model from `images` (N, H, W, 3) to `pixels` (N, 3, height, width), both uint8, as `Preprocessing.prepare`."""
+    from onnx import parser
+
+    height, width = preprocessing.size
+    crops = preprocessing.resize == "crop"
+    text = RESIZE_GRAPH.format(
+        height=height,
+        width=width,
+        opset=opset,
+        ir_version=ir_version,
+        region=CENTRE_CROP if crops else WHOLE_IMAGE,
+        constants=CROP_CONSTANTS if crops else "",
+        how=RESIZE_ATTRIBUTES.format(mode=RESIZE_MODES[preprocessing.interpolation]),
+    )
+    return parser.parse_model(text)
+
+
+OWNER = "Classifier.export"
+Array = np.ndarray[Any, Any]
+# (N, H, W): smaller and larger than any network sees, upright and lying, one and several.
+CHECK_IMAGE_SHAPES = ((1, 61, 47), (3, 260, 390), (1, 517, 283))
+CHECK_ROWS = (1, 3, 64)
+# Each output is compared given the one before it as the file computed it. Pixels may be off by two levels of grey, and
+# few by any, since ties are rounded otherwise; scores by so much of the largest one; decisions must be the same.
+PIXEL_TOLERANCE, PIXEL_SHARE_TOLERANCE, SCORE_TOLERANCE, PROB_TOLERANCE = 2, 0.05, 1e-3, 1e-5
+
+
+def check_model(classifier: Classifier, model: Any) -> None:
+    """Runs a model on random samples and refuses it where it disagrees with the classifier."""
+    runtime = import_runtime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    data = _with_pixels(classifier, model)
+    for inputs, expected in _random_samples(classifier):
+        try:
+            session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            outputs = session.run(None, {session.get_inputs()[0].name: inputs})
+        except Exception as error:  # its errors have no class of their own that they share
+            message = str(error).strip().splitlines()[0].rstrip(".")
+            hint = "Nothing was written. Export another `opset`, or update onnxruntime."
+            raise InputError("network", OWNER, "be one that ONNX Runtime takes", message, hint) from error
+        names = [output.name for output in session.get_outputs()]
+        compare(classifier, expected, dict(zip(names, outputs, strict=True)))
+
+
+def _with_pixels(classifier: Classifier, model: Any) -> bytes:
+    """The model, with the pixels that the network sees as one more output."""
+    if classifier.preprocessing is None:
+        data: bytes = model.SerializeToString()
+        return data
+    from onnx import TensorProto, helper
+
+    shape = ["N", 3, *classifier.preprocessing.size]
+    model.graph.output.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
+    data = model.SerializeToString()
+    del model.graph.output[-1]
+    return data
+
+
+def import_runtime() -> Any:
+    """onnxruntime, or the sentence that says how to get it."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ImportError(
+            "Checking an export needs onnxruntime. Install it with: pip install 'manyhot[onnx]', or pass check=False."
+        ) from None
+    return onnxruntime
+
+
+def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -> None:
+    """Holds each output against what the classifier makes of the one before it.
+
+    Args:
+        classifier: What the file was made of.
+        inputs: What the network takes.
+        outputs: The outputs of the file.
+    """
+    network = classifier.network
+    if "pixels" in outputs:
+        difference = (torch.from_numpy(outputs["pixels"]).int() - inputs.int()).abs()
+        _check_difference("images", difference.max(), PIXEL_TOLERANCE)
+        _check_difference("images", (difference > 0).float().mean(), PIXEL_SHARE_TOLERANCE)
+        inputs = torch.from_numpy(outputs["pixels"])
+    with evaluation_mode(network), torch.no_grad():
+        expected = network.scores(inputs.to(next(network.parameters()).device)).float().cpu()
+    values = torch.from_numpy(outputs["scores"])
+    _check_difference("scores", (values - expected).abs().max(), SCORE_TOLERANCE * (1 + float(expected.abs().max())))
+    table = classifier.decide(values)
+    rule_inputs: Tensor | Unclipped = values
+    if table.probs is not None:
+        probs = torch.from_numpy(outputs["probs"])
+        _check_difference("probs", (probs - table.probs).abs().max(), PROB_TOLERANCE)
+        rule_inputs = rule_values(probs, values, classifier.link)
+    if classifier.rule is not None:
+        decision = classifier.rule(rule_inputs)
+        for name, expected_decision in (("decisions", decision.labels), ("abstain", decision.abstain)):
+            _check_difference(name, (torch.from_numpy(outputs[name]) != expected_decision).float().max(), 0.0)
+
+
+def _random_samples(classifier: Classifier) -> list[tuple[Array, Tensor]]:
+    """Random samples as the file takes them, and as the network takes them."""
+    draw = np.random.default_rng(0)
+    if classifier.preprocessing is None:
+        rows = [draw.standard_normal((count, classifier.in_features)).astype(np.float32) for count in CHECK_ROWS]
+        return [(features, torch.from_numpy(features)) for features in rows]
+    from PIL import Image
+
+    samples = []
+    for shape in CHECK_IMAGE_SHAPES:
+        images = draw.integers(0, 256, (*shape, 3), dtype=np.uint8)
+        prepared = [classifier.preprocessing.prepare(Image.fromarray(image)) for image in images]
+        samples.append((images, torch.stack(prepared)))
+    return samples
+
+
+def _check_difference(name: str, error: Tensor, allowed: float) -> None:
+    if not bool(error <= allowed):
+        rule = f"agree with the classifier to within {allowed:.2g}"
+        hint = "Nothing was written. Update torch, onnxscript and onnxruntime, or look at it with check=False."
+        raise InputError(name, OWNER, rule, f"a difference of {float(error):.2g}", hint)
+
+
+MAX_FILE_BYTES = 2**31 - 2**20  # what a file of this format can hold
+
+
+def export_onnx(classifier: Classifier, path: Path, *, opset: int, check: bool, label_names: bool) -> None:
+    """Writes the file, after it has been tried if `check` says so."""
+    import_onnx()
+    check_int("opset", OWNER, opset, low=18)
+    if path.is_dir():
+        raise InputError("path", OWNER, "be a file", f"{str(path)!r}, a folder", "Name a file in it, as 'model.onnx'.")
+    model = build_model(classifier, opset=opset, label_names=label_names)
+    size = model.ByteSize()
+    if size > MAX_FILE_BYTES:
+        hint = "Choose a smaller backbone."
+        raise InputError("network", OWNER, "fit in one file of 2 GB", f"{size / 2**30:.1f} GB", hint)
+    if check:
+        check_model(classifier, model)
+    with atomic_write(path) as part:
+        part.write_bytes(model.SerializeToString())
+
+
+def import_onnx() -> None:
+    """Sees to it that the packages are there, or says how to get them."""
+    try:
+        import onnx
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise ImportError("Export needs onnx and onnxscript. Install them with: pip install 'manyhot[onnx]'") from None
+    assert onnx
+
+
+def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any:
+    """The whole graph, with the names and everything else that a reader of the file may want to know."""
+    from onnx import checker, compose
+
+    model = trace(classifier, opset)
+    remove_exporter_notes(model)
+    if classifier.preprocessing is not None:
+        front = build_images_model(classifier.preprocessing, opset=opset, ir_version=model.ir_version)
+        front = compose.add_prefix(front, "prepare_", rename_inputs=False, rename_outputs=False)
+        model = compose.merge_models(front, model, io_map=[("pixels", "pixels")])
+    for output in model.graph.output:
+        output.type.tensor_type.shape.dim[0].dim_param = "N"
+    if label_names:
+        add_label_names(model, classifier.labels.names)
+    model.producer_name, model.graph.name = "manyhot", "classifier"
+    for key, value in build_metadata(classifier).items():
+        model.metadata_props.add(key=key, value=value)
+    checker.check_model(model)
+    return model
+
+
+def trace(classifier: Classifier, opset: int) -> Any:
+    """The part of the graph that torch computes: from pixels or features on."""
+    # A copy on the CPU, without gradients: those of parameters would become a part of the graph.
+    network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
+    link = None if isinstance(classifier.link, NoLink) else classifier.link
+    graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule).eval()
+    name = "features" if network.backbone is None else "pixels"
+    with exporter_silenced():
+        try:
+            program = torch.onnx.export(
+                graph,
+                (example_inputs(classifier),),
+                dynamo=True,
+                verbose=False,
+                opset_version=opset,
+                input_names=[name],
+                output_names=graph.outputs,
+                dynamic_shapes=({0: "N"},),
+                external_data=False,
+            )
+        except (torch.onnx.OnnxExporterError, NotImplementedError, RuntimeError, ValueError) as error:
+            raise _untraceable_error(classifier, error) from error
+    assert program is not None
+    return program.model_proto
+
+
+def example_inputs(classifier: Classifier) -> Tensor:
+    """Two samples of the shape that the network takes; of one, the exporter would believe that there is always one."""
+    if classifier.preprocessing is None:
+        return torch.zeros(2, classifier.in_features)
+    return torch.zeros(2, 3, *classifier.preprocessing.size, dtype=torch.uint8)
+
+
+@contextmanager
+def exporter_silenced() -> Iterator[None]:
+    """Keeps what the exporter tells its makers from the user; what is wrong with the result, the check finds."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def remove_exporter_notes(model: Any) -> None:
+    """Takes out notes of the exporter, which name files of this machine."""
+    model.ClearField("metadata_props")
+    model.ClearField("doc_string")
+    for graph in (model.graph, *model.functions):
+        graph.ClearField("metadata_props")
+        graph.ClearField("doc_string")
+        parts = [*graph.node, *graph.value_info]
+        if graph is model.graph:
+            parts += [*graph.input, *graph.output, *graph.initializer]
+        for part in parts:
+            part.ClearField("doc_string")
+            part.ClearField("metadata_props")
+
+
+def add_label_names(model: Any, names: list[str]) -> None:
+    """Gives the names of the labels as an output, for programs that cannot read the metadata of a file."""
+    from onnx import TensorProto, helper
+
+    entries: Any = [name.encode() for name in names]
+    model.graph.initializer.append(helper.make_tensor("label_names", TensorProto.STRING, [len(names)], entries))
+    model.graph.node.append(helper.make_node("Identity", ["label_names"], ["labels"], name="labels"))
+    model.graph.output.append(helper.make_tensor_value_info("labels", TensorProto.STRING, [len(names)]))
+
+
+def build_metadata(classifier: Classifier) -> dict[str, str]:
+    """Texts by name: `labels` as a JSON list, and so on as in classifier.json."""
+    content = describe_classifier(classifier)
+    version = str(content.pop("manyhot"))
+    keys = ("labels", "preprocessing", "link", "calibrator", "rule", "backbone")
+    entries = {name: json.dumps(content[name], allow_nan=False, ensure_ascii=False) for name in keys}
+    return {"manyhot": version, **entries}
+
+
+def _untraceable_error(classifier: Classifier, error: Exception) -> Exception:
+    """Which part of the classifier cannot be written as a graph, as far as that can be told."""
+    own = [
+        (name, part)
+        for name, part in (("rule", classifier.rule), ("calibrator", classifier.calibrator), ("link", classifier.link))
+        if part is not None and not type(part).__module__.startswith("manyhot.")
+    ]
+    lines = str(error.__cause__ or error).strip().splitlines()
+    reason = lines[0][:200].rstrip(".") if lines else type(error).__name__
+    if own:
+        name, part = own[0]
+        hint = f"Write its computation without reading values, or export a classifier with `{name}=None`."
+        return InputError(name, OWNER, "be one that ONNX can express", f"{type(part).__name__} ({reason})", hint)
+    hint = "Check that the network takes batches of any size and reads no values."
+    return InputError("network", OWNER, "be one that ONNX can express", reason, hint)

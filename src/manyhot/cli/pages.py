@@ -1,0 +1,338 @@
+"""`manyhot report` and `manyhot studio`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyhot.cli import options
+from manyhot.cli.console import error_console, figure_progress, print_notes
+from manyhot.cli.options import Kind, KindOption, OverwriteOption, TargetsOption, check_output_path
+from manyhot.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from manyhot.report.page import Report
+
+REPORT_OWNER = "manyhot report"
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Run folders, or tables of predictions with targets of any model."),
+]
+PageOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", metavar="FILE", help="The page (default: report.html in the run, or beside the table)."
+    ),
+]
+PngOption = Annotated[
+    Path | None, typer.Option("--png", metavar="FOLDER", help="Also write each figure as a PNG file into this folder.")
+]
+PdfOption = Annotated[
+    Path | None, typer.Option("--pdf", metavar="FILE", help="Also write all figures to a PDF, a page each.")
+]
+DarkOption = Annotated[bool, typer.Option("--dark", help="Dark figures for --png and --pdf; the page has both.")]
+SplitOption = Annotated[
+    str | None, typer.Option("--split", help="The split to judge (default: test, or all rows without one).")
+]
+NameOption = Annotated[
+    list[str] | None, typer.Option("--name", help="What a RUN is called on the page; repeat it, one for each.")
+]
+ReportRootOption = Annotated[
+    Path | None,
+    typer.Option("--root", help="Where relative paths begin (default: here, beside RUN, or with a run's data)."),
+]
+NoImagesOption = Annotated[bool, typer.Option("--no-pictures", help="Show no pictures.")]
+OpenOption = Annotated[bool, typer.Option("--open", help="Show the page.")]
+
+
+def report(
+    runs: RunsArgument,
+    out: PageOption = None,
+    png: PngOption = None,
+    pdf: PdfOption = None,
+    dark: DarkOption = False,
+    split: SplitOption = None,
+    name: NameOption = None,
+    root: ReportRootOption = None,
+    kind: KindOption = None,
+    targets: TargetsOption = None,
+    no_images: NoImagesOption = False,
+    open_page: OpenOption = False,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write one HTML page that shows what a model does, and where its data are probably wrong; several to compare.
+
+    [b]Examples[/b]
+
+    manyhot report runs/last --open
+
+    manyhot report runs/bce runs/spa --name BCE --name SPA -o losses.html
+
+    manyhot report probabilities.csv --kind probs --targets truth.csv
+
+    manyhot report runs/last --png figures --pdf figures.pdf
+    """
+    check_report_names(runs, name)
+    check_outputs(root, png, pdf, dark=dark, overwrite=overwrite)
+    path = page_path(runs, out, overwrite=overwrite)
+    from manyhot.report.page import Report
+
+    console = error_console()
+    sources = open_sources(runs, name, kind, targets, console)
+    roots = [root] if root is not None else image_roots(runs)
+    page = Report(sources, split=split, root=roots, images=not no_images)
+    write_report_files(page, path, png, pdf, dark=dark, console=console)
+    typer.echo(f"Report: {path}")
+    for written in (png, pdf):
+        if written is not None:
+            typer.echo(f"Figures: {written}")
+    if open_page:
+        open_report(path)
+
+
+def check_report_names(runs: Sequence[str], names: Sequence[str] | None) -> None:
+    """Refuses names that are not one for each run, or twice the same."""
+    if not names:
+        return
+    if len(names) != len(runs):
+        hint = "Repeat --name for each RUN, in their order."
+        raise InputError("--name", REPORT_OWNER, f"be given {len(runs)} times, once a RUN", f"{len(names)}", hint)
+    if len(set(names)) < len(names) or not all(names):
+        raise InputError(
+            "--name", REPORT_OWNER, "tell the runs apart", ", ".join(map(repr, names)), "Rename one of them."
+        )
+
+
+def check_outputs(root: Path | None, png: Path | None, pdf: Path | None, *, dark: bool, overwrite: bool) -> None:
+    """Refuses, before the work begins, what is no folder, and what would replace other files."""
+    if root is not None and not root.is_dir():
+        raise InputError(
+            "--root", REPORT_OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in."
+        )
+    if dark and png is None and pdf is None:
+        hint = "Add --png or --pdf; the page itself is light or dark as the reader's screen is."
+        raise InputError("--dark", REPORT_OWNER, "come with --png or --pdf", "neither", hint)
+    if png is not None:
+        if png.exists() and not png.is_dir():
+            raise InputError("--png", REPORT_OWNER, "name a folder", repr(str(png)), "Choose another name.")
+        if png.is_dir() and any(png.iterdir()) and not overwrite:
+            hint = "Choose another one, or pass --overwrite."
+            raise InputError("--png", REPORT_OWNER, "name a new or an empty folder", repr(str(png)), hint)
+    if pdf is not None:
+        if pdf.suffix.lower() != ".pdf":
+            raise InputError(
+                "--pdf", REPORT_OWNER, "end with .pdf", repr(str(pdf)), "Rename it, for example figures.pdf."
+            )
+        check_output_path(pdf, overwrite=overwrite, option="--pdf")
+
+
+def page_path(runs: Sequence[str], out: Path | None, *, overwrite: bool) -> Path:
+    """Where the page goes; an older report is replaced, any other file is not."""
+    from manyhot.report.page import is_report
+
+    path = default_path(runs) if out is None else out
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(
+            "--out", REPORT_OWNER, "end with .html", repr(str(path)), "Rename it, for example report.html."
+        )
+    return check_output_path(path, overwrite=overwrite or is_report(path), option="--out")
+
+
+def default_path(runs: Sequence[str]) -> Path:
+    """`runs/photos/report.html`, `photos.report.html` beside a table, and `report.html` here for several."""
+    if len(runs) > 1:
+        return Path("report.html")
+    folder = Path(runs[0])
+    if is_run_folder(folder):
+        return folder / "report.html"
+    beside = options.path_beside(runs[0], "report")
+    return beside.with_name(f"{beside.name.removesuffix('.parquet')}.html")
+
+
+def is_run_folder(path: Path) -> bool:
+    """Whether a path leads to the folder of a run, finished or not."""
+    return (path / "config.yaml").is_file()
+
+
+def open_sources(
+    runs: Sequence[str], names: Sequence[str] | None, kind: Kind | None, targets: Path | None, console: Console
+) -> dict[str, Any]:
+    """Runs and tables by the names that they have on the page."""
+    from manyhot.report.page import make_unique, source_name
+    from manyhot.training.run import Run
+
+    opened: list[Any] = []
+    for text in runs:
+        run = is_run_folder(Path(text))
+        if run and targets is not None:
+            hint = "Leave it out: a run knows the true labels."
+            raise InputError("--targets", REPORT_OWNER, "come with tables only", repr(text), hint)
+        opened.append(Run(text) if run else open_table_with_targets(text, kind, targets, console))
+    return dict(zip(names or make_unique([source_name(text) for text in runs]), opened, strict=True))
+
+
+def open_table_with_targets(path: str, kind: Kind | None, targets: Path | None, console: Console) -> Any:
+    """A table of predictions, which must know the true labels."""
+    table = options.open_table(path, kind, targets, console)
+    if "targets" not in table.kinds:
+        hint = "Pass the file of true labels as --targets."
+        raise InputError("RUN", REPORT_OWNER, "hold targets", ", ".join(table.kinds), hint)
+    return table
+
+
+def image_roots(runs: Sequence[str]) -> list[Path]:
+    """Where the pictures of all runs and tables may lie."""
+    from manyhot.image_paths import find_image_roots
+
+    files = [str(Path(text) / "predictions.parquet") if is_run_folder(Path(text)) else text for text in runs]
+    return list(dict.fromkeys(root for file in files for root in find_image_roots(file)))
+
+
+def write_report_files(
+    page: Report, path: Path, png: Path | None, pdf: Path | None, *, dark: bool, console: Console
+) -> None:
+    """Writes the page and what else was asked for, and shows how far it is."""
+    with console.status("Judging ..."):
+        figures = page.plots
+    on_page = sum(figure.on_page for figure in figures)
+    total = on_page + len(figures) * ((png is not None) + (pdf is not None))
+    with figure_progress(total, console) as watch:
+        page.save(path, watch=watch)
+        if png is not None:
+            page.save_pngs(png, dark=dark, watch=watch)
+        if pdf is not None:
+            page.save_pdf(pdf, dark=dark, watch=watch)
+
+
+def open_report(path: Path) -> None:
+    """Opens the page, or says where it is."""
+    from manyhot.cli.console import open_file
+
+    if not open_file(path):
+        typer.echo(f"Nothing here shows pages; the report is {path.absolute()}.", err=True)
+
+
+STUDIO_OWNER = "manyhot studio"
+OpenedArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN_OR_PREDICTIONS", help="The folder of a run, or a table of predictions: Parquet, CSV, TSV or NPZ."
+    ),
+]
+ImageRootsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--root", help="A folder that pictures may be read from; can be given several times."),
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels", metavar="FILE", help="Where corrected labels go (default: reviewed.csv, in the run or beside it)."
+    ),
+]
+ModelOption = Annotated[
+    Path | None, typer.Option("--model", metavar="RUN", help="The run that classifies pictures dropped on the page.")
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token", envvar="MANYHOT_STUDIO_TOKEN", help="What others must show; drawn for addresses other than this one."
+    ),
+]
+
+
+def studio(
+    predictions: OpenedArgument,
+    split: Annotated[str | None, typer.Option("--split", help="Only rows of this split.")] = None,
+    root: ImageRootsOption = None,
+    labels: LabelsOption = None,
+    model: ModelOption = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be edited.")] = False,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="The port; by default 8642 or the next free one.")
+    ] = None,
+    token: TokenOption = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    kind: KindOption = None,
+    targets: TargetsOption = None,
+) -> None:
+    """Open a local page to search pictures, classify new ones, try decisions, and review labels.
+
+    [b]Examples[/b]
+
+    manyhot studio runs/last
+
+    manyhot studio new.parquet --model runs/last --root /data/photos
+
+    manyhot studio scores.csv --kind probs --targets truth.csv --read-only
+
+    manyhot studio runs/last --host 0.0.0.0 --port 8080
+    """
+    check_source(predictions)
+    check_installed()
+    from manyhot.studio import bind, open_browser, open_studio, serve
+
+    if token is not None and not token.strip():
+        raise InputError(
+            "--token", STUDIO_OWNER, "have at least one character", repr(token), "Leave it out to have one drawn."
+        )
+    console = error_console()
+    with console.status(f"Opening {predictions} ..."):
+        opened, notes = open_studio(
+            predictions,
+            split=split,
+            kind=None if kind is None else kind.value,
+            targets=targets,
+            roots=root or (),
+            labels_file=labels,
+            model=model,
+            read_only=read_only,
+        )
+    print_notes(notes, console)
+    try:
+        address = bind(host, port, token=token)
+    except BaseException:
+        opened.close()
+        raise
+
+    def started() -> None:
+        typer.echo(f"The studio is open at {address.url}")
+        if opened.review is not None:
+            console.print(f"Corrected labels go to {opened.labels_name}. Stop with Ctrl+C; nothing is lost.")
+        if not no_open:
+            open_browser(address.url)
+
+    serve(opened, address, started=started)
+    if opened.review is not None and opened.review.trouble is not None:
+        console.print(f"All edits are in the journal, but not in the labels file: {opened.review.trouble}")
+        raise typer.Exit(1)
+    console.print("The studio is closed.")
+
+
+def check_source(predictions: str) -> None:
+    """Refuses what is not there before anything heavy is imported; a pattern is left to those who read it."""
+    import glob
+
+    if not Path(predictions).exists() and not glob.has_magic(predictions):
+        hint = (
+            "Train one first: manyhot train photos.csv; or score pictures: manyhot predict RUN IMAGES -o new.parquet."
+        )
+        raise InputError("RUN_OR_PREDICTIONS", STUDIO_OWNER, "be there", repr(predictions), hint)
+
+
+def check_installed() -> None:
+    """Says at once what must be installed."""
+    import importlib.util
+
+    missing = [
+        name
+        for name in ("fastapi", "uvicorn", "python_multipart", "duckdb", "PIL")
+        if not importlib.util.find_spec(name)
+    ]
+    if missing:
+        raise ImportError(f"The studio needs {', '.join(missing)}. Install it with: pip install 'manyhot[studio]'")

@@ -1,0 +1,322 @@
+"""Annotation formats: COCO and LVIS, Pascal VOC, and Open Images."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from manyhot.data.dataset import UnselectedDataset
+from manyhot.data.image_tables import join_splits
+from manyhot.data.sources import Files, resolve_image_files
+from manyhot.data.targets import SparseTargets
+from manyhot.errors import InputError
+from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
+from manyhot.tables.columns import ReadOptions
+from manyhot.tables.label_cells import sort_names
+from manyhot.tables.reader import TextTable
+from manyhot.tables.vocabulary import CANONICAL_SPLITS, splits_from_paths
+
+COCO_KEYS = ("images", "categories", "annotations")
+
+
+def is_coco(content: Any) -> bool:
+    """Whether a JSON file has the three lists of COCO."""
+    return isinstance(content, dict) and all(isinstance(content.get(key), list) for key in COCO_KEYS)
+
+
+def read_coco(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+    """Images of one or several files, which may be splits of one data set."""
+    with _garbage_collection_off():
+        parts = [_CocoFile(path, options) for path in files]
+    by_file = splits_from_paths(files) if options.split_column is None else None
+    names = list(dict.fromkeys(name for part in parts for name in part.names.values()))
+    # Two files may speak of one image; two images may have one name, in different folders.
+    written: dict[str, str] = {}
+    image_rows, cells = [], []
+    notes = [f"Read COCO annotations of {', '.join(path.name for path in files)}; images without any have no labels."]
+    for part in parts:
+        resolved, more = resolve_image_files(
+            list(part.images.values()), part.path.parent, options, hints=part.folders()
+        )
+        notes += [note for note in more if note not in notes]
+        paths = [os.path.join(resolved.root, path) for path in resolved.paths]
+        written |= {path: name for path, name in zip(paths, part.images.values(), strict=True) if path not in written}
+        rows = {path: row for row, path in enumerate(written)}
+        image_rows.append(np.array([rows[path] for path in paths], dtype=np.int64))
+        cells.append(part.cells(image_rows[-1], names))
+    table = np.concatenate(cells)
+    federated = any(part.federated for part in parts)
+    unlisted = options.unlisted_or("unknown" if federated else "absent")
+    targets = SparseTargets.from_cells(*table.T, shape=(len(written), len(names)), unlisted=unlisted)
+    if federated:
+        notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
+    ids = list(written.values()) if len(set(written.values())) == len(written) else list(written)
+    splits = None
+    if by_file:
+        splits_of_rows = np.repeat(np.array(by_file, dtype=object), [len(part.images) for part in parts])
+        splits = join_splits(options.owner, ids, np.concatenate(image_rows), splits_of_rows)
+        notes.append("Splits are told by the names of the files.")
+    return UnselectedDataset(ids, Files(list(written)), names, targets, splits, notes)
+
+
+@contextmanager
+def _garbage_collection_off() -> Iterator[None]:
+    """No search for garbage among millions of new objects of which none is any: it takes as long as reading them."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _CocoFile:
+    """One file.
+
+    Attributes:
+        images: The file name of each image, by its number.
+        names: The name of each category, by its number.
+        federated: Whether images list the categories that are known to be absent, and say nothing of the others.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path, self._owner = path, options.owner
+        content = _load_coco(path, options)
+        try:
+            self.images = {image["id"]: _image_file_name(image) for image in content["images"]}
+            self.names = {category["id"]: str(category["name"]) for category in content["categories"]}
+            self._present = [(entry["image_id"], entry["category_id"]) for entry in content["annotations"]]
+        except (KeyError, TypeError) as error:
+            got, hint = f"{str(path)!r} with one that has no {error}", "Repair the file."
+            raise InputError(
+                "path", options.owner, "describe every image, category and annotation", got, hint
+            ) from None
+        self.federated = any("neg_category_ids" in image for image in content["images"])
+        self._absent = [
+            (entry["id"], number) for entry in content["images"] for number in entry.get("neg_category_ids", ())
+        ]
+
+    def folders(self) -> list[Path]:
+        """Where the images of COCO usually lie: `annotations/instances_train2017.json` beside `train2017/`."""
+        parent, end = self.path.parent.parent, self.path.stem.split("_")[-1]
+        return [folder / name for folder in (parent, parent / "images", self.path.parent) for name in (end, "")]
+
+    def cells(self, image_rows: np.ndarray[Any, Any], names: Sequence[str]) -> np.ndarray[Any, Any]:
+        """(M, 3): row, column and value, 1 for each annotation and 0 for each category that is known to be absent.
+
+        Args:
+            image_rows: The row of each image of this file.
+            names: The labels in the order of the columns.
+        """
+        rows = dict(zip(self.images, image_rows.tolist(), strict=True))
+        column_of = {name: column for column, name in enumerate(names)}
+        columns = {number: column_of[name] for number, name in self.names.items()}
+        cells = []
+        for pairs, value in ((self._present, 1), (self._absent, 0)):
+            try:
+                cells += [(rows[image], columns[category], value) for image, category in pairs]
+            except KeyError:
+                self._raise_unlisted(pairs)
+        return np.array(cells, dtype=np.int64).reshape(-1, 3)
+
+    def _raise_unlisted(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Names the first annotation of something that is not listed."""
+        image, category = next((i, c) for i, c in pairs if i not in self.images or c not in self.names)
+        unknown = f"image {image!r}" if image not in self.images else f"category {category!r}"
+        hint = "Add it to the list, or drop the annotation."
+        rule = "annotate images and categories that are listed"
+        raise InputError("path", self._owner, rule, f"{unknown} in {str(self.path)!r}", hint)
+
+
+def _image_file_name(image: dict[str, Any]) -> str:
+    """The file of an image; LVIS has the address at COCO alone, of which folder and file matter."""
+    return str(image["file_name"]) if "file_name" in image else "/".join(str(image["coco_url"]).split("/")[-2:])
+
+
+def _load_coco(path: Path, options: ReadOptions) -> dict[str, Any]:
+    if not path.is_file():
+        raise options.missing_path_error(path)
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        got = f"{str(path)!r} ({error})"
+        raise InputError("path", options.owner, "be JSON", got, "Repair the file.") from None
+    if not is_coco(content):
+        got, hint = f"{str(path)!r} without them", "Pass a file of instances."
+        raise InputError("path", options.owner, "hold lists of images, categories and annotations", got, hint)
+    annotations: dict[str, Any] = content
+    return annotations
+
+
+def find_voc(folder: Path) -> list[Path]:
+    """The folders of VOC at a path or right below it, each with `Annotations`: one a year in a `VOCdevkit`."""
+    candidates = [folder, folder / "VOCdevkit"]
+    entries = [top for top in candidates if _is_voc(top)]
+    years = (Path(entry.path) for top in candidates if top.is_dir() for entry in os.scandir(top) if entry.is_dir())
+    return entries or sorted(path for path in years if _is_voc(path))
+
+
+def _is_voc(folder: Path) -> bool:
+    return (folder / "Annotations").is_dir() and (folder / "JPEGImages").is_dir()
+
+
+def read_voc(folders: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+    """Images of one or several years."""
+    top = Path(os.path.commonpath(folders)) if len(folders) > 1 else folders[0]
+    ids: list[str] = []
+    splits: list[str] = []
+    objects: list[dict[str, int]] = []
+    unannotated = 0
+    for folder in folders:
+        split_of = _read_split_lists(folder, options)
+        files = {os.path.splitext(entry.name)[0]: entry.name for entry in os.scandir(folder / "JPEGImages")}
+        for stem in split_of or sorted(path.stem for path in (folder / "Annotations").glob("*.xml")):
+            path = folder / "Annotations" / f"{stem}.xml"
+            if not path.is_file():
+                unannotated += 1
+                continue
+            objects.append(_read_objects(path, options))
+            name = files.get(stem, f"{stem}.jpg")
+            ids.append(os.path.relpath(folder / "JPEGImages" / name, top))
+            splits.append(split_of.get(stem, ""))
+    names = sorted({name for row in objects for name in row})
+    columns = {name: column for column, name in enumerate(names)}
+    cells = [(row, columns[name], value) for row, entries in enumerate(objects) for name, value in entries.items()]
+    table = np.array(cells, dtype=np.int64).reshape(-1, 3)
+    targets = SparseTargets.from_cells(*table.T, shape=(len(ids), len(names)), unlisted=options.unlisted_or("absent"))
+    notes = [f"Read VOC annotations of {', '.join(repr(folder.name) for folder in folders)}."]
+    unknown = int((table[:, 2] == -1).sum())
+    notes += [f"{unknown:,} labels are unknown, because all their objects are marked as difficult."] if unknown else []
+    notes += [f"Left out {unannotated:,} listed images without annotations."] if unannotated else []
+    has_splits = all(splits) and bool(splits) and options.split_column is None
+    notes += ["Splits are the lists in ImageSets/Main."] if has_splits else []
+    split_array = np.array(splits, dtype=object) if has_splits else None
+    return UnselectedDataset(ids, Files(ids, root=top), names, targets, split_array, notes)
+
+
+def _read_split_lists(folder: Path, options: ReadOptions) -> dict[str, str]:
+    """The split of each image; `trainval` counts for what neither train nor val lists."""
+    entries: dict[str, str] = {}
+    for name in ("train", "val", "test", "trainval"):
+        path = folder / "ImageSets" / "Main" / f"{name}.txt"
+        split = CANONICAL_SPLITS.get(name, "train")
+        for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else ():
+            stem = line.split()[0] if line.split() else ""
+            if name != "trainval" and entries.get(stem, split) != split:
+                got = f"{stem!r} in {entries[stem]!r} and {split!r}"
+                hint = "Keep one of them: an image seen in training proves nothing in a test."
+                raise InputError("split", options.owner, "be one for each image", got, hint)
+            if stem:
+                entries.setdefault(stem, split)
+    return entries
+
+
+def _read_objects(path: Path, options: ReadOptions) -> dict[str, int]:
+    """1 for each label with an object that is not difficult, -1 for each with difficult ones only."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
+        got = f"{str(path)!r} ({error})"
+        raise InputError("path", options.owner, "hold whole XML files", got, "Repair or remove it.") from None
+    values: dict[str, int] = {}
+    for item in root.iter("object"):
+        name = (item.findtext("name") or "").strip()
+        difficult = (item.findtext("difficult") or "0").strip() == "1"
+        if name:
+            values[name] = max(values.get(name, -1), -1 if difficult else 1)
+    return values
+
+
+OPEN_IMAGES_COLUMNS = ("ImageID", "LabelName", "Confidence")
+
+
+def is_open_images(columns: Sequence[str]) -> bool:
+    """Whether a table has the columns of the image labels of Open Images."""
+    return set(OPEN_IMAGES_COLUMNS) <= set(columns)
+
+
+def read_open_images(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+    """Images of one or several tables, with verified negatives."""
+    tables = [_read_columns(path, options) for path in files]
+    rows = import_arrow().concat_tables(tables)
+    images, labels = (as_strings(rows[name]).combine_chunks().dictionary_encode() for name in OPEN_IMAGES_COLUMNS[:2])
+    ids, codes = images.dictionary.to_pylist(), labels.dictionary.to_pylist()
+    image_rows, columns = (as_numpy(part.indices).astype(np.int64) for part in (images, labels))
+    confidence = _confidence(rows["Confidence"], options)
+    verified = (confidence == 0) | (confidence == 1)
+    described = describe_codes(codes, _descriptions(files, options))
+    names = sort_names(described)
+    order = {name: index for index, name in enumerate(names)}
+    label_columns = np.array([order[name] for name in described], dtype=np.int64)[columns]
+    cells = (image_rows[verified], label_columns[verified], confidence[verified])
+    targets = SparseTargets.from_cells(*cells, shape=(len(ids), len(names)), unlisted=options.unlisted_or("unknown"))
+    sources, notes = resolve_image_files(ids, files[0].parent, options)
+    notes.insert(0, f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.")
+    notes.append(f"Labels that are not listed for an image are {targets.unlisted}.")
+    if not verified.all():
+        count = int((~verified).sum())
+        notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which nobody verified.")
+    splits = None
+    by_file = splits_from_paths(files) if options.split_column is None else None
+    if by_file:
+        splits_of_rows = np.repeat(np.array(by_file, dtype=object), [table.num_rows for table in tables])
+        splits = join_splits(options.owner, ids, image_rows, splits_of_rows)
+        notes.append("Splits are told by the names of the files.")
+    return UnselectedDataset(ids, sources, names, targets, splits, notes)
+
+
+def _read_columns(path: Path, options: ReadOptions) -> Any:
+    pa = import_arrow()
+    table = TextTable(path, options)
+    for column in OPEN_IMAGES_COLUMNS:
+        options.column("path", column, list(table.preview().kinds))
+    return pa.Table.from_batches(
+        table.pieces(OPEN_IMAGES_COLUMNS, ()), pa.schema([(name, pa.string()) for name in OPEN_IMAGES_COLUMNS])
+    )
+
+
+def _confidence(column: Any, options: ReadOptions) -> np.ndarray[Any, Any]:
+    pa = import_arrow()
+    try:
+        numbers = as_numpy(as_strings(column).cast(pa.float64()))
+    except pa.ArrowInvalid as error:
+        got, hint = f"{error}".splitlines()[0], "Write 1 for present and 0 for absent."
+        raise InputError("Confidence", options.owner, "be a number in every row", got, hint) from None
+    return numbers
+
+
+def _descriptions(files: Sequence[Path], options: ReadOptions) -> dict[str, str]:
+    """The name of each code, from the file that the user named or one beside the tables."""
+    path = options.descriptions
+    if path is None:
+        path = next(iter(sorted(files[0].parent.glob("*class-descriptions*.csv"))), None)
+    elif not path.is_file():
+        got = f"{str(path)!r}, where there is none"
+        raise InputError("descriptions", options.owner, "be a file of codes and names", got, "Check the path.")
+    if path is None:
+        return {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return {row[0]: row[1] for row in csv.reader(file) if len(row) > 1}
+
+
+def describe_codes(codes: Sequence[str], descriptions: dict[str, str]) -> list[str]:
+    """A name for each code; a name that two codes share is followed by the code.
+
+    Example:
+        >>> describe_codes(["/m/1", "/m/2", "/m/3"], {"/m/1": "Bat", "/m/2": "Bat"})
+        ['Bat (/m/1)', 'Bat (/m/2)', '/m/3']
+    """
+    names = [descriptions.get(code, code) for code in codes]
+    shared = Counter(names)
+    return [f"{name} ({code})" if shared[name] > 1 else name for name, code in zip(names, codes, strict=True)]

@@ -1,0 +1,280 @@
+"""Label folders (`label/image.jpg`, `split/label/image.jpg`) and WebDataset (`key.jpg` beside `key.json`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhot.data.dataset import UnselectedDataset
+from manyhot.data.sources import Files, TarMembers
+from manyhot.data.targets import index_targets
+from manyhot.errors import InputError
+from manyhot.image_paths import walk_images
+from manyhot.images import SkippedFiles, image_suffixes
+from manyhot.tables.columns import ReadOptions, preview_names
+from manyhot.tables.label_cells import describe_separator, detect_separator, split_names
+from manyhot.tables.vocabulary import (
+    CANONICAL_SPLITS,
+    FLAG_COLUMNS,
+    LABEL_COLUMNS,
+    SPLIT_COLUMNS,
+    canonical_split,
+    canonical_splits,
+    find_column,
+    is_flag,
+    splits_from_paths,
+)
+
+
+def read_folders(folder: Path, options: ReadOptions) -> UnselectedDataset:
+    """All images below a folder, labelled by the folders they lie in."""
+    paths, skipped = walk_images(folder)
+    by_split = options.split_column is None and _has_split_folders(paths, options)
+    depth = 1 if by_split else 0
+    labelled = [path for path in paths if path.count(os.sep) > depth]
+    if not labelled:
+        got, hint = skipped.describe_missing(folder, " without images")
+        if paths:
+            got = f"{str(folder)!r}, whose images lie in no label's folder"
+            hint = "Use `read_images` for images without labels, or pass the table that has them."
+        raise InputError("path", options.owner, "have a folder for each label", got, hint)
+    tops = [path.split(os.sep)[0] if by_split else "" for path in labelled]
+    image_indices, firsts = merge_copies(folder, labelled, tops)
+    rows: list[list[str]] = [[] for _ in firsts]
+    for image_index, path in zip(image_indices, labelled, strict=True):
+        rows[image_index].append("/".join(path.split(os.sep)[depth:-1]))
+    names, targets = index_targets(rows)
+    targets.unlisted = options.unlisted_or("absent")
+    notes = [*_folder_notes(names, len(paths), len(labelled), len(firsts)), *skipped.notes()]
+    ids = [labelled[first] for first in firsts]
+    splits = None
+    if by_split:
+        order = sorted(set(tops))
+        codes = np.array([order.index(tops[first]) for first in firsts])
+        splits, more = canonical_splits(options.owner, codes, order)
+        notes += ["Splits are the folders above them.", *more]
+    return UnselectedDataset(ids, Files(ids, root=folder), names, targets, splits, notes)
+
+
+def _has_split_folders(paths: Sequence[str], options: ReadOptions) -> bool:
+    """Whether the folders at the top are splits; refuses splits beside something else."""
+    tops = {path.split(os.sep)[0] for path in paths if os.sep in path}
+    deep = {path.split(os.sep)[0] for path in paths if path.count(os.sep) > 1}
+    splits = {name for name in deep if name.lower() in CANONICAL_SPLITS}
+    others = sorted(name for name in tops if name.lower() not in CANONICAL_SPLITS)
+    if splits and others:
+        got = f"the split {min(splits)!r} beside {preview_names(others)}"
+        hint = "Move one kind elsewhere, or pass `split_column=''` if none are splits."
+        raise InputError("path", options.owner, "have folders of splits or of labels at the top", got, hint)
+    return bool(splits)
+
+
+def _folder_notes(names: Sequence[str], files: int, labelled: int, images: int) -> list[str]:
+    notes = [f"Labels are the folders of images: {preview_names(names)}."]
+    if images < labelled:
+        notes.append(f"{labelled:,} files are {images:,} images: copies in several folders have several labels.")
+    if any("/" in name for name in names):
+        notes.append("Folders within folders of labels are labels of their own, such as 'animal/dog'.")
+    if labelled < files:
+        notes.append(f"Left out {files - labelled:,} images outside of the folders of labels.")
+    return notes
+
+
+def merge_copies(folder: Path, paths: Sequence[str], tops: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Which image each file is, and the first file of each image.
+
+    Files are one image if they have the same name and content and lie in the same split: the same name alone is often
+    a number that starts anew in each folder.
+    """
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, (path, top) in enumerate(zip(paths, tops, strict=True)):
+        groups[canonical_split(top), os.path.basename(path)].append(index)
+    same = list(range(len(paths)))
+    for indices in groups.values():
+        first_by_digest: dict[tuple[int, str], int] = {}
+        for index in indices if len(indices) > 1 else ():
+            same[index] = first_by_digest.setdefault(_file_digest(folder / paths[index]), index)
+    firsts = sorted(set(same))
+    image = {first: number for number, first in enumerate(firsts)}
+    return [image[first] for first in same], firsts
+
+
+def _file_digest(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+LABEL_SUFFIXES = ("json", "cls", "txt")
+
+
+@dataclass
+class ShardSample:
+    """One key of an archive.
+
+    Attributes:
+        key: Its name without endings.
+        image: Name of the image in the archive, or None.
+        location: The archive, where the image begins there, and its size.
+        label_texts: The texts beside the image, by ending.
+    """
+
+    key: str
+    image: str | None = None
+    location: tuple[int, int, int] = (0, 0, 0)
+    label_texts: dict[str, str] = field(default_factory=dict)
+
+
+def scan_shards(files: Sequence[Path], options: ReadOptions) -> tuple[list[ShardSample], SkippedFiles]:
+    """All samples with an image, in the order of the archives, and what else may have been images."""
+    result: list[ShardSample] = []
+    skipped = SkippedFiles()
+    for number, path in enumerate(files):
+        samples: dict[str, ShardSample] = {}
+        for member, data in _read_members(path, options, skipped):
+            folder, _, base = member.name.rpartition("/")
+            stem, _, suffix = base.partition(".")
+            key = f"{folder}/{stem}".lstrip("/")
+            sample = samples.setdefault(key, ShardSample(key))
+            if data is not None:
+                sample.label_texts[suffix.lower()] = data
+            elif sample.image is None:
+                sample.image, sample.location = member.name, (number, member.offset_data, member.size)
+        result += [sample for sample in samples.values() if sample.image is not None]
+    if not result:
+        got, hint = skipped.describe_missing(files[0], " without any")
+        hint = hint if skipped.suffixes else "Name them `key.jpg` within the archive."
+        raise InputError("path", options.owner, "hold images", got, hint)
+    return result, skipped
+
+
+def _read_members(
+    path: Path, options: ReadOptions, skipped: SkippedFiles
+) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
+    """Images with None, and texts beside them with what they say."""
+    if not path.is_file():
+        raise options.missing_path_error(path)
+    suffixes = image_suffixes()
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                name = member.name.lower()
+                if not member.isfile() or name.rpartition("/")[2].startswith("."):
+                    continue
+                if name.endswith(suffixes):
+                    yield member, None
+                elif name.rpartition("/")[2].partition(".")[2] in LABEL_SUFFIXES:
+                    content = archive.extractfile(member)
+                    assert content is not None  # which it is for folders alone
+                    yield member, content.read().decode("utf-8-sig")
+                else:
+                    skipped.add(member.name)
+    except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
+        got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them anew without compression."
+        raise InputError("path", options.owner, "be a plain tar archive", got, hint) from None
+
+
+def shard_images(samples: Sequence[ShardSample], files: Sequence[Path]) -> tuple[list[str], TarMembers]:
+    """Ids and images: keys, with the archive before them where keys repeat."""
+    ids = [sample.key for sample in samples]
+    if len(set(ids)) < len(ids):
+        ids = [f"{files[sample.location[0]].name}/{sample.key}" for sample in samples]
+    places = np.array([sample.location for sample in samples], dtype=np.int64)
+    return ids, TarMembers(files, places, [str(sample.image) for sample in samples])
+
+
+def read_shards(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+    """Images with the labels that lie beside them."""
+    all_samples, skipped = scan_shards(files, options)
+    suffix = next(
+        (suffix for suffix in LABEL_SUFFIXES if any(suffix in sample.label_texts for sample in all_samples)), None
+    )
+    if suffix is None:
+        got, hint = "images alone", "Use `read_images` for images without labels."
+        raise InputError("path", options.owner, "have labels in key.json, key.cls or key.txt", got, hint)
+    samples = [sample for sample in all_samples if suffix in sample.label_texts]
+    ids, images = shard_images(samples, files)
+    count = f"{len(files)} archives" if len(files) > 1 else files[0].name
+    notes = [f"Read {len(all_samples):,} samples of {count}.", *skipped.notes()]
+    if len(samples) < len(all_samples):
+        notes.append(f"Left out {len(all_samples) - len(samples):,} images without a .{suffix} file.")
+    objects = [_parse_labels(sample, suffix, options) for sample in samples]
+    rows, description = _label_rows(objects, suffix, options)
+    names, targets = index_targets(rows)
+    targets.unlisted = options.unlisted_or("absent")
+    notes.append(f"Labels are in the .{suffix} files{description}.")
+    splits, more = _shard_splits(samples, objects, files, options)
+    return UnselectedDataset(ids, images, names, targets, splits, notes + more)
+
+
+def _parse_labels(sample: ShardSample, suffix: str, options: ReadOptions) -> Any:
+    text = sample.label_texts[suffix]
+    if suffix != "json":
+        return text.strip()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        got = f"{sample.key}.json ({error})"
+        raise InputError("path", options.owner, "hold whole JSON files", got, "Repair it.") from None
+
+
+def _label_rows(objects: Sequence[Any], suffix: str, options: ReadOptions) -> tuple[list[list[str]], str]:
+    """The names of each sample, and how they were found."""
+    key = _labels_key(objects, options) if any(isinstance(item, dict) for item in objects) else None
+    values = [item.get(key) if isinstance(item, dict) else item for item in objects]
+    description = "" if key is None else f", under {key!r}"
+    texts = Counter(value.strip() for value in values if isinstance(value, str) and value.strip())
+    separator = options.separator
+    if suffix == "cls":
+        separator = ""
+    elif separator is None and texts:
+        separator = detect_separator(texts, options.label_names)
+        description += f", {describe_separator(separator, 'sample')} as detected"
+    return [_label_names(value, separator or "", options) for value in values], description
+
+
+def _label_names(value: Any, separator: str, options: ReadOptions) -> list[str]:
+    """The names in what lies beside an image: a text, a list, a number or nothing."""
+    if isinstance(value, str):
+        return split_names(options.owner, value, separator)
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    return [str(item).strip() for item in items]
+
+
+def _labels_key(objects: Sequence[Any], options: ReadOptions) -> str:
+    keys = list(dict.fromkeys(key for item in objects if isinstance(item, dict) for key in item))
+    if options.labels_column is not None:
+        return options.column("labels_column", options.labels_column, keys)
+    result = find_column(LABEL_COLUMNS, keys)
+    if result is None:
+        got, hint = f"the keys {preview_names(keys)}", "Name it with `labels_column`."
+        raise InputError("path", options.owner, "have labels under a known key of the JSON", got, hint)
+    return result
+
+
+def _shard_splits(
+    samples: Sequence[ShardSample], objects: Sequence[Any], files: Sequence[Path], options: ReadOptions
+) -> tuple[np.ndarray[Any, Any] | None, list[str]]:
+    """By a key of the JSON, or else by the names of the archives."""
+    key = options.split_column
+    if key is None and isinstance(objects[0], dict):
+        key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), objects[0])
+    if key:
+        values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
+        names = list(dict.fromkeys(values))
+        codes = np.array([names.index(value) for value in values])
+        splits, notes = canonical_splits(options.owner, codes, names, flag=is_flag(key))
+        return splits, [f"Splits are under {key!r}.", *notes]
+    by_file = splits_from_paths(files) if key is None else None
+    if by_file is None:
+        return None, []
+    splits = np.array([by_file[sample.location[0]] for sample in samples], dtype=object)
+    return splits, ["Splits are told by the names of the archives."]

@@ -1,0 +1,165 @@
+"""An inspection as tables in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from manyhot.formatting import printable
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+    from manyhot.data.inspection import ImageFacts, Inspection, LabelPair
+
+SHOWN_LABELS = 20
+SHOWN_PAIRS = 10
+
+
+def as_rich(inspection: Inspection, *, all_labels: bool = False) -> Group:
+    """The tables, what is wrong last, where it stays in sight.
+
+    Args:
+        inspection: What was found.
+        all_labels: Whether to show every label, not only the most frequent and the rarest ones.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(_headline(inspection), style="bold"), *_splits(inspection)]
+    parts += _labels(inspection, all_labels=all_labels)
+    parts += _set_sizes(inspection)
+    parts += _pairs("Labels that keep close together", inspection.close_pairs)
+    parts += _table(
+        "Labels that never come without another", ("label", "the other"), inspection.implied[:SHOWN_PAIRS], left=(0, 1)
+    )
+    if inspection.images is not None:
+        parts += _images(inspection.images)
+    parts.append(Text(""))
+    if inspection.warnings:
+        parts.append(Text("Look into these before you train", style="bold"))
+        parts.append(_numbered(inspection.warnings))
+    else:
+        parts.append(Text("Nothing seems to be wrong.", style="bold"))
+    return Group(*parts)
+
+
+def _numbered(texts: Sequence[str]) -> RenderableType:
+    """Sentences with their numbers before them, also where a sentence is longer than a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", min_width=4)
+    table.add_column(overflow="fold")
+    for number, text in enumerate(texts, 1):
+        table.add_row(f"{number}.", Text(printable(text)))
+    return table
+
+
+def _headline(inspection: Inspection) -> str:
+    head = f"{_count(inspection.samples, 'row')} x {_count(len(inspection.labels), 'label')}"
+    if not inspection.labels:
+        return head
+    share = inspection.empty / max(inspection.samples, 1)
+    return (
+        f"{head}: {inspection.mean_labels:.2f} labels a row, {inspection.max_labels} at the most; "
+        f"{_count(inspection.empty, 'row')} ({share:.1%}) without any"
+    )
+
+
+def _table(
+    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: tuple[int, ...] = (0,)
+) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", show_header=any(heads))
+    for index, head in enumerate(heads):
+        table.add_column(Text(printable(head)), justify="left" if index in left else "right")
+    for row in rows:
+        table.add_row(*(Text(printable(text)) for text in row))
+    return [Text(""), Text(title, style="bold"), table] if table.row_count else []
+
+
+def _splits(inspection: Inspection) -> list[RenderableType]:
+    rows = [
+        (name, f"{size:,}", _format_percent(size / inspection.samples), f"{inspection.empty_by_split[name]:,}")
+        for name, size in inspection.splits.items()
+    ]
+    return _table("Splits", ("split", "rows", "share", "without labels"), rows)
+
+
+def _labels(inspection: Inspection, *, all_labels: bool) -> list[RenderableType]:
+    labels = sorted(inspection.labels, key=lambda label: -label.count)
+    rows = [
+        (
+            label.name,
+            f"{label.count:,}",
+            _format_percent(label.rate),
+            *(f"{label.by_split[split]:,}" for split in inspection.splits),
+        )
+        for label in labels
+    ]
+    title = "Labels"
+    if not all_labels and len(rows) > SHOWN_LABELS:
+        half = SHOWN_LABELS // 2
+        title = f"Labels: the {half} most frequent and the {half} rarest of {len(rows):,}"
+        rows = [*rows[:half], tuple("..." for _ in rows[0]), *rows[-half:]]
+    return _table(title, ("label", "rows", "rate", *inspection.splits), rows)
+
+
+def _set_sizes(inspection: Inspection) -> list[RenderableType]:
+    if not inspection.labels or not inspection.samples:
+        return []
+    largest = max(inspection.set_sizes.values())
+    small = {size: rows for size, rows in inspection.set_sizes.items() if size < 10}
+    rest = sum(rows for size, rows in inspection.set_sizes.items() if size >= 10)
+    lines = [(str(size), rows) for size, rows in small.items()] + ([("10 or more", rest)] if rest else [])
+    rows = [
+        (text, f"{rows:,}", _format_percent(rows / inspection.samples), "█" * round(30 * min(rows / largest, 1)))
+        for text, rows in lines
+    ]
+    return _table("Labels a row", ("labels", "rows", "share", ""), rows, left=(0, 3))
+
+
+def _pairs(title: str, pairs: list[LabelPair]) -> list[RenderableType]:
+    rows = [
+        (pair.first, pair.second, f"{pair.count:,}", f"{pair.lift:,.1f} x", f"{pair.npmi:.2f}")
+        for pair in pairs[:SHOWN_PAIRS]
+    ]
+    return _table(title, ("label", "label", "rows", "more than by chance", "npmi"), rows, left=(0, 1))
+
+
+def _images(facts: ImageFacts) -> list[RenderableType]:
+    extent = "decoded" if facts.decoded else "headers read"
+    rows = [(f"read ({extent})", f"{facts.read:,}"), ("missing", f"{len(facts.missing):,}")]
+    rows.append(("unreadable", f"{len(facts.unreadable):,}"))
+    rows.append(("formats", _counts(facts.formats)))
+    rows.append(("pixels", _counts(facts.modes)))
+    for name, spread in (("width", facts.widths), ("height", facts.heights)):
+        if spread is not None:
+            low, middle, high = spread
+            rows.append((name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"))
+    rows.append(("size", _format_bytes(1e9 * facts.gigabytes)))
+    rows.append(("images with copies", f"{len(facts.duplicates):,}"))
+    if facts.near_duplicates is not None:
+        rows.append(("images with near copies", f"{len(facts.near_duplicates):,}"))
+    return _table("Images", ("", ""), rows, left=(0, 1))
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _format_bytes(count: float) -> str:
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
+    return f"{count / unit:.1f} {name}"
+
+
+def _format_percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"

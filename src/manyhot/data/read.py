@@ -1,0 +1,345 @@
+"""Reading labelled data in any layout, and images without labels."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from manyhot.checks import check_choice
+from manyhot.data.annotations import find_voc, is_open_images, read_coco, read_open_images, read_voc
+from manyhot.data.arrays import read_npz
+from manyhot.data.dataset import Dataset, UnselectedDataset
+from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
+from manyhot.data.image_tables import read_image_tables
+from manyhot.data.sources import Files, ImageSource
+from manyhot.errors import InputError
+from manyhot.image_paths import walk_images
+from manyhot.images import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image
+from manyhot.labels import Labels
+from manyhot.tables.columns import ReadOptions, preview_names
+from manyhot.tables.formats import PARQUET_MAGIC, TEXT_SUFFIXES
+from manyhot.tables.vocabulary import splits_from_paths
+
+LAYOUTS = ("table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset", "npz")
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
+# What each layout looks like inside of a folder; the first pattern that matches anything holds.
+LAYOUT_PATTERNS = {
+    "imagefolder": tuple(f"{top}metadata.{end}" for end in ("csv", "jsonl", "parquet") for top in ("", "*/")),
+    "coco": ("annotations/instances*.json", "instances*.json", "*_annotations.coco.json", "*/_annotations.coco.json"),
+    "open_images": ("*human-imagelabels*.csv", "*imagelabels*.csv"),
+    "webdataset": ("*.tar",),
+    "npz": ("*.npz",),
+}
+PARQUET_PATTERNS = ("*.parquet", "data/*.parquet")
+RECURSIVE_PARQUET_PATTERNS = (*PARQUET_PATTERNS, "**/*.parquet")
+COCO_START = re.compile(rb'"(images|annotations|categories|info|licenses)"\s*:\s*[\[{]')
+
+
+def expand_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], options: ReadOptions) -> list[Path]:
+    """The paths that are meant, in order: patterns such as `*.tar` and `shard-{000..012}.tar` are filled in.
+
+    A path that is named twice is there twice.
+    """
+    patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files: list[Path] = []
+    for text in patterns:
+        for path in _expand_braces(os.path.expanduser(os.fspath(text))):
+            if os.path.exists(path):
+                files.append(Path(path))
+                continue
+            matches = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
+            if not matches:
+                raise options.missing_path_error(path)
+            files += [Path(match) for match in matches]
+    if not files:
+        raise InputError("path", options.owner, "lead to data", "an empty list", "Pass a path.")
+    return files
+
+
+def _expand_braces(text: str) -> list[str]:
+    """`{000..012}` as numbers of the same width, and `{a,b}` as its parts."""
+    match = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", text)
+    if match is None or os.path.exists(text):
+        return [text]
+    low, high, parts = match.groups()
+    numbers = [] if parts is not None else [str(n).zfill(len(low)) for n in range(int(low), int(high) + 1)]
+    fill = parts.split(",") if parts is not None else numbers
+    return [
+        expanded for part in fill for expanded in _expand_braces(text[: match.start()] + part + text[match.end() :])
+    ]
+
+
+def detect_layout(paths: Sequence[Path], options: ReadOptions) -> str:
+    """The layout of some files or one folder, or the error that says what would be understood."""
+    if paths[0].is_dir():
+        if len(paths) > 1:
+            got = f"{len(paths)} paths, of which {str(paths[0])!r} is a folder"
+            raise InputError("path", options.owner, "be one folder or several files", got, "Read one folder at a time.")
+        return _detect_folder(paths[0], options)
+    kinds = {path: _detect_file(path, options) for path in paths}
+    if len(set(kinds.values())) > 1:
+        first, other = paths[0], next(path for path in paths if kinds[path] != kinds[paths[0]])
+        got = f"{str(first)!r} ({kinds[first]}) and {str(other)!r} ({kinds[other]})"
+        raise InputError("path", options.owner, "be files of one layout", got, "Read them one after the other.")
+    return kinds[paths[0]]
+
+
+def _detect_file(path: Path, options: ReadOptions) -> str:
+    name = path.name.lower()
+    if name.endswith(TEXT_SUFFIXES):
+        return "open_images" if is_open_images(_read_header(path)) else "table"
+    if name.endswith((".npz", ".tar")):
+        return "npz" if name.endswith(".npz") else "webdataset"
+    with path.open("rb") as file:
+        start = file.read(2**16)
+    if name.endswith(TABLE_SUFFIXES) or start.startswith(PARQUET_MAGIC):
+        return "table"
+    if name.endswith(".json"):
+        return "coco" if COCO_START.search(start) and start.lstrip().startswith(b"{") else "table"
+    hint = "Convert it to CSV with columns `path` and `labels`."
+    if is_image(name):
+        hint = "Use `read_images` for images without labels, or pass the table that has them."
+    elif name.endswith((".zip", ".tar.gz", ".tgz", ".7z", ".rar")):
+        hint = "Unpack it, and pass the folder."
+    rule = f"end with {', '.join((*TABLE_SUFFIXES, '.json', '.tar', '.npz'))}, or be a folder"
+    raise InputError("path", options.owner, rule, repr(str(path)), hint)
+
+
+def _read_header(path: Path) -> list[str]:
+    """The names of columns, as far as they are separated by commas; what is no text has none that are known."""
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+            return next(csv.reader([file.readline()]), [])
+    except (gzip.BadGzipFile, EOFError, csv.Error):
+        return []  # the reader of tables says what is wrong
+
+
+def _detect_folder(folder: Path, options: ReadOptions) -> str:
+    if find_voc(folder):
+        return "voc"
+    for layout in ("imagefolder", "coco", "open_images"):
+        if _matching_files(folder, LAYOUT_PATTERNS[layout]):
+            return layout
+    if _table_files(folder) or _matching_files(folder, PARQUET_PATTERNS):
+        return "table"
+    for layout in ("webdataset", "npz"):
+        if _matching_files(folder, LAYOUT_PATTERNS[layout]):
+            return layout
+    files = walk_images(folder)
+    if not files.images:
+        if _matching_files(folder, RECURSIVE_PARQUET_PATTERNS):
+            return "table"
+        got, hint = files.skipped.describe_missing(folder, ", which has neither images nor tables")
+        raise InputError("path", options.owner, "lead to data", got, hint)
+    return "folders"
+
+
+def layout_files(layout: str, paths: Sequence[Path], options: ReadOptions) -> list[Path]:
+    """The files that a reader takes: those of a folder, or the ones given."""
+    if not paths[0].is_dir() or layout == "folders":
+        return list(paths)
+    folder = paths[0]
+    if layout == "voc":
+        files = find_voc(folder)
+    elif layout == "table":
+        files = _single_table(folder, options) or _matching_files(folder, RECURSIVE_PARQUET_PATTERNS)
+    else:
+        files = _matching_files(folder, LAYOUT_PATTERNS[layout])
+    if not files:
+        got = f"{str(folder)!r}, where there is none"
+        raise InputError(
+            "layout", options.owner, f"fit the folder: {layout!r} has files of its own", got, "Leave it out."
+        )
+    return files
+
+
+def _matching_files(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    for pattern in patterns:
+        files = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if files:
+            return files
+    return []
+
+
+def _table_files(folder: Path) -> list[Path]:
+    files = [path for path in folder.iterdir() if path.name.lower().endswith((*TEXT_SUFFIXES, ".jsonl"))]
+    return sorted(path for path in files if path.is_file() and not path.name.startswith("."))
+
+
+def _single_table(folder: Path, options: ReadOptions) -> list[Path]:
+    """The table of a folder, or several whose names are those of splits."""
+    files = _table_files(folder)
+    if len(files) > 1 and not splits_from_paths(files):
+        got = f"a folder with {preview_names([path.name for path in files])}"
+        raise InputError("path", options.owner, "tell which table to read", got, "Pass the path of one of them.")
+    return files
+
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_data(
+    path: Paths,
+    *,
+    layout: str | None = None,
+    path_column: str | None = None,
+    labels_column: str | None = None,
+    split_column: str | None = None,
+    separator: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    labels: Sequence[str] | Labels | None = None,
+    unlisted: str | None = None,
+    delimiter: str | None = None,
+    descriptions: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    r"""Reads labelled images in the layout they come in; `notes` of the result say what was detected.
+
+    Images are not opened here. Every option overrides a guess.
+
+    Args:
+        path: A table (CSV, TSV, JSON lines, Parquet), a folder, COCO JSON, tar shards or an .npz archive; several
+            files of one layout as a list or a pattern.
+        layout: "table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset" or "npz".
+        path_column: The column of image paths, or of the images themselves in Parquet.
+        labels_column: The column of label names.
+        split_column: The column of splits; "" to read none.
+        separator: What separates label names in one text; "" where each text is one label.
+        root: The folder that paths start from.
+        labels: The labels to keep, in this order; in a table of one column a label also the columns. A name that
+            never occurs is refused, unless it comes in a `Labels`, such as those of a classifier.
+        unlisted: What a label means that a row says nothing about: "absent" or "unknown". By default it is unknown
+            where there are verified absences (Open Images, blank cells of label columns), and otherwise absent.
+        delimiter: What separates the columns of a table of text.
+        descriptions: The file of codes and names of Open Images; found beside the tables by default.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp())
+        >>> for name in ("a.jpg", "b.jpg", "c.jpg"):
+        ...     _ = (folder / name).write_bytes(b"")
+        >>> _ = (folder / "photos.csv").write_text("path,labels\na.jpg,dog|traffic light\nb.jpg,dog\nc.jpg,\n")
+        >>> data = read_data(folder / "photos.csv")
+        >>> data.labels
+        Labels(2: dog, traffic light)
+        >>> print(*data.notes, sep="\n")
+        Read 3 rows of photos.csv; paths in column 'path'; labels in column 'labels', separated by '|' as detected.
+        3 images, 2 labels; 1 image has none of them; no splits.
+    """
+    owner = "read_data"
+    options = ReadOptions(
+        owner,
+        path_column=path_column,
+        labels_column=labels_column,
+        split_column=split_column,
+        separator=separator,
+        delimiter=delimiter,
+        root=None if root is None else Path(root),
+        labels=labels,
+        unlisted=unlisted,
+        descriptions=None if descriptions is None else Path(descriptions),
+    )
+    if layout is not None:
+        check_choice("layout", owner, layout, LAYOUTS)
+    paths = list(dict.fromkeys(expand_paths(path, options)))
+    layout = detect_layout(paths, options) if layout is None else layout
+    files = layout_files(layout, paths, options)
+    if layout == "npz":
+        return _read_archive(files, options)
+    return _read_layout(layout, files, options).dataset(options)
+
+
+def _read_layout(layout: str, files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+    if layout == "folders":
+        if len(files) > 1 or not files[0].is_dir():
+            rule, hint = "be one folder for layout 'folders'", "Pass the folder above those of the labels."
+            raise InputError("path", options.owner, rule, repr(str(files[0])), hint)
+        return read_folders(files[0], options)
+    readers = {
+        "table": read_image_tables,
+        "imagefolder": read_image_tables,
+        "coco": read_coco,
+        "voc": read_voc,
+        "open_images": read_open_images,
+        "webdataset": read_shards,
+    }
+    return readers[layout](files, options)
+
+
+def _read_archive(files: Sequence[Path], options: ReadOptions) -> Dataset:
+    if len(files) > 1:
+        got, hint = f"{len(files)} archives", "Pass one of them."
+        raise InputError("path", options.owner, "be one .npz archive", got, hint)
+    data = read_npz(files[0], options.owner)
+    return data if options.label_names is None else data.select_labels(options.label_names)
+
+
+def read_images(path: Paths) -> Dataset:
+    """Images without labels, to predict: files, folders with all that is below them, patterns, tars, or a table.
+
+    Args:
+        path: One or several of these; a table has a column of paths, or of images in Parquet.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp())
+        >>> for name in ("a.jpg", "b.png", "notes.txt"):
+        ...     _ = (folder / name).write_bytes(b"")
+        >>> read_images(folder).ids
+        ['a.jpg', 'b.png']
+    """
+    options = ReadOptions("read_images")
+    named = expand_paths(path, options)
+    paths = list(dict.fromkeys(named))
+    tars, tables = (
+        [entry for entry in paths if entry.name.lower().endswith(ends)] for ends in ((".tar",), TABLE_SUFFIXES)
+    )
+    if (tars or tables) and len(paths) not in (len(tars), len(tables)):
+        got, hint = f"{len(paths)} paths of several kinds", "Read them one after the other."
+        raise InputError("path", options.owner, "be images and folders, or tables, or tars", got, hint)
+    if len(tars) == len(paths):
+        samples, skipped = scan_shards(tars, options)
+        ids, source = shard_images(samples, tars)
+        return _unlabelled_dataset(ids, source, skipped.notes())
+    if len(tables) == len(paths):
+        result = read_image_tables(tables, options, with_labels=False)
+        return _unlabelled_dataset(result.ids, result.images, result.notes)
+    return _read_image_files(named, options)
+
+
+def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
+    """Single images, and all that lie below folders."""
+    skipped = SkippedFiles()
+    if len(paths) == 1 and paths[0].is_dir():
+        ids, skipped = walk_images(paths[0])
+        root = paths[0]
+    else:
+        ids, root = [], Path()
+        for path in paths:
+            below = walk_images(path, skipped).images if path.is_dir() else [""]
+            ids += [str(path / name) for name in below]
+        unreadable = next((name for name in ids if not is_image(name)), None)
+        if unreadable is not None:
+            hint = "Name the images, or a folder of them."
+            if unreadable.lower().endswith(OTHER_IMAGE_SUFFIXES):
+                hint = "Convert it to JPEG: Pillow cannot read it here."
+            raise InputError("path", options.owner, "be images", repr(unreadable), hint)
+    if not ids:
+        got, hint = skipped.describe_missing(paths[0], " without any")
+        raise InputError("path", options.owner, "lead to images", got, hint)
+    distinct = list(dict.fromkeys(ids))
+    again = len(ids) - len(distinct)
+    notes = [f"{again:,} of the {len(ids):,} paths were named before, and are read once."] if again else []
+    return _unlabelled_dataset(distinct, Files(distinct, root=root), [*notes, *skipped.notes()])
+
+
+def _unlabelled_dataset(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:
+    count = f"{len(ids):,} image{'' if len(ids) == 1 else 's'} to predict."
+    return Dataset(Labels([]), None, ids, images=images, notes=[*notes, count])

@@ -1,0 +1,371 @@
+"""Rules that choose a set of labels for each row: the k largest, k on average, or the largest expected F-beta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_int, check_number
+from manyhot.decide.rule import CELLS_AT_ONCE, Rule, midpoint, reaches_threshold, row_chunks
+from manyhot.errors import InputError
+
+
+class TopK(Rule):
+    """Gives each row its k largest labels, ties to the lower index: for lists of fixed length.
+
+    Args:
+        k: How many labels a row; rows with fewer labels than that get all.
+
+    Example:
+        >>> TopK(2)(torch.tensor([[0.9, 0.5, 0.5]])).labels
+        tensor([[ True,  True, False]])
+    """
+
+    def __init__(self, k: int) -> None:
+        super().__init__(fitted=True)
+        self.k = check_int("k", "TopK", k, low=0)
+
+    def decide(self, values: Tensor) -> Tensor:
+        """The k largest labels of each row."""
+        if self.k >= values.shape[1]:
+            return torch.ones_like(values, dtype=torch.bool)
+        labels = torch.zeros_like(values, dtype=torch.bool)
+        if self.k:
+            for rows in row_chunks(values.shape):
+                labels[rows] = k_largest(values[rows], self.k)
+        return labels
+
+
+def k_largest(values: Tensor, k: int) -> Tensor:
+    """The k largest of each row; `topk` alone would leave it open which of equal values it takes."""
+    least = values.topk(k, dim=1).values[:, -1:]
+    above, equal = values > least, values == least
+    remaining = k - above.sum(1, keepdim=True)
+    return above | (equal & (equal.cumsum(1, dtype=torch.int32) <= remaining))
+
+
+class AverageK(Rule):
+    """Gives k labels a row on average, more where the row is ambiguous and fewer where it is plain.
+
+    Of the N K values that it is fitted on, the floor(k N) largest are given: the threshold lies halfway between the
+    last of them and the next one. It looks at values only, so it needs no targets, and cells whose target is unknown
+    count like all others. Values must be comparable between rows: probabilities, or scores of a loss that adds over
+    labels.
+
+    Ties at the threshold are all given, so the average can be larger than k then. A k below 1 / N gives nothing, one
+    of at least K gives all that is not smaller than what was seen.
+
+    Args:
+        k: The wanted mean number of labels a row, any number from 0 on.
+
+    Attributes:
+        threshold: What a value must reach.
+
+    Reference: Garcin, Servajean, Joly and Salmon, A Two-Head Loss Function for Deep Average-K Classification,
+        algorithm 1. They apply a softmax to the scores of every model; here the values are taken as they come.
+
+    Example:
+        >>> rule = AverageK(1.5).fit(torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]]))
+        >>> rule(torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]])).sizes
+        tensor([2, 1])
+    """
+
+    threshold: Tensor
+
+    def __init__(self, k: float) -> None:
+        super().__init__()
+        self.k = check_number("k", "AverageK", k, low=0)
+        self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
+
+    def fit(self, values: Any, targets: Any = None) -> Self:
+        """Learns the threshold from held-out values (N, K); targets are not used."""
+        return self._learn_from([self.check_values(values)])
+
+    def fit_batches(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> Self:
+        """Learns from more values than fit into memory: the same threshold as `fit` on all of them, to the last bit.
+
+        The batches are gone through twice for float32 and four times for float64, and never kept.
+
+        Args:
+            batches: Values (n, K) in batches, the same in every pass; something that can be iterated again and again,
+                or a function that starts anew each time.
+
+        Example:
+            >>> parts = torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]]).split(1)
+            >>> f"{AverageK(1.5).fit_batches(parts).threshold:.2f}"
+            '0.45'
+        """
+        if not callable(batches) and iter(batches) is batches:
+            hint = "Pass a list, a data loader, or a function that returns a new iterator."
+            raise InputError("batches", "AverageK", "allow several passes", "an iterator that ends after one", hint)
+        return self._learn_from(batches)
+
+    def _learn_from(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> Self:
+        checked = _CheckedBatches(self, batches)
+
+        def positions(cells: int) -> list[int]:
+            num_predicted = math.floor(min(self.k * checked.rows, cells) + 1e-6)
+            if num_predicted == 0 or cells == 0:
+                return []
+            return [cells - num_predicted, cells - num_predicted - 1] if num_predicted < cells else [0]
+
+        selected = order_statistics(checked, positions)
+        # The last value that is given and the next one; none where nothing is given, one where everything is.
+        threshold = torch.tensor(torch.inf)
+        if selected:
+            threshold = midpoint(
+                selected[1] if len(selected) > 1 else torch.full_like(selected[0], -torch.inf), selected[0]
+            )
+        return self.learn(threshold=threshold.to(checked.device, torch.float64))
+
+    def decide(self, values: Tensor) -> Tensor:
+        """Labels with a value of at least the threshold."""
+        return reaches_threshold(values, self.threshold)
+
+
+class _CheckedBatches:
+    """Checked batches that are the same whenever they are gone through."""
+
+    def __init__(self, rule: Rule, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+        self.rule, self.batches = rule, batches
+        self.rows = 0
+        self.first: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu") if self.first is None else self.first.device
+
+    def __iter__(self) -> Iterator[Tensor]:
+        once_more, rows = self.first is not None, 0
+        for batch in self.batches() if callable(self.batches) else self.batches:
+            values = self.rule.check_values(batch)
+            self.first = values.new_empty(0, values.shape[1]) if self.first is None else self.first
+            if values.shape[1] != self.first.shape[1] or values.dtype != self.first.dtype:
+                rule = f"have {self.first.shape[1]} labels in {self.first.dtype} like the first one"
+                got, hint = f"{values.shape[1]} in {values.dtype}", "Convert them to one type, with the same labels."
+                raise InputError("batches", "AverageK", rule, got, hint)
+            rows += len(values)
+            yield values
+        if once_more and rows != self.rows:
+            rule, got = "be the same in every pass", f"{self.rows} rows, then {rows}"
+            raise InputError("batches", "AverageK", rule, got, "Leave them as they are while fitting.")
+        self.rows = rows
+
+
+DIGIT_BITS = 16  # bits that one pass over the data settles
+DIGIT_VALUES = 1 << DIGIT_BITS
+INTEGER_TYPES = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+def order_statistics(batches: Iterable[Tensor], choose_positions: Callable[[int], list[int]]) -> list[Tensor]:
+    """The numbers at places of the ascending order, in two passes for float32 and four for float64.
+
+    Each pass counts how often the next 16 bits of the numbers occur, among those that share the bits found so far. A
+    float's bits have the order of its value if it is positive and the opposite one if it is negative, so that only the
+    counts need to be brought into order, not the numbers.
+
+    Args:
+        batches: Tensors of any shape, all of one type, without NaN; the same ones each time they are gone through.
+        choose_positions: From how many numbers there are to the places that are wanted, the smallest number being at 0.
+
+    Example:
+        >>> order_statistics([torch.tensor([0.3, -2.0]), torch.tensor([7.0])], lambda count: [0, count - 1])
+        [tensor(-2.), tensor(7.)]
+    """
+    counts, dtype = _count(batches, {0}, 0)
+    positions = choose_positions(int(counts[0].sum()))
+    if not positions:
+        return []
+    # The bits of each wanted number found so far, and its place among the numbers that share them.
+    order = torch.arange(DIGIT_VALUES)
+    signed_order = torch.cat([order[DIGIT_VALUES // 2 :].flip(0), order[: DIGIT_VALUES // 2]])
+    selected = [_descend(counts[0], signed_order, 0, position) for position in positions]
+    for digit in range(1, torch.finfo(dtype).bits // DIGIT_BITS):
+        counts, _ = _count(batches, {prefix for prefix, _ in selected}, digit)
+        sign_bit = 1 << (digit * DIGIT_BITS - 1)
+        selected = [
+            _descend(counts[prefix], order.flip(0) if prefix & sign_bit else order, prefix, position)
+            for prefix, position in selected
+        ]
+    return [_number(prefix, dtype) for prefix, _ in selected]
+
+
+def _count(batches: Iterable[Tensor], prefixes: set[int], digit: int) -> tuple[dict[int, Tensor], torch.dtype]:
+    """How often each value of the next digit occurs after each prefix, counted on the CPU, and the type."""
+    counts = {prefix: torch.zeros(DIGIT_VALUES, dtype=torch.int64) for prefix in prefixes}
+    dtype = torch.float32
+    for batch in batches:
+        dtype = batch.dtype
+        shift = torch.finfo(dtype).bits - DIGIT_BITS * (digit + 1)
+        for block in batch.reshape(-1).split(CELLS_AT_ONCE):
+            bits = block.view(INTEGER_TYPES[dtype]) >> shift
+            for prefix, count in counts.items():
+                same = bits
+                if digit:
+                    same = bits[(bits >> DIGIT_BITS) & ((1 << (digit * DIGIT_BITS)) - 1) == prefix]
+                count += torch.bincount(same & (DIGIT_VALUES - 1), minlength=DIGIT_VALUES).cpu()
+    return counts, dtype
+
+
+def _descend(counts: Tensor, order: Tensor, prefix: int, position: int) -> tuple[int, int]:
+    """The prefix with the next digit of the number at a place, and its place among those that share it."""
+    ends = counts[order].cumsum(0)
+    reached = int(torch.searchsorted(ends, position, right=True))
+    before = int(ends[reached - 1]) if reached else 0
+    return (prefix << DIGIT_BITS) | int(order[reached]), position - before
+
+
+def _number(bits: int, dtype: torch.dtype) -> Tensor:
+    width = torch.finfo(dtype).bits
+    signed = bits - (1 << width) if bits >= 1 << (width - 1) else bits
+    return torch.tensor(signed, dtype=INTEGER_TYPES[dtype]).view(dtype) + 0.0  # so that minus zero is zero
+
+
+# What may be lost of an expected F-beta, out of 1, by leaving out what hardly ever happens.
+NEGLIGIBLE = 1e-10
+# Sets whose expected F-beta differs by no more than this are taken to be equally good, and the smallest of them wins.
+TIE_TOLERANCE = 5e-10
+# Cells worked on at once on the CPU: few enough to stay in the cache.
+CPU_CELLS_AT_ONCE = 1 << 16
+
+
+class ExpectedFBeta(Rule):
+    """Gives each row the set of labels with the largest expected F-beta: for samples judged one by one by F1.
+
+    The expectation is over the labels that may be present, taken as independent with the given probabilities. The best
+    set of each size holds the most probable labels, so K + 1 sets are compared, exactly. Unlike a threshold, the rule
+    looks at a row as a whole: a label of 40 % is worth giving where nothing is certain, and not beside a sure one.
+
+    The F-beta of an empty set is 1 if no label is present and 0 otherwise, so "none of these" is given where it is
+    probable enough. Equally good sets go to the smallest, and equal probabilities to the lower index.
+
+    Nothing is left out but numbers of present labels so large that together their probability is below 1e-10. Time
+    grows with K times the largest number that is left, not with the square or cube of K.
+
+    Args:
+        beta: Above 1 recall counts more, below 1 precision.
+
+    Reference: Ye, Chai, Lee and Chieu, Optimizing F-Measures: A Tale of Two Approaches, ICML 2012; Waegeman,
+        Dembczynski, Jachnik, Cheng and Huellermeier, On the Bayes-Optimality of F-Measure Maximizers, JMLR 2014. The
+        former take beta squared to be a ratio of small whole numbers; here any beta does, because the number of other
+        labels is found by taking each label out of the number of all.
+
+    Example:
+        >>> ExpectedFBeta()(torch.tensor([[0.9, 0.5, 0.1], [0.5, 0.4, 0.2], [0.2, 0.1, 0.1]])).labels
+        tensor([[ True,  True, False],
+                [ True,  True, False],
+                [False, False, False]])
+    """
+
+    needs_probs = True
+
+    def __init__(self, beta: float = 1.0) -> None:
+        super().__init__(fitted=True)
+        self.beta = check_number("beta", "ExpectedFBeta", beta, low=0, low_open=True)
+
+    def decide(self, values: Tensor) -> Tensor:
+        """The set of each row with the largest expected F-beta."""
+        labels = torch.zeros_like(values, dtype=torch.bool)
+        # Rows with similar numbers of labels need sums of similar length.
+        order = values.sum(1, dtype=torch.float64).argsort()
+        for block in row_chunks(values.shape, CPU_CELLS_AT_ONCE if values.device.type == "cpu" else CELLS_AT_ONCE):
+            rows = order[block]
+            labels[rows] = self._best_sets(values[rows].double())
+        return labels
+
+    def _best_sets(self, probs: Tensor) -> Tensor:
+        ordered, indices = probs.sort(dim=1, descending=True, stable=True)
+        expected = expected_f(ordered, self.beta, _largest_set(ordered, self.beta))
+        best = expected.amax(1, keepdim=True)
+        sizes = (expected >= best - TIE_TOLERANCE).to(torch.int8).argmax(1, keepdim=True)
+        predicted = torch.arange(probs.shape[1], device=probs.device) < sizes
+        return torch.zeros_like(predicted).scatter(1, indices, predicted)
+
+
+def _largest_set(probs: Tensor, beta: float) -> int:
+    """How many of the most probable labels the best set of any row can hold at the most.
+
+    Two bounds by Jensen's inequality on the expected F-beta of the first k labels, of which s are right on average:
+    not above (1 + beta^2) s / (beta^2 s + k), which falls with k, nor below (1 + beta^2) s / (beta^2 (1 + mean) + k).
+    """
+    right, weight = probs.cumsum(1), beta**2
+    sizes = torch.arange(1, probs.shape[1] + 1, dtype=torch.float64, device=probs.device)
+    upper_bound = right / (weight * right + sizes)
+    lower_bound = (right / (weight * (1 + right[:, -1:]) + sizes)).amax(1, keepdim=True) if probs.numel() else right
+    return int((upper_bound >= lower_bound).any(0).sum())
+
+
+def expected_f(probs: Tensor, beta: float, largest: int) -> Tensor:
+    """The expected F-beta of giving the first k labels, for each k from 0 to the largest.
+
+    Args:
+        probs: (N, K) in float64, the probabilities of independent labels; descending to make these the best sets.
+        beta: The weight of recall.
+        largest: The largest k.
+
+    Example:
+        >>> expected_f(torch.tensor([[0.9, 0.4]], dtype=torch.float64), 1.0, 2)
+        tensor([[0.0600, 0.7800, 0.7467]], dtype=torch.float64)
+    """
+    numbers = _number_of_labels(probs, _max_labels(probs))
+    probs = probs[:, :largest].contiguous()
+    total = torch.zeros_like(probs)
+    weight, sizes = beta**2, torch.arange(1, largest + 1, dtype=torch.float64, device=probs.device)
+    for number, chance in _others(probs, numbers):
+        # A label present together with that many others, summed over the first k labels: how many of them are right on
+        # average in the cases where number + 1 labels are present.
+        total.addcdiv_((probs * chance).cumsum(1), weight * (number + 1) + sizes)
+    return torch.cat([numbers[:, :1], (1 + weight) * total], dim=1)
+
+
+def _max_labels(probs: Tensor) -> int:
+    """How many labels can be present in any of the rows, but for a negligible probability (Chernoff's bound)."""
+    labels, mean = probs.shape[1], float(probs.sum(1).max()) if probs.numel() else 0.0
+    max_labels = math.floor(mean) + 1
+    while max_labels < labels and max_labels - mean - max_labels * math.log(max_labels / max(mean, 1e-300)) > math.log(
+        NEGLIGIBLE
+    ):
+        max_labels += 1
+    return min(max_labels, labels)
+
+
+def _number_of_labels(probs: Tensor, max_labels: int) -> Tensor:
+    """(N, most + 1), the probability that this many labels are present: the product of the labels' own spectra.
+
+    More labels than that would appear as fewer, which is as negligible as they are.
+    """
+    frequencies = torch.arange((max_labels + 1) // 2 + 1, dtype=torch.float64, device=probs.device)
+    turns = torch.polar(torch.ones_like(frequencies), -2 * math.pi * frequencies / (max_labels + 1))
+    # Into one tensor, because small ones between large ones would leave the memory in pieces.
+    spectrum = turns.new_empty(len(probs), len(turns))
+    for index, turn in enumerate(turns):
+        spectrum[:, index] = torch.prod(probs * (turn - 1) + 1, dim=1)
+    numbers: Tensor = torch.fft.irfft(spectrum, n=max_labels + 1, dim=1)
+    return numbers
+
+
+def _others(probs: Tensor, numbers: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Numbers of other labels, each with its probability (N, K) for some of the labels and 0 for the rest of them.
+
+    Each label has its probability once for each number; a tensor is valid until the next is asked for. From
+    P(number = j) = (1 - p) P(others = j) + p P(others = j - 1). Solved upwards, an error shrinks by p / (1 - p) each
+    time, and solved downwards by (1 - p) / p, so the one serves labels up to 1/2 and the other those above.
+    """
+    above, max_labels = probs > 0.5, numbers.shape[1] - 1
+    rare, frequent = (~above).double(), above.double()
+    if bool((rare * probs).any()):
+        low = probs.clamp(max=0.5)
+        carried, added = low / (low - 1), rare / (1 - low)
+        chance = torch.zeros_like(probs)
+        for number in range(max_labels):
+            yield number, chance.mul_(carried).addcmul_(numbers[:, number, None], added)
+    if bool(above.any()):
+        high = probs.clamp(min=0.5)
+        carried, added = (high - 1) / high, frequent / high
+        chance = torch.zeros_like(probs)
+        for number in reversed(range(max_labels)):
+            yield number, chance.mul_(carried).addcmul_(numbers[:, number + 1, None], added)

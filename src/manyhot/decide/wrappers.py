@@ -1,0 +1,218 @@
+"""Rules around other rules: predicting "none of these", and abstaining where many errors are expected."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_number, describe_type
+from manyhot.decide.rule import Decision, Rule, Unclipped, strict_midpoint
+from manyhot.errors import InputError
+
+
+class NoneOfThese(Rule):
+    """Gives the empty set to rows whose largest value does not exceed a limit, and elsewhere what another rule says.
+
+    For samples that may show nothing of what the labels name, around rules that would always give something, such as
+    `TopK`. The limit is given, or learnt so that a wanted share of the held-out rows with labels is kept: as high as it
+    can be then, so that the most others are turned away. A largest value equal to the limit is turned away.
+
+    `fit` fits the inner rule as well, unless it is fitted already; a fitted one stays as it is. A row about which the
+    inner rule wants a person asked is still asked about.
+
+    Args:
+        rule: What decides about the rows that are kept.
+        keep: The share of rows with a present label to keep, above 0 and up to 1; 0.95 if no threshold is given.
+        threshold: The limit itself, if it is not to be learnt.
+
+    Attributes:
+        limit: What the largest value of a row must exceed.
+
+    Reference: the decision of Li, Jia, Zhou, Shen and Duan, Rediscovering BCE Loss for Uniform Classification; to keep
+        95 % is the usual operating point of out-of-distribution detection.
+
+    Example:
+        >>> rule = NoneOfThese(mh.TopK(1), threshold=0.3)
+        >>> rule(torch.tensor([[0.6, 0.2], [0.3, 0.1]])).labels
+        tensor([[ True, False],
+                [False, False]])
+    """
+
+    limit: Tensor
+    rule: Rule
+
+    def __init__(self, rule: Rule, *, keep: float | None = None, threshold: float | None = None) -> None:
+        super().__init__()
+        self.rule = _checked_rule("NoneOfThese", rule)
+        _check_exclusive("NoneOfThese", keep=keep, threshold=threshold)
+        self.threshold = None if threshold is None else check_number("threshold", "NoneOfThese", threshold)
+        share = 0.95 if keep is None and threshold is None else keep
+        self.keep = None if share is None else check_number("keep", "NoneOfThese", share, low=0, low_open=True, high=1)
+        self.needs_probs = rule.needs_probs
+        self.needs_targets = rule.needs_targets or self.keep is not None
+        limit = torch.nan if self.threshold is None else self.threshold
+        self.register_buffer("limit", torch.tensor(limit, dtype=torch.float64))
+        self.fitted = rule.fitted & (self.threshold is not None)
+
+    def fit(self, values: Any, targets: Any = None) -> Self:
+        """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
+        _fit_inner(self.rule, values, targets)
+        compared = self._compared(values)
+        if self.keep is None:
+            return self.learn()
+        known = self.check_targets(targets, compared)
+        largest = _row_maximum(compared)
+        labelled = largest[(known == 1).any(1)].sort(descending=True).values
+        if len(labelled) == 0:
+            return self.learn(limit=largest.new_tensor(-torch.inf).double())
+        last = labelled[max(1, math.ceil(self.keep * len(labelled) - 1e-6)) - 1]
+        lower = largest[(known >= 0).any(1) & (largest < last)]
+        below = lower.amax() if len(lower) else torch.full_like(last, -torch.inf)
+        return self.learn(limit=strict_midpoint(below, last).double())
+
+    def forward(self, values: Any) -> Decision:
+        """What the inner rule says, but nothing for rows without a value above the limit."""
+        self.require_fitted()
+        compared = self._compared(values)
+        inner: Decision = self.rule(values)
+        accepted = _row_maximum(compared) > self.limit.to(compared)
+        return Decision(inner.labels & accepted.unsqueeze(1), inner.abstain)
+
+    def decide(self, values: Tensor) -> Decision:
+        """As `forward`."""
+        return self.forward(values)
+
+    def _compared(self, values: Any) -> Tensor:
+        """The values to hold against the limit, which may be above 1 also where the inner rule wants probabilities."""
+        checked = self.check_values(values)
+        return values.values if isinstance(values, Unclipped) else checked
+
+
+class Abstain(Rule):
+    """Leaves the rows of most doubt to a person, and answers the others as another rule does.
+
+    The doubt about a row is the expected number of wrong cells of its decision under the probabilities: 1 - p for each
+    label that is given and p for each that is not, added up. It is only as good as the probabilities, so calibrate
+    them first. Rows of more doubt than a limit are asked about. The limit is learnt: so that at most a share of the
+    held-out rows is asked about, or so that the held-out rows that are answered have few errors on average.
+
+    `fit` fits the inner rule as well, unless it is fitted already; a fitted one stays as it is. Rows about which the
+    inner rule wants a person asked come first.
+
+    Args:
+        rule: What decides about the rows that are answered.
+        at_most: The largest share of rows to ask about; 0.1 if no number of errors is given.
+        max_errors: The largest mean number of wrong cells of the rows that are answered, among known cells. The most
+            rows that can be are answered. It is a mean of held-out rows, not a guarantee.
+
+    Attributes:
+        limit: The largest doubt that is answered; minus infinity if all rows must be asked about.
+        reached: Whether the wanted number of errors can be had with at least one answer.
+
+    Example:
+        >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.8, 0.1], [0.2, 0.0]])
+        >>> rule = Abstain(mh.Threshold(0.5), at_most=0.25).fit(probs)
+        >>> rule(probs).abstain
+        tensor([False,  True, False, False])
+    """
+
+    limit: Tensor
+    reached: Tensor
+    rule: Rule
+    needs_probs = True
+
+    def __init__(self, rule: Rule, *, at_most: float | None = None, max_errors: float | None = None) -> None:
+        super().__init__()
+        self.rule = _checked_rule("Abstain", rule)
+        _check_exclusive("Abstain", at_most=at_most, max_errors=max_errors)
+        share = 0.1 if at_most is None and max_errors is None else at_most
+        self.at_most = None if share is None else check_number("at_most", "Abstain", share, low=0, high=1)
+        self.max_errors = None if max_errors is None else check_number("max_errors", "Abstain", max_errors, low=0)
+        self.needs_targets = rule.needs_targets or self.max_errors is not None
+        self.register_buffer("limit", torch.tensor(torch.nan, dtype=torch.float64))
+        self.register_buffer("reached", torch.tensor(False))
+
+    def fit(self, values: Any, targets: Any = None) -> Self:
+        """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
+        checked = self.check_values(values)
+        _fit_inner(self.rule, values, targets)
+        decision: Decision = self.rule(values)
+        expected = _expected_errors(checked, decision)
+        if self.max_errors is None:
+            limit, reached = self._limit_by_share(expected), True
+        else:
+            known = self.check_targets(targets, checked)
+            wrong = ((decision.labels != (known == 1)) & (known >= 0)).sum(1)
+            counted = (known >= 0).any(1)
+            limit, reached = _limit_by_errors(expected[counted], wrong[counted], self.max_errors)
+        return self.learn(limit=limit, reached=torch.tensor(reached, device=checked.device))
+
+    def forward(self, values: Any) -> Decision:
+        """What the inner rule says, with abstention where the doubt is above the limit."""
+        self.require_fitted()
+        checked = self.check_values(values)
+        inner: Decision = self.rule(values)
+        return Decision(
+            inner.labels, inner.abstain | (_expected_errors(checked, inner) > self.limit.to(checked.device))
+        )
+
+    def decide(self, values: Tensor) -> Decision:
+        """As `forward`."""
+        return self.forward(values)
+
+    def _limit_by_share(self, expected: Tensor) -> Tensor:
+        """A limit above which lies at most the wanted share of the doubts."""
+        num_abstained = math.floor((self.at_most or 0.0) * len(expected) + 1e-6)
+        if num_abstained in (0, len(expected)):
+            return expected.new_tensor(-torch.inf if num_abstained else torch.inf)
+        ordered = expected.sort(descending=True).values
+        return strict_midpoint(ordered[num_abstained], ordered[num_abstained - 1])
+
+
+def _limit_by_errors(expected: Tensor, wrong: Tensor, max_mean: float) -> tuple[Tensor, bool]:
+    """The highest limit up to which rows have at most that many errors on average, and whether there is one."""
+    ordered, order = expected.sort()
+    errors = wrong[order].double().cumsum(0)
+    answered = torch.arange(1, len(ordered) + 1, device=ordered.device)
+    # Rows of equal doubt are answered together; those that the inner rule leaves to a person never are.
+    upper = torch.cat([ordered[1:], ordered.new_tensor([torch.inf])]) if len(ordered) else ordered
+    good = (errors <= max_mean * answered + 1e-9) & (ordered < upper)
+    if not bool(good.any()):
+        return expected.new_tensor(-torch.inf), False
+    low, high = (ends[good][-1] for ends in (ordered, upper))
+    return torch.where(high.isinf(), high, strict_midpoint(low, high)), True
+
+
+def expected_errors(probs: Tensor, labels: Tensor) -> Tensor:
+    """(N,) in float64, the number of wrong cells that probabilities (N, K) let expect of decisions (N, K)."""
+    return torch.where(labels, 1 - probs, probs).sum(1, dtype=torch.float64)
+
+
+def _expected_errors(probs: Tensor, decision: Decision) -> Tensor:
+    """(N,) in float64, the expected number of wrong cells; infinite for rows that are left to a person already."""
+    return expected_errors(probs, decision.labels).masked_fill(decision.abstain, torch.inf)
+
+
+def _row_maximum(values: Tensor) -> Tensor:
+    return values.amax(1) if values.shape[1] else values.new_full((len(values),), -torch.inf)
+
+
+def _fit_inner(rule: Rule, values: Any, targets: Any) -> None:
+    if not bool(rule.fitted):
+        rule.fit(values, targets)
+
+
+def _checked_rule(owner: str, rule: object) -> Rule:
+    if isinstance(rule, Rule):
+        return rule
+    raise InputError("rule", owner, "be a rule", describe_type(rule), "Pass for example `Threshold(0.5)`.")
+
+
+def _check_exclusive(owner: str, **options: float | None) -> None:
+    first, second = options
+    if options[first] is not None and options[second] is not None:
+        rule, hint = f"be left out when `{first}` is given", "Name one of the two."
+        raise InputError(second, owner, rule, repr(options[second]), hint)

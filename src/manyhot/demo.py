@@ -1,0 +1,333 @@
+"""The demonstration: from images on disk to decisions, in a minute and without a download."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from manyhot.backbones.create import DIGIT_BACKBONE
+from manyhot.data import read_data
+from manyhot.data.digits import LABEL_NAMES, Scenes, digit_scenes
+from manyhot.decide import Abstain, AverageK, ConformalRiskControl, ExpectedFBeta, LabelThresholds, Rule, Threshold
+from manyhot.engine import NoProgress, Progress
+from manyhot.files import atomic_write
+from manyhot.labels import Labels
+from manyhot.links import NoLink, SigmoidLink
+from manyhot.metrics import CalibrationError, FScores, LogLoss, MeanAveragePrecision, MetricResult, SetAccuracy
+from manyhot.predictions import Predictions
+from manyhot.presets import ALL_LOSSES
+from manyhot.report import draw_reliability, save_png
+from manyhot.report.page import try_report
+from manyhot.report.style import LIGHT, new_figure
+from manyhot.training import Comparison, Run, TrainSettings, compare
+from manyhot.training.comparison import slug
+from manyhot.training.run import link_last_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+    from rich.table import Table
+
+LOSSES = ("BCE", "focal", "ASL", "SPA", "SPA + LPR", "quasibinary", "two-way", "softmax")
+CHOSEN = "SPA + LPR"
+
+
+def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int = 20, seed: int = 0) -> Comparison:
+    """Writes scenes, trains with several losses, calibrates, compares, decides, draws, and says what to do next.
+
+    Args:
+        folder: Where everything goes.
+        console: Where it is told.
+        samples: Scenes to train on; a quarter more than that are held out.
+        epochs: Passes over the scenes for each loss.
+        seed: Of scenes and networks.
+    """
+    start = time.perf_counter()
+    torch.set_num_threads(1)  # The matrices are small: threads would mostly wait for each other.
+    console.print(f"Drawing {samples:,} scenes to train on, {samples // 4:,} to calibrate on, {samples:,} to judge.")
+    table = write_scenes(folder / "scenes", samples=samples, seed=seed)
+    data = read_data(table, labels=Labels(LABEL_NAMES))
+    for note in data.notes:
+        console.print(f"  {note}", style="dim", markup=False, soft_wrap=True)
+    console.print(f"Training a small network with each of {len(LOSSES)} losses.")
+    comparison = compare(
+        data,
+        {name: ALL_LOSSES[name] for name in LOSSES},
+        demo_settings(epochs=epochs, seed=seed),
+        folder=folder / "runs",
+        source={"paths": [str(table)]},
+        progress=announcer(console),
+        overwrite=True,
+    )
+    results = read_results(comparison)
+    console.print(results_table(results))
+    console.print(EXPLANATION)
+    console.print(conclusion(results))
+    console.print(decisions_table(CHOSEN, results[CHOSEN]))
+    save_png(draw_results(results), folder / "reliability.png")
+    save_png(draw_scenes(results[CHOSEN], folder / "scenes"), folder / "scenes.png")
+    link_last_run(folder / "runs" / slug(CHOSEN))
+    try_report(Run(folder / "runs" / slug(CHOSEN)), lambda line: console.print(line, markup=False))
+    console.print(f"\nDone in {time.perf_counter() - start:.0f} s.", highlight=False)
+    return comparison
+
+
+def demo_settings(*, epochs: int, seed: int) -> TrainSettings:
+    """How the networks of the demonstration are trained: one hidden layer on frozen features of digits."""
+    settings = {
+        "backbone": DIGIT_BACKBONE,
+        "hidden": 128,
+        "dropout": 0.5,
+        "epochs": epochs,
+        "batch_size": 256,
+        "lr": 0.01,
+        "weight_decay": 1.0,
+        "schedule": "one-cycle",
+        "seed": seed,
+        "workers": 0,
+        "cache": "none",
+        "flip": False,
+        "accelerator": "cpu",
+        "devices": 1,
+    }
+    return TrainSettings.build(settings)
+
+
+def announcer(console: Console) -> Callable[[str], Progress]:
+    """Says which loss is trained, with a bar in a terminal."""
+    from manyhot.engine import ProgressBar
+
+    begun = 0
+
+    def announce(name: str) -> Progress:
+        nonlocal begun
+        begun += 1
+        console.print(f"  {begun}/{len(LOSSES)} {name}", highlight=False)
+        return ProgressBar(console) if console.is_terminal else NoProgress()
+
+    return announce
+
+
+def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
+    """Writes scenes to train on, as many to judge by and a quarter of that to calibrate on, and their table.
+
+    Args:
+        folder: Where the pictures go.
+        samples: Scenes to train on.
+        seed: Of the scenes.
+
+    Returns:
+        The table, with the columns path, labels and split.
+    """
+    # Digits of train scenes are in no other scene; those of val and test come from the same writers.
+    parts = {
+        "train": digit_scenes(samples, seed=seed),
+        "val": digit_scenes(max(samples // 4, 1), seed=seed + 1, split="test"),
+        "test": digit_scenes(samples, seed=seed, split="test"),
+    }
+    table = folder / "scenes.csv"
+    with atomic_write(table) as part, part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "labels", "split"])
+        for split, scenes in parts.items():
+            write_images(folder / split, scenes)
+            for number, row in enumerate(scenes.targets.tolist()):
+                names = [name for name, present in zip(scenes.names, row, strict=True) if present]
+                writer.writerow([f"{split}/{number:05d}.png", "|".join(names), split])
+    return table
+
+
+def write_images(folder: Path, scenes: Scenes) -> None:
+    """One grey PNG a scene, light ink on black paper."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels = (255 * scenes.images).round().to(torch.uint8).numpy()
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(folder / f"{number:05d}.png", compress_level=1)
+
+
+OWN, PLAIN, CALIBRATED = "its own link", "a plain sigmoid", "a calibrator"
+# Losses whose scores are often, and wrongly, read through a plain sigmoid.
+MISREAD = ("focal", "ASL", "SPA")
+BINS = 15
+
+
+@dataclass(frozen=True)
+class LossResult:
+    """What a loss says about the test scenes.
+
+    Attributes:
+        test: Scores, targets, and calibrated probabilities of the test scenes.
+        val: The same of the scenes that were calibrated on.
+        probs: (N, K) of the test scenes by the way the scores are read.
+    """
+
+    test: Predictions
+    val: Predictions
+    probs: dict[str, Tensor]
+
+    def error(self, way: str) -> float:
+        """Expected calibration error of one way to read the scores."""
+        return calibration_error(self.probs[way], self.targets).value
+
+    @property
+    def targets(self) -> Tensor:
+        """(N, K) of the test scenes."""
+        assert self.test.targets is not None
+        return self.test.targets
+
+
+def read_results(comparison: Comparison) -> dict[str, LossResult]:
+    """The readings of every loss that was compared, by name."""
+    return {name: read_result(name, Run(comparison.folder / slug(name))) for name in comparison.rows}
+
+
+def read_result(name: str, run: Run) -> LossResult:
+    """The readings of one run."""
+    table = run.predictions()
+    test, val = table.of_split("test").read(), table.of_split("val").read()
+    assert test.scores is not None
+    probs = {}
+    if test.link is not None and not isinstance(test.link, NoLink):
+        probs[OWN] = test.link.probs(test.scores)
+    if name in MISREAD:
+        probs[PLAIN] = SigmoidLink().probs(test.scores)
+    probs[CALIBRATED] = test.probabilities()
+    return LossResult(test, val, probs)
+
+
+def calibration_error(probs: Tensor, targets: Tensor) -> MetricResult:
+    """Errors of calibration, and the curve behind them."""
+    return CalibrationError(BINS).update(probs, targets).compute()
+
+
+EXPLANATION = (
+    "[b]mAP[/b]: how well scenes are ranked, mean over labels. [b]ECE[/b]: gap between a probability and how often it "
+    "comes true. [b]No label[/b]: mean of the highest confidence in scenes without any label. Scores that only rank "
+    "mean nothing until a [b]calibrator[/b] has seen held-out scenes; it also corrects what a link gets wrong."
+)
+
+
+def goals() -> dict[str, Rule]:
+    """What to do with the probabilities: a goal, and the rule that meets it."""
+    return {
+        "at least 50 % sure": Threshold(0.5),
+        "best F1 of each label": LabelThresholds(),
+        "best F1 of each scene": ExpectedFBeta(),
+        "two labels on average": AverageK(2),
+        "miss at most 10 % of labels": ConformalRiskControl(0.1),
+        "abstain on a tenth": Abstain(ExpectedFBeta(), at_most=0.1),
+    }
+
+
+def results_table(results: dict[str, LossResult]) -> Table:
+    """One row for each way to read the scores of each loss."""
+    from rich.table import Table
+
+    targets = next(iter(results.values())).targets
+    table = Table(title=f"{len(targets):,} held-out scenes, {targets.shape[1]} labels", title_style="bold")
+    table.add_column("Loss")
+    table.add_column("Scores read by", no_wrap=True)
+    for heading in ("mAP\n%", "Log\nloss", "ECE\n%", "No label:\ntop conf. %"):
+        table.add_column(heading, justify="right")
+    no_label = targets.sum(1) == 0
+    for name, result in results.items():
+        mean_ap = f"{100 * MeanAveragePrecision().update(result.test.scores, targets).compute().value:.1f}"
+        for way, probs in result.probs.items():
+            first, last = way == next(iter(result.probs)), way == CALIBRATED
+            log_loss = LogLoss(epsilon=1e-6).update(probs, targets).compute().value
+            confidence = f"{100 * probs[no_label].amax(1).mean():.0f}" if no_label.any() else "–"
+            values = f"{log_loss:.3f}", f"{100 * result.error(way):.1f}", confidence
+            cells = (name if first else "", way, mean_ap if first else "", *values)
+            table.add_row(*cells, end_section=last, style="italic" if way == PLAIN else None)
+    return table
+
+
+def decisions_table(name: str, result: LossResult) -> Table:
+    """What each rule gives on the test scenes, after it has been fitted on the others."""
+    from rich.table import Table
+
+    val, test = result.val, result.test
+    table = Table(title=f"What to do with the probabilities: {name}, calibrated", title_style="bold")
+    table.add_column("PredictionReadOptions")
+    table.add_column("Rule", no_wrap=True)
+    for heading in ("Labels", "F1 %", "Prec. %", "Rec. %", "Abstained %"):
+        table.add_column(heading, justify="right")
+    for goal, rule in goals().items():
+        decision = rule.fit(val.rule_values(), val.targets)(test.rule_values())
+        scores = FScores().update(decision, result.targets).compute()
+        size = SetAccuracy().update(decision, result.targets).compute()["mean_size"]
+        shares = [scores[key] for key in ("micro_f", "micro_precision", "micro_recall")]
+        shares.append(float(decision.abstain.float().mean()))
+        table.add_row(goal, type(rule).__name__, f"{size:.2f}", *(f"{100 * share:.1f}" for share in shares))
+    return table
+
+
+def conclusion(results: dict[str, LossResult]) -> str:
+    """What the tables show, in words."""
+    spa, two_way = results["SPA"], results["two-way"]
+    return (
+        f"[b]The point[/b]: the same scores of SPA are {100 * spa.error(OWN):.1f} % off when read through the link that"
+        f" belongs to the loss, and {100 * spa.error(PLAIN):.1f} % through a plain sigmoid. A calibrator makes honest"
+        f" what only ranks: two-way, {100 * two_way.error(CALIBRATED):.1f} %.\n"
+    )
+
+
+PRESENT_COLOUR, ABSENT_COLOUR = LIGHT.colours[0], "#c9d8e3"
+
+
+def draw_results(results: dict[str, LossResult]) -> Figure:
+    """Promised against observed frequency of each loss, by the way its scores are read."""
+    selected = {name: results[name] for name in ("BCE", *MISREAD)}
+    curves = {
+        name: {way: (probs, result.targets) for way, probs in result.probs.items()} for name, result in selected.items()
+    }
+    return draw_reliability(curves, bins=BINS)
+
+
+def draw_scenes(result: LossResult, folder: Path) -> Figure:
+    """Test scenes with few and many labels, and the probability of each label as a bar."""
+    names, probs, paths = result.test.labels.names, result.test.probabilities(), result.test.paths
+    assert paths is not None
+    counts: list[int] = result.targets.sum(1).tolist()
+    chosen: list[int] = []
+    for target_count in (0, 0, 1, 1, 2, 2, 3, 4):
+        chosen.append(
+            min(set(range(len(counts))) - set(chosen), key=lambda row: (abs(counts[row] - target_count), row))
+        )
+    figure = new_figure(12, 4.7)
+    figure.suptitle("Probability of each label (dark: in the scene, light: not in it)")
+    axes = figure.subplots(2, 8, width_ratios=[1.6, 1] * 4)
+    for row, (image, bars) in zip(chosen, axes.reshape(-1, 2), strict=True):
+        present = result.targets[row].bool().tolist()
+        draw_scene(image, folder / paths[row], [n for n, is_present in zip(names, present, strict=True) if is_present])
+        draw_bars(bars, names, probs[row].tolist(), present)
+    return figure
+
+
+def draw_scene(axis: Any, path: Path, labels: list[str]) -> None:
+    """One scene, with its labels above it."""
+    from PIL import Image
+
+    axis.imshow(Image.open(path), cmap="gray_r", vmin=0, vmax=255)
+    axis.set(xticks=[], yticks=[])
+    axis.set_title(", ".join(labels) or "no label", fontsize=10)
+
+
+def draw_bars(axis: Any, names: list[str], probs: list[float], present: list[bool]) -> None:
+    """The probability of each label."""
+    axis.barh(
+        range(len(names)), probs, color=[PRESENT_COLOUR if is_present else ABSENT_COLOUR for is_present in present]
+    )
+    axis.set(xlim=(0, 1), xticks=(0, 0.5, 1), xticklabels=("0", "0.5", "1"))
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.tick_params(labelsize=8, length=0)

@@ -1,0 +1,214 @@
+"""Optimisers, learning-rate schedules, the moving average of the weights, and the seeds and rows of each step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhot.errors import InputError
+from manyhot.losses.loss import Loss
+from manyhot.network import Network
+from manyhot.settings import FitSettings
+
+
+def parameter_groups(network: Network, loss: Loss, settings: FitSettings) -> list[dict[str, Any]]:
+    """The parameters to be trained, by learning rate and decay; `peak` is the rate at its highest.
+
+    Biases, scales of normalisations and everything else of one dimension do not decay, nor do a loss's own parameters.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    head_lr = settings.lr if settings.head_lr is None else settings.head_lr
+    backbone_parameters = [] if network.backbone is None else list(network.backbone.parameters())
+    backbone_ids = {id(parameter) for parameter in backbone_parameters}
+    head_parameters = [parameter for parameter in network.parameters() if id(parameter) not in backbone_ids]
+    for parameters, lr, decays in (
+        (backbone_parameters, settings.lr, True),
+        (head_parameters, head_lr, True),
+        (list(loss.parameters()), head_lr, False),
+    ):
+        for parameter in parameters:
+            if parameter.requires_grad:
+                decay = settings.weight_decay if decays and parameter.ndim > 1 else 0.0
+                groups.setdefault((lr, decay), []).append(parameter)
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        hint = "Set `requires_grad` of the head's parameters."
+        raise InputError("network", "fit", "have parameters to train", "only frozen ones", hint)
+    return [
+        {"params": parameters, "peak": lr, "lr": lr, "weight_decay": decay}
+        for (lr, decay), parameters in groups.items()
+    ]
+
+
+def build_optimizer(network: Network, loss: Loss, settings: FitSettings, device: torch.device) -> torch.optim.Optimizer:
+    """The optimiser of the plan over everything that is to be trained."""
+    groups = parameter_groups(network, loss, settings)
+    fused = device.type in ("cpu", "cuda")  # one kernel for all parameters, several times as fast
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, momentum=0.9, nesterov=True, fused=fused)
+    return torch.optim.AdamW(groups, fused=fused)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Gives every group its rate: its highest times the factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * factor
+
+
+# Where a one-cycle schedule starts and ends, as shares of its height.
+_ONE_CYCLE_START, _ONE_CYCLE_END = 1 / 25, 1e-4 / 25
+
+
+def lr_factor(settings: FitSettings, step: int, total: int) -> float:
+    """The factor on the learning rates at a step, counted from 0.
+
+    After `warmup` the factor is 1 and then goes as the schedule says; "cosine" and "one-cycle" end near 0.
+
+    Args:
+        settings: Schedule, warm-up, milestones and drop.
+        step: Which step.
+        total: Steps of the whole run.
+
+    Example:
+        >>> from manyhot.engine import FitSettings
+        >>> [round(lr_factor(FitSettings(warmup=0.2), step, 10), 3) for step in (0, 1, 2, 6, 9)]
+        [0.5, 1.0, 1.0, 0.5, 0.038]
+    """
+    rising = round(settings.warmup * total)
+    if step < rising:
+        share = (step + 1) / rising
+        return _between(_ONE_CYCLE_START, 1.0, share) if settings.schedule == "one-cycle" else share
+    if settings.schedule == "constant":
+        return 1.0
+    if settings.schedule == "step":
+        return settings.drop ** sum(step >= share * total for share in settings.milestones)
+    share = (step - rising) / max(1, total - rising)
+    return _between(1.0, _ONE_CYCLE_END if settings.schedule == "one-cycle" else 0.0, share)
+
+
+def _between(first: float, last: float, share: float) -> float:
+    """From `first` to `last` along half a wave of the cosine."""
+    return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+
+
+def mutable_state(network: nn.Module) -> dict[str, Tensor]:
+    """What training changes: the parameters that are not frozen, and the buffers; views of the network's own memory."""
+    frozen = {
+        name for name, parameter in network.named_parameters(remove_duplicate=False) if not parameter.requires_grad
+    }
+    return {name: value.detach() for name, value in network.state_dict().items() if name not in frozen}
+
+
+def cloned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies that later steps leave alone."""
+    return {name: value.detach().clone() for name, value in state.items()}
+
+
+@torch.no_grad()
+def copy_into(state: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
+    """Writes one state over another of the same names."""
+    for name, value in state.items():
+        into[name].copy_(value)
+
+
+class WeightAverage:
+    """The running average of weights and normalisation statistics.
+
+    The decay rises with the steps, min(decay, (1 + t) / (10 + t)), so that a short run does not keep its first weights.
+
+    Args:
+        network: Whose weights are averaged.
+        decay: Share of the old average that each step keeps, in the long run.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.live = mutable_state(network)
+        self.state = cloned(self.live)
+        self.updates = 0
+        floats = [name for name, value in self.live.items() if value.is_floating_point()]
+        self._averages, self._sources = [self.state[name] for name in floats], [self.live[name] for name in floats]
+        self._counters = [name for name in self.live if name not in set(floats)]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Takes in the weights after a step."""
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        torch._foreach_lerp_(self._averages, self._sources, 1 - decay)
+        for name in self._counters:
+            self.state[name].copy_(self.live[name])
+        self.updates += 1
+
+    @contextmanager
+    def swapped_in(self) -> Iterator[None]:
+        """Lends the network the averages, and gives it its own weights back."""
+        own = cloned(self.live)
+        copy_into(self.state, self.live)
+        try:
+            yield
+        finally:
+            copy_into(own, self.live)
+
+
+Rows = np.ndarray[Any, Any]
+
+# Each thing that is drawn has a stream of its own, so that none shifts another.
+ORDER, STEP, LOSS = 1, 2, 3
+_BITS = 2**64 - 1
+
+
+def mix_seeds(*numbers: int) -> int:
+    """One seed from several numbers; neighbours give unrelated ones (the finaliser of splitmix64)."""
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) & _BITS
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _BITS
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _BITS
+        state ^= state >> 31
+    return state >> 1
+
+
+def seed_generators(device: torch.device, seed: int) -> None:
+    """Seeds the generators that a network on this device draws from.
+
+    `torch.manual_seed` would do, but it notes where it was called from, which costs more than a small training step.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
+
+
+def steps_of_epoch(rows: int, batch_size: int) -> int:
+    """How many batches an epoch has; the last one may be smaller."""
+    return -(-rows // batch_size)
+
+
+def order_of_epoch(rows: int, *, seed: int, epoch: int) -> Rows:
+    """(N,) every row once, in the order of this epoch."""
+    generator = torch.Generator().manual_seed(mix_seeds(seed, ORDER, epoch))
+    order: Rows = torch.randperm(rows, generator=generator).numpy()
+    return order
+
+
+def parts_of_batch(batch: Rows, accumulate: int) -> list[Rows]:
+    """The batch in at most so many parts, none of them empty."""
+    return [batch] if accumulate == 1 else [part for part in np.array_split(batch, accumulate) if len(part)]
+
+
+def groups_of_epoch(
+    order: Rows, *, batch_size: int, accumulate: int, skip: int = 0, rank: int = 0, world: int = 1
+) -> Iterator[Any]:
+    """The rows of this process, part by part, after the first `skip` batches.
+
+    Every process takes every `world`-th row of each part, so that all of them together see each row once.
+    """
+    for start in range(skip * batch_size, len(order), batch_size):
+        for part in parts_of_batch(order[start : start + batch_size], accumulate):
+            yield part[rank::world]

@@ -1,0 +1,145 @@
+"""Scores of a dataset, on one process or several, and the metrics that decide which epoch is best."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_int
+from manyhot.data.loading import Batches
+from manyhot.distributed import gather
+from manyhot.engine.batchnorm import eval_mode
+from manyhot.engine.devices import DeviceContext, device_context_of
+from manyhot.engine.optim import groups_of_epoch
+from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.metrics.calibration import LogLoss
+from manyhot.metrics.ranking import MeanAveragePrecision
+from manyhot.network import Network
+from manyhot.settings import FitSettings
+
+MetricFunction = Callable[[Tensor, Tensor], Mapping[str, float]]
+
+# A figure whose name holds one of these is better when lower; of the short ones, only whole words count.
+LOWER_IS_BETTER = ("loss", "error", "brier", "divergence", "regret", "perplexity")
+LOWER_IS_BETTER_WORDS = {"ece", "ace", "mce", "nll", "kl", "mse", "rmse", "mae", "fpr", "fpr95", "fnr", "risk"}
+
+LOG_LOSS = "log loss per row"
+
+
+class StandardMetrics:
+    """Mean average precision over labels, and the log loss per row where the scores mean probabilities.
+
+    Args:
+        link: Of the loss that is trained with.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def names(self) -> list[str]:
+        """The figures that it gives."""
+        return ["mAP"] if isinstance(self.link, NoLink) else ["mAP", LOG_LOSS]
+
+    def __call__(self, scores: Tensor, targets: Tensor) -> dict[str, float]:
+        """The figures of (N, K) scores and targets."""
+        figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
+        if not isinstance(self.link, NoLink):
+            figures[LOG_LOSS] = self._log_loss(scores, targets)
+        return figures
+
+    def _log_loss(self, scores: Tensor, targets: Tensor) -> float:
+        """Mean over rows of the sum over known labels; not a number as long as the link has seen no label."""
+        if isinstance(self.link, QuasibinaryLink) and not bool(self.link.fitted):
+            return math.nan
+        buffer = next(self.link.buffers(), scores)  # the link may be on a GPU, with the loss
+        result = LogLoss().update(self.link.probs(scores.to(buffer.device)).cpu(), targets).compute()
+        return result.values["log_loss_per_row"]
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether less of a figure is better, by its name.
+
+    Example:
+        >>> [name for name in ("mAP", "log loss", "ECE", "top-5 error", "label_ace", "pace") if lower_is_better(name)]
+        ['log loss', 'ECE', 'top-5 error', 'label_ace']
+    """
+    lowered = name.lower()
+    words = set(re.findall(r"[a-z0-9]+", lowered))
+    return bool(words & LOWER_IS_BETTER_WORDS) or any(part in lowered for part in LOWER_IS_BETTER)
+
+
+def is_better(name: str, value: float, than: float | None) -> bool:
+    """Whether a figure beats the best one so far; one that is not a number beats nothing.
+
+    Example:
+        >>> is_better("mAP", 0.6, 0.5), is_better("log loss", 0.6, 0.5)
+        (True, False)
+    """
+    if math.isnan(value):
+        return False
+    if than is None:
+        return True
+    return value < than if lower_is_better(name) else value > than
+
+
+def score(
+    network: Network, data: Batches, *, batch_size: int = 256, settings: FitSettings | Any | None = None
+) -> tuple[Tensor, Tensor]:
+    """The scores of every row that can be read, in the order of rows, the same on every process.
+
+    Nothing is drawn or augmented, no row is scored twice, and the network stays in the mode it was in.
+
+    Args:
+        network: Gives the scores.
+        data: The rows.
+        batch_size: Rows at a time, over all processes.
+        settings: Where to run and in which precision: a `FitSettings`, or a `Fabric` that has been launched. By
+            default the network stays where it is.
+
+    Returns:
+        Scores (n, K) in float32 and the numbers (n,) of their rows, both on the CPU.
+
+    Example:
+        >>> from manyhot.data.loading import FeatureBatches
+        >>> from manyhot.data.targets import SparseTargets
+        >>> data = FeatureBatches(torch.eye(3), SparseTargets.from_rows([[0], [], [1]], num_labels=2))
+        >>> from manyhot.network import Network
+        >>> network = Network(None, mh.LinearHead(3, 2))
+        >>> scores, rows = score(network, data, batch_size=2)
+        >>> scores.shape, rows
+        (torch.Size([3, 2]), tensor([0, 1, 2]))
+    """
+    check_int("batch_size", "score", batch_size, low=1)
+    context = device_context_of(network, settings)
+    if context.fabric is not None:
+        network.to(context.device)
+    scores, rows = _local_scores(network, data, batch_size, context)
+    if context.world > 1:
+        scores = torch.cat([part.cpu() for part in gather(scores.to(context.device))])
+        rows = torch.cat([part.cpu() for part in gather(rows.to(context.device))])
+        order = rows.argsort()
+        scores, rows = scores[order], rows[order]
+    return scores, rows
+
+
+def _local_scores(network: Network, data: Batches, batch_size: int, context: DeviceContext) -> tuple[Tensor, Tensor]:
+    """Scores of the rows of this process."""
+    order = np.arange(len(data), dtype=np.int64)
+    groups = groups_of_epoch(order, batch_size=batch_size, accumulate=1, rank=context.rank, world=context.world)
+    scores, rows = [torch.empty(0, data.targets.num_labels)], [torch.empty(0, dtype=torch.int64)]
+    with eval_mode(network):
+        for batch in data.load(groups, epoch=None):
+            if not len(batch.rows):
+                continue
+            # Only here, so that nothing which the data set keeps for later becomes a tensor without gradients.
+            with torch.inference_mode(), context.autocast():
+                outputs = network.scores(context.to_device(batch.inputs)).float()
+            scores.append(outputs.cpu())
+            rows.append(batch.rows.cpu())
+    return torch.cat(scores), torch.cat(rows)

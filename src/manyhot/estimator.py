@@ -1,0 +1,437 @@
+"""The scikit-learn estimator, for pipelines, grid searches and cross-validation."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.calibrate import BetaCalibration, Calibrator, SoftmaxTemperature
+from manyhot.checks import as_targets, as_tensor, check_int, check_number
+from manyhot.decide import Rule, Threshold
+from manyhot.decide.rule import Unclipped, rule_values
+from manyhot.errors import InputError
+from manyhot.labels import Labels, one_hot
+from manyhot.linear import LinearPath, fit_path
+from manyhot.links import NoLink, QuasibinaryLink
+from manyhot.losses import BinaryCrossEntropyLoss, SoftmaxCrossEntropyLoss
+from manyhot.losses.loss import Loss
+from manyhot.metrics.calibration import LogLoss
+from manyhot.metrics.ranking import average_precision
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise ImportError(
+        "The scikit-learn front needs scikit-learn. Install it with: pip install 'manyhot[vision]'"
+    ) from None
+
+Array = np.ndarray[Any, Any]
+
+# Strengths that are tried where none is given: half a decade apart.
+STRENGTHS = [10.0 ** (5 - step / 2) for step in range(19)]
+
+
+class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier for samples with zero, one or many labels, whose probabilities are calibrated.
+
+    `fit` takes `y` as people have it: a table (N, K) of 1 present, 0 absent and -1 unknown, dense or as a sparse
+    matrix; a list of names for each sample; or one class a sample. `predict` answers in the same form. Strength,
+    calibrator and rule are learnt by cross-validation, from scores of samples that the scoring head has not seen; the
+    head itself is then fitted on all samples.
+
+    Args:
+        loss: A loss, or a text such as "AsymmetricLoss(4, 1)"; by default cross-entropy, of each label for sets of
+            labels and by softmax for one class a sample.
+        strength: Of the L2 penalty, 1 / C of scikit-learn; None to choose it by cross-validation.
+        calibrator: "auto" for `BetaCalibration`, or `SoftmaxTemperature` for one class per sample; a calibrator or a
+            text such as "IsotonicCalibration()"; None for the link of the loss alone.
+        rule: A rule or a text such as "AverageK(3)"; None for a threshold of 0.5. For sets of labels only: of
+            one class a sample, the most probable one is given.
+        standardise: Whether features are brought to mean 0 and variance 1.
+        cv: Of the cross-validation.
+        tolerance: Of the fit, see `manyhot.linear.fit_path`.
+        random_state: For dealing samples to folds.
+
+    Attributes:
+        classes_: (K,) classes, names of labels or numbers of columns, in the order of the columns of `predict_proba`.
+        strength_: The strength that was used.
+        coef_: (K, D) weights.
+        intercept_: (K,) bias.
+        n_features_in_: The number D of features.
+
+    Example:
+        >>> from manyhot.estimator import ManyHotClassifier
+        >>> features = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]] * 10
+        >>> names = [["dog"], ["cat"], ["cat", "dog"], []] * 10
+        >>> ManyHotClassifier(strength=0.1).fit(features, names).predict(features[:4])
+        [['dog'], ['cat'], ['cat', 'dog'], []]
+    """
+
+    def __init__(
+        self,
+        loss: Loss | str | None = None,
+        *,
+        strength: float | None = None,
+        calibrator: Calibrator | str | None = "auto",
+        rule: Rule | str | None = None,
+        standardise: bool = True,
+        cv: int = 5,
+        tolerance: float = 1e-6,
+        random_state: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.strength = strength
+        self.calibrator = calibrator
+        self.rule = rule
+        self.standardise = standardise
+        self.cv = cv
+        self.tolerance = tolerance
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learns from features (N, D) and what their labels are."""
+        encoder, y = target_encoder(y)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        targets = encoder.encode(y)
+        if len(targets) != len(X):
+            rule = f"have as many samples as `X`, {len(X)}"
+            raise InputError("y", OWNER, rule, str(len(targets)), "Pass both of the same samples.")
+        features = torch.from_numpy(np.require(X, requirements=["C", "W"]))
+        self.encoder_, self.loss_ = encoder, self._make_loss(encoder)
+        self.calibrator_, self.rule_ = self._make_calibrator(encoder), self._make_rule(encoder)
+        path, index = self._learn(features, targets)
+        self.strength_, self.classes_ = float(path.strengths[index]), encoder.classes
+        self.coef_, self.intercept_ = path.weights[index].numpy(), path.bias[index].numpy()
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of the labels (N, K); of one class a sample, scores (N, K), or (N,) for two classes."""
+        scores = self._scores(X)
+        if not self.encoder_.single:
+            if self.calibrator_ is None and isinstance(self.loss_.link, NoLink):
+                return scores.numpy()
+            return self._log_odds(scores).numpy()
+        if scores.shape[1] == 2:
+            return (scores[:, 1] - scores[:, 0]).numpy()
+        return scores.numpy()
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each label (N, K); of one class a sample, rows sum to 1."""
+        return self._probs(self._scores(X)).numpy()
+
+    def predict(self, X: Any) -> Any:
+        """What is answered for each sample, in the form of the `y` that was fitted."""
+        scores = self._scores(X)
+        if self.encoder_.single:
+            best = scores.argmax(1)
+            return self.encoder_.decode(torch.nn.functional.one_hot(best, scores.shape[1]).bool())
+        assert self.rule_ is not None
+        # A rule that only compares also takes scores that mean no probabilities.
+        return self.encoder_.decode(self.rule_(self._values(scores)).labels)
+
+    def _learn(self, features: Tensor, targets: Tensor) -> tuple[LinearPath, int]:
+        """The path on all samples, and the number of its strength; fits calibrator and rule on the way."""
+        strengths = STRENGTHS
+        if self.strength is not None:
+            strengths = [check_number("strength", OWNER, self.strength, low=0, low_open=True)]
+
+        def fit(subset: Tensor, their_targets: Tensor) -> LinearPath:
+            return fit_path(
+                subset,
+                their_targets,
+                self.loss_,
+                strengths=strengths,
+                standardise=self.standardise,
+                tolerance=self.tolerance,
+            )
+
+        cv = min(check_int("cv", OWNER, self.cv, low=2), len(features))
+        index = 0
+        to_fit = [part for part in (self.calibrator_, self.rule_) if part is not None and not bool(part.fitted)]
+        link = self.loss_.link
+        if len(strengths) > 1 or to_fit or isinstance(link, QuasibinaryLink):
+            out_of_fold = cross_validate(features, targets, self.loss_, fit, cv=cv, random_state=self.random_state)
+            index = out_of_fold.best
+            if isinstance(link, QuasibinaryLink):
+                link.fit([(out_of_fold.scores, targets)])
+            if self.calibrator_ is not None:
+                self.calibrator_.fit(out_of_fold.scores, targets)
+            if self.rule_ is not None:
+                self.rule_.fit(self._values(out_of_fold.scores), targets)
+        return fit(features, targets), index
+
+    def _scores(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return torch.from_numpy((X @ self.coef_.T + self.intercept_).astype(self.coef_.dtype, copy=False))
+
+    def _values(self, scores: Tensor) -> Tensor | Unclipped:
+        """What the rule decides on: probabilities, or scores where they only rank and the rule only compares."""
+        assert self.rule_ is not None
+        ranks = self.calibrator_ is None and isinstance(self.loss_.link, NoLink)
+        if ranks and not self.rule_.needs_probs and not isinstance(self.rule_, Threshold):
+            return scores
+        return rule_values(self._probs(scores), scores, self.loss_.link)
+
+    @torch.no_grad()
+    def _log_odds(self, scores: Tensor) -> Tensor:
+        return self.loss_.link.log_odds(scores) if self.calibrator_ is None else self.calibrator_.log_odds(scores)
+
+    @torch.no_grad()
+    def _probs(self, scores: Tensor) -> Tensor:
+        probs = self.loss_.link.probs(scores) if self.calibrator_ is None else self.calibrator_(scores)
+        if self.encoder_.single:
+            # Exactly one class is present, which a loss of each label by itself does not know.
+            probs = probs / probs.sum(1, keepdim=True)
+        return probs
+
+    def _make_loss(self, encoder: TargetEncoder) -> Loss:
+        if self.loss is None:
+            return SoftmaxCrossEntropyLoss() if encoder.single else BinaryCrossEntropyLoss()
+        loss: Loss = self._made(self.loss, Loss, "loss")
+        return loss
+
+    def _make_calibrator(self, encoder: TargetEncoder) -> Calibrator | None:
+        if self.calibrator is None or (len(encoder.classes) == 1 and encoder.single):
+            return None
+        if isinstance(self.calibrator, str) and self.calibrator == "auto":
+            return (
+                SoftmaxTemperature()
+                if encoder.single and self.loss_.single_label
+                else BetaCalibration(link=self.loss_.link)
+            )
+        calibrator: Calibrator = self._made(self.calibrator, Calibrator, "calibrator")
+        return calibrator
+
+    def _make_rule(self, encoder: TargetEncoder) -> Rule | None:
+        if self.rule is None:
+            return None if encoder.single else Threshold(0.5)
+        if encoder.single:
+            hint = "Leave it out, or pass `y` as a table (N, K)."
+            raise InputError("rule", OWNER, "be None for one class a sample", repr(self.rule), hint)
+        rule: Rule = self._made(self.rule, Rule, "rule")
+        return rule
+
+    def _made(self, value: Any, base: type, argument: str) -> Any:
+        """A part of this classifier alone: built from a text, or copied from the object that was given."""
+        from manyhot.training.build import build_loss, build_part
+
+        if isinstance(value, str):
+            value = build_loss(value, owner=OWNER) if base is Loss else build_part(value, base, argument, OWNER)
+        if not isinstance(value, base):
+            hint = "Pass an object of manyhot, or a text that makes one."
+            raise InputError(argument, OWNER, f"be a {base.__name__.lower()}", type(value).__name__, hint)
+        return copy.deepcopy(value)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        return tags
+
+
+FitPath = Callable[[Tensor, Tensor], LinearPath]
+
+
+class OutOfFold(NamedTuple):
+    """What cross-validation found.
+
+    Attributes:
+        best: The number of the best strength on the path.
+        scores: (N, K) of each sample by the head of the best strength that has not seen it.
+    """
+
+    best: int
+    scores: Tensor
+
+
+def assign_folds(targets: Tensor, cv: int, *, random_state: int) -> Tensor:
+    """(N,) a fold for each row, so that folds are of one size and rare labels are spread over them."""
+    present = targets == 1
+    order = present.sum(0).argsort(stable=True)
+    # The place of a row's rarest label; rows without any come last.
+    rarest = torch.where(present[:, order].any(1), present[:, order].int().argmax(1), targets.shape[1])
+    shuffled = torch.randperm(len(targets), generator=torch.Generator().manual_seed(random_state))
+    ordered = shuffled[rarest[shuffled].argsort(stable=True)]
+    fold_of = torch.empty(len(targets), dtype=torch.int64)
+    fold_of[ordered] = torch.arange(len(targets)) % cv
+    return fold_of
+
+
+def cross_validate(
+    features: Tensor, targets: Tensor, loss: Loss, fit: FitPath, *, cv: int, random_state: int
+) -> OutOfFold:
+    """Fits each path on all folds but one, judges it on that one, and scores it by the best strength of all."""
+    fold_of = assign_folds(targets, cv, random_state=random_state)
+    scorer = scorer_of(loss)
+    paths, total = [], torch.zeros(())
+    for fold in range(cv):
+        held_out = fold_of == fold
+        path = fit(features[~held_out], targets[~held_out])
+        figures = path.choose(features[held_out], targets[held_out], by=scorer).figures
+        # A fold without any label that could be judged has no say.
+        total = total + figures.nan_to_num(0.0) * int(held_out.sum())
+        paths.append(path)
+    best = int(total.argmax())
+    scores = torch.zeros(targets.shape, dtype=paths[0].weights.dtype)
+    for fold, path in enumerate(paths):
+        scores[fold_of == fold] = path.scores(features[fold_of == fold], best)
+    return OutOfFold(best, scores)
+
+
+def scorer_of(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
+    """Log-likelihood where the scores mean probabilities, and mean average precision where they only rank.
+
+    Those of the quasibinary loss mean probabilities but for a constant, which is another one for each head.
+    """
+    if isinstance(loss.link, NoLink | QuasibinaryLink):
+        return lambda scores, targets: average_precision(scores, targets).nanmean()
+
+    def log_likelihood(scores: Tensor, targets: Tensor) -> Tensor:
+        probs = loss.link.probs(scores.double())
+        if loss.single_label:
+            return (probs.clamp(min=1e-15).log() * (targets == 1)).sum(1).mean()
+        return -torch.tensor(LogLoss().update(probs, targets).compute()["log_loss"])
+
+    return log_likelihood
+
+
+OWNER = "ManyHotClassifier"
+
+
+class TargetEncoder(ABC):
+    """A form of `y`.
+
+    Attributes:
+        classes: (K,) the classes or labels, in the order of the columns.
+        single: Whether each sample has exactly one of them.
+    """
+
+    classes: Array
+    single: bool = False
+
+    @abstractmethod
+    def encode(self, y: Any) -> Tensor:
+        """Targets (N, K) int8 of `y`."""
+
+    @abstractmethod
+    def decode(self, labels: Tensor) -> Any:
+        """Decisions (N, K) bool in the form of `y`."""
+
+
+class ClassEncoder(TargetEncoder):
+    """One class a sample, (N,)."""
+
+    single = True
+
+    def __init__(self, y: Array) -> None:
+        self.classes = np.unique(y)
+
+    def encode(self, y: Any) -> Tensor:
+        """One column a class."""
+        return one_hot(torch.from_numpy(np.searchsorted(self.classes, np.asarray(y))), len(self.classes))
+
+    def decode(self, labels: Tensor) -> Array:
+        """The class of each sample."""
+        chosen: Array = self.classes[labels.int().argmax(1).numpy()]
+        return chosen
+
+
+class IndicatorEncoder(TargetEncoder):
+    """A table (N, K) of 1 present, 0 absent, -1 unknown; a sparse matrix comes back as one.
+
+    Args:
+        y: The table; the columns of a data frame are its classes.
+        sparse: Whether it came as a sparse matrix.
+    """
+
+    def __init__(self, y: Any, *, sparse: bool) -> None:
+        self.sparse = sparse
+        table = y if hasattr(y, "dtype") or hasattr(y, "dtypes") else np.asarray(y)
+        names = getattr(table, "columns", None)
+        self.classes = np.arange(table.shape[1]) if names is None else np.asarray(names)
+        self.kind = np.asarray(table).dtype if not sparse else table.dtype
+
+    def encode(self, y: Any) -> Tensor:
+        """The cells as they are."""
+        table = as_tensor(OWNER, y.toarray() if self.sparse else np.asarray(y), "y")
+        return as_targets(OWNER, table, table, name="y")
+
+    def decode(self, labels: Tensor) -> Any:
+        """1 for a label that is given and 0 for another one."""
+        table = labels.numpy().astype(self.kind)
+        if not self.sparse:
+            return table
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix(table)
+
+
+class LabelListEncoder(TargetEncoder):
+    """A list of names for each sample, which may be empty."""
+
+    def __init__(self, y: Any) -> None:
+        names = sorted({name for row in y for name in row})
+        if not names:
+            raise InputError("y", OWNER, "name at least one label", "lists without any", "Pass some labelled samples.")
+        self.labels = Labels([str(name) for name in names])
+        self.classes = np.asarray(self.labels.names)
+
+    def encode(self, y: Any) -> Tensor:
+        """One column a name."""
+        return self.labels.encode(y)
+
+    def decode(self, labels: Tensor) -> list[list[str]]:
+        """The names of each sample."""
+        return self.labels.decode(labels)
+
+
+def target_encoder(y: Any) -> tuple[TargetEncoder, Any]:
+    """The form of `y`, and `y` as that form takes it."""
+    from scipy.sparse import issparse
+    from sklearn.exceptions import DataConversionWarning
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_y
+
+    if y is None:
+        message = "requires y to be passed, but the target y is None"
+        raise ValueError(f"This {OWNER} estimator {message}.")
+    if issparse(y):
+        return IndicatorEncoder(y, sparse=True), y
+    if lists_of_names(y):
+        rows = [list(row) for row in y]
+        return LabelListEncoder(rows), rows
+    table = y if hasattr(y, "shape") else np.asarray(y)
+    if table.ndim == 2 and table.shape[1] == 1 and not is_indicator(np.asarray(table)):
+        message = "A column-vector y was passed when a 1d array was expected. Please change the shape of y."
+        warnings.warn(message, DataConversionWarning, stacklevel=3)
+        table = np.asarray(table).ravel()
+    if table.ndim == 2:
+        return IndicatorEncoder(table, sparse=False), table
+    flat = _check_y(np.asarray(table), multi_output=False, y_numeric=False)
+    check_classification_targets(flat)
+    return ClassEncoder(flat), flat
+
+
+def is_indicator(table: Array) -> bool:
+    """Whether a table holds 1, 0 and -1 alone."""
+    return table.dtype.kind in "biuf" and bool(np.isin(table, (-1, 0, 1)).all())
+
+
+def lists_of_names(y: Any) -> bool:
+    """Whether `y` is a list of collections of strings, of which some may be empty."""
+    if isinstance(y, np.ndarray) and (y.dtype != object or y.ndim != 1):
+        return False
+    if not isinstance(y, list | tuple | np.ndarray) or not len(y):
+        return False
+    if not all(isinstance(row, list | tuple | set | frozenset) for row in y):
+        return False
+    return all(isinstance(name, str) for row in y for name in row)

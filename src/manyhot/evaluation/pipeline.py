@@ -1,0 +1,175 @@
+"""`evaluate`: all metrics of a table of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyhot.checks import check_int, check_number, describe_type
+from manyhot.errors import InputError
+from manyhot.evaluation.bootstrap import bootstrap_values
+from manyhot.evaluation.passes import EvaluationOptions, run_passes
+from manyhot.evaluation.result import Evaluation, Group, too_small
+from manyhot.labels import Labels
+from manyhot.metrics.bootstrapping import interval_of
+from manyhot.predictions.predictions import PredictionTable
+from manyhot.tables.vocabulary import canonical_split
+
+# What to pass as `split` for all rows.
+ALL_ROWS = "all"
+# Rows are drawn again from tables of moderate size only.
+MOST_DRAWN_CELLS = 1 << 24
+NO_INTERVALS = f"Intervals are left out: rows are drawn again only from tables of up to {MOST_DRAWN_CELLS:,} cells."
+
+
+def evaluate(
+    predictions: PredictionTable,
+    *,
+    split: str | None = None,
+    bins: int = 15,
+    ks: Sequence[int] = (1, 3, 5),
+    top_k: int = 4,
+    train_counts: Any = None,
+    intervals: float | None = None,
+    replicates: int = 200,
+    seed: int = 0,
+) -> Evaluation:
+    """Computes everything that is worth knowing about predictions of any model, once targets are there.
+
+    Probabilities are those of the table, of its calibrator or of its link; scores without any of these are not judged
+    as probabilities. Cells are ranked by probabilities, and by scores where these mean none or have the same order.
+    Sets are the decisions of the table, or else the labels with a probability of at least one half, which the result
+    says. Rows without labels, rows with one label at most, and training images are looked at where there are any.
+    Unknown cells are left out everywhere.
+
+    A table on disk is read in pieces: memory stays at a few pieces, but for one number a row, and 4 bytes a cell for
+    the two values that rank all cells together.
+
+    Args:
+        predictions: A table with targets, in memory or on disk.
+        split: The split to judge, or "all" for all rows. By default "test" where the table has it beside others, since
+            calibrators and rules are learnt from the others; all rows otherwise.
+        bins: The number of bins of calibration errors.
+        ks: How many of the labels that a row ranks first are looked at, all of them at the most; also the sizes of
+            average-K sets.
+        top_k: How many of the most confident cells of a row a calibration error of its own is computed for.
+        train_counts: (K,), how many training images carry each label, for values of labels with few, some and many.
+        intervals: The level of bootstrap intervals, such as 0.95; for tables that fit in memory.
+        replicates: How many times rows are drawn for the intervals.
+        seed: The same seed draws the same rows.
+
+    Example:
+        >>> scores = torch.tensor([[2.0, -1.0], [0.5, 1.0], [-2.0, -1.0]])
+        >>> table = mh.Predictions(scores=scores, targets=[["cat"], ["dog"], []], labels=["cat", "dog"])
+        >>> evaluation = mh.evaluate(table)
+        >>> evaluation["map"]
+        1.0
+        >>> evaluation.groups["probabilities"].notes
+        ['Left out: these scores mean no probability until calibrated. Run calibrate.']
+    """
+    check_table(predictions)
+    evaluated = split_to_evaluate(predictions, split)
+    notes = notes_on_split(predictions, evaluated)
+    predictions = predictions if evaluated is None else predictions.of_split(evaluated)
+    options = EvaluationOptions(
+        check_int("bins", "evaluate", bins, low=1),
+        check_ks(ks, len(predictions.labels)),
+        min(check_int("top_k", "evaluate", top_k, low=1), max(1, len(predictions.labels))),
+    )
+    counts = None if train_counts is None else check_train_counts(train_counts, predictions.labels)
+    replicates = check_int("replicates", "evaluate", replicates, low=1)
+    if intervals is not None:
+        intervals = check_number("intervals", "evaluate", intervals, low=0, high=1, low_open=True, high_open=True)
+
+    if intervals is not None and len(predictions) * len(predictions.labels) > MOST_DRAWN_CELLS:
+        notes.append(NO_INTERVALS)
+        intervals = None
+    results = run_passes(predictions, options, counts)
+    groups = results.groups()
+    if intervals is not None:
+        drawn = bootstrap_values(predictions.read(), results, bins=options.bins, replicates=replicates, seed=seed)
+        groups = {name: with_intervals(group, drawn, intervals) for name, group in groups.items()}
+    by_label = results.label_table(predictions.labels.names)
+    counts_of_table = results.facts.counts()
+    if too_small(counts_of_table) is not None:
+        by_label = replace(by_label, too_small=True)
+    return Evaluation(groups, counts_of_table, predictions.kinds, by_label, intervals, notes, evaluated)
+
+
+def split_to_evaluate(table: PredictionTable, wanted: str | None = None) -> str | None:
+    """The split of a table to judge: the wanted one, else "test" or the like, else the only one; None for all rows."""
+    sizes = table.split_sizes()
+    if wanted == ALL_ROWS and ALL_ROWS not in sizes:
+        return None
+    if wanted is not None or not sizes:
+        return wanted
+    called_test = sorted((name for name in sizes if canonical_split(name) == "test"), key=lambda name: name != "test")
+    return called_test[0] if called_test else next(iter(sizes)) if len(sizes) == 1 else None
+
+
+def notes_on_split(table: PredictionTable, evaluated: str | None) -> list[str]:
+    """Which rows were left out, and whether those that are judged may have been learnt from."""
+    sizes, notes = table.split_sizes(), []
+    others = ", ".join(f"{name!r} ({rows:,})" for name, rows in sizes.items() if name != evaluated)
+    if evaluated is not None and others:
+        notes.append(
+            f'Judged on the split {evaluated!r}; left out: {others}. Choose with `split`, or "all" for all rows.'
+        )
+    rosy = {name: canonical_split(name) for name in sizes if evaluated in (None, name)}
+    tuned_splits = [name for name, usual in rosy.items() if usual in ("train", "val")]
+    if tuned_splits and (table.calibrator is not None or table.rule is not None or "train" in rosy.values()):
+        names = " and ".join(repr(name) for name in tuned_splits)
+        notes.append(f"Rows of {names} are judged, which models, calibrators and rules learn from: too rosy then.")
+    return notes
+
+
+def with_intervals(group: Group, drawn: dict[str, list[float]], level: float) -> Group:
+    """A group with the interval of each value."""
+    values = {
+        name: replace(value, interval=interval_of(value.value, drawn[name], level))
+        for name, value in group.values.items()
+    }
+    return replace(group, values=values)
+
+
+def check_table(predictions: Any) -> None:
+    """Refuses what is not a table of predictions, or has no targets."""
+    if not isinstance(predictions, PredictionTable):
+        hint = "Pass `Predictions(scores=..., targets=...)`, or open a file with `Predictions.open`."
+        raise InputError("predictions", "evaluate", "be a table of predictions", describe_type(predictions), hint)
+    if "targets" not in predictions.kinds:
+        hint = "Add the true labels with `replace(targets=...)`."
+        raise InputError("predictions", "evaluate", "hold targets", ", ".join(predictions.kinds), hint)
+
+
+def check_ks(ks: Any, labels: int) -> tuple[int, ...]:
+    """The numbers of labels to look at, none of them above the number of labels there are."""
+    if isinstance(ks, str) or not isinstance(ks, Sequence) or not ks:
+        raise InputError(
+            "ks", "evaluate", "be one or more whole numbers", describe_type(ks), "Pass for example (1, 3, 5)."
+        )
+    return tuple(sorted({min(check_int("ks", "evaluate", k, low=1), max(1, labels)) for k in ks}))
+
+
+def check_train_counts(counts: Any, labels: Labels) -> Tensor:
+    """(K,), the training images of each label, given in order or by name."""
+    if isinstance(counts, Mapping):
+        missing = [name for name in labels.names if name not in counts]
+        if missing:
+            got = f"none for {missing[0]!r}"
+            raise InputError("train_counts", "evaluate", "name every label", got, "Pass 0 for a label without images.")
+        counts = [counts[name] for name in labels.names]
+    rule, hint = f"have one number for each of the {len(labels)} labels", "Count the images of these labels."
+    try:
+        result = torch.as_tensor(counts)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError("train_counts", "evaluate", rule, describe_type(counts), hint) from None
+    if result.shape != (len(labels),):
+        raise InputError("train_counts", "evaluate", rule, str(tuple(result.shape)), hint)
+    if result.numel() and not bool((result >= 0).all()):
+        raise InputError("train_counts", "evaluate", "not be negative", f"{float(result.min()):g}", hint)
+    return result.cpu()

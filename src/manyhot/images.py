@@ -1,0 +1,573 @@
+"""Images: which formats are read, decompression risks, decoding to RGB, and thumbnails; without torch."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from manyhot.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+# Pixels only. Formats that are programs (EPS) or drawings (WMF) stay closed, whatever Pillow could do with them.
+# fmt: off
+FORMATS = (
+    "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO", "DIB", "PCX", "QOI", "HEIF",
+)
+# The usual endings, which come first where a name without one is looked for; all there are where Pillow is missing.
+COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+# Endings of pictures that Pillow cannot read, or only with a plug-in: phones, cameras, drawings, layers, film.
+OTHER_IMAGE_SUFFIXES = (
+    ".avif", ".avifs", ".heic", ".heif", ".hif", ".jxl", ".jp2", ".j2k", ".jpx", ".jpf", ".qoi", ".webp", ".tga",
+    ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef",
+    ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
+    ".psd", ".psb", ".xcf", ".svg", ".svgz", ".eps", ".ai", ".wmf", ".emf", ".exr", ".hdr", ".dds", ".dcm", ".icns",
+)
+# fmt: on
+
+
+def readable_formats() -> tuple[str, ...]:
+    """Those of `FORMATS` that this build of Pillow opens."""
+    from PIL import Image
+
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def image_suffixes() -> tuple[str, ...]:
+    """The endings of files that this build of Pillow opens, in small letters; the usual ones first."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return COMMON_SUFFIXES
+    Image.init()
+    return _suffixes(len(Image.EXTENSION))
+
+
+@cache
+def _suffixes(registered: int) -> tuple[str, ...]:
+    """The endings, found out again when a plug-in has registered more of them."""
+    from PIL import Image
+
+    # Files with several pictures (MPO) are opened as JPEG.
+    formats = (*readable_formats(), "MPO")
+    suffixes = [suffix for suffix, name in Image.EXTENSION.items() if name in formats]
+    return tuple(
+        sorted(
+            suffixes,
+            key=lambda suffix: COMMON_SUFFIXES.index(suffix) if suffix in COMMON_SUFFIXES else len(COMMON_SUFFIXES),
+        )
+    )
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is an image that can be read, by its ending."""
+    return name.lower().endswith(image_suffixes())
+
+
+class SkippedFiles:
+    r"""Files beside images that are perhaps images too, counted by ending.
+
+    Example:
+        >>> skipped = SkippedFiles()
+        >>> for name in ("a.HEIC", "b.heic", "c.cr2", "notes.txt", "IMG0001"):
+        ...     skipped.add(name)
+        >>> print(*skipped.notes(), sep="\n")
+        Skipped 3 images that Pillow cannot read here: 2 .heic, 1 .cr2. Convert them to JPEG to have them read.
+        Skipped 1 file without an ending in its name, such as 'IMG0001'.
+    """
+
+    def __init__(self) -> None:
+        self.suffixes: Counter[str] = Counter()
+        self.without_suffix: list[str] = []
+
+    def add(self, name: str) -> None:
+        """Takes the name of a file that is no image that can be read."""
+        suffix = os.path.splitext(name)[1].lower()
+        if suffix in OTHER_IMAGE_SUFFIXES:
+            self.suffixes[suffix] += 1
+        elif not suffix:
+            self.without_suffix.append(name)
+
+    def __str__(self) -> str:
+        """How many pictures were skipped, by ending; empty where there were none."""
+        by_count = sorted(self.suffixes.items(), key=lambda item: (-item[1], item[0]))
+        return ", ".join(f"{count:,} {suffix}" for suffix, count in by_count)
+
+    def describe_missing(self, location: object, missing: str) -> tuple[str, str]:
+        """What a place without any image has instead, and the remedy; `missing` where these files are none either."""
+        if self.suffixes:
+            return f"{str(location)!r} with {self}, which Pillow cannot read here", "Convert them to JPEG."
+        return f"{str(location)!r}{missing}", "Check the path."
+
+    def notes(self) -> list[str]:
+        """What was skipped, in plain sentences."""
+        notes = []
+        if self.suffixes:
+            count = self.suffixes.total()
+            amount, them = ("1 image", "it") if count == 1 else (f"{count:,} images", "them")
+            notes.append(
+                f"Skipped {amount} that Pillow cannot read here: {self}. Convert {them} to JPEG to have {them} read."
+            )
+        if self.without_suffix:
+            single = len(self.without_suffix) == 1
+            files = "1 file" if single else f"{len(self.without_suffix):,} files"
+            names = "its name" if single else "their names"
+            notes.append(f"Skipped {files} without an ending in {names}, such as {min(self.without_suffix)!r}.")
+        return notes
+
+
+# Programs write about ten scans. Each costs a walk through all pixels, and may take no more than 75 bytes.
+MAX_SCANS = 100
+# As much of a JPEG as is looked at: more than any camera writes.
+MAX_JPEG_BYTES = 2**28
+_END_MARKER, _SCAN_MARKER = b"\xd9", b"\xda"
+# What stands for a byte of the pixels (00), fills (FF), or has no length (01, D0 to D7) is no marker to stop at.
+_MARKER_PATTERN = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])")
+_TILE_SIDE_TAGS = (322, 323)
+_FIELD_TYPE_BYTES = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4}
+
+
+def decompression_risk(image: Any, file: BinaryIO, *, max_pixels: int) -> str | None:
+    """Why a picture that was opened must not be decoded; None if nothing speaks against it.
+
+    Args:
+        image: As Pillow has opened it, with its header read and its pixels not.
+        file: Where it was opened from; it stays where it was.
+        max_pixels: How many pixels may be decoded at once.
+    """
+    position = file.tell()
+    try:
+        if image.format in ("JPEG", "MPO") and image.info.get("progressive"):
+            file.seek(0)
+            if count_scans(file.read(MAX_JPEG_BYTES)) > MAX_SCANS:
+                return f"it has more than {MAX_SCANS} scans, which no camera writes"
+        if image.format == "TIFF":
+            pixels = largest_tile(file)
+            if pixels > max_pixels:
+                return f"it has tiles of {pixels:,} pixels, more than the {max_pixels:,} allowed"
+    finally:
+        file.seek(position)
+    return None
+
+
+def count_scans(data: bytes) -> int:
+    r"""How many scans a JPEG has, as far as its end: a camera may have put a film behind it.
+
+    Example:
+        >>> count_scans(b"\xff\xd8\xff\xda\x00\x04..pixels\xff\x00pixels\xff\xda\x00\x04..pixels\xff\xd9\xff\xda")
+        2
+    """
+    position, count = 2, 0
+    while count <= MAX_SCANS and (match := _MARKER_PATTERN.search(data, position)) and match[1] != _END_MARKER:
+        count += match[1] == _SCAN_MARKER
+        position = match.end() + int.from_bytes(data[match.end() : match.end() + 2], "big")
+    return count
+
+
+def largest_tile(file: BinaryIO) -> int:
+    """How many pixels a tile of a TIFF has, by its first directory; 0 where it has none.
+
+    Decoders ask for the memory of a whole tile, also where the picture is smaller. Where the directory names a side
+    twice, they do not agree which one counts; here the larger does.
+    """
+    file.seek(0)
+    head = file.read(16)
+    big = 43 in head[2:4]  # the kind for files of more than four gigabytes, whose numbers are longer
+    field = 8 if big else 4
+
+    def number(data: bytes) -> int:
+        return int.from_bytes(data, "little" if head[:2] == b"II" else "big")
+
+    file.seek(number(head[field : 2 * field]))
+    size = 4 + 2 * field
+    entries = file.read(size * min(number(file.read(8 if big else 2)), 2**16))
+    sides = dict.fromkeys(_TILE_SIDE_TAGS, 0)
+    for start in range(0, len(entries), size):
+        entry = entries[start : start + size]
+        tag, kind = number(entry[:2]), number(entry[2:4])
+        if tag in sides:
+            sides[tag] = max(sides[tag], number(entry[-field:][: _FIELD_TYPE_BYTES.get(kind, field)]))
+    return sides[322] * sides[323]
+
+
+Array = np.ndarray[Any, Any]
+
+MAX_PIXELS = 2**27
+# The comment tells this filter from one that a user sets.
+PILLOW_MODULES = re.compile(r"PIL\.(?#manyhot)")
+NO_SUCH_FILE = "there is no such file"
+
+# What people mistake for pictures, by the first bytes.
+OTHER_FILE_SIGNATURES = (
+    (b"version https://git-lfs", "it is a Git LFS pointer; the picture itself was not downloaded"),
+    (b"<?xml", "it is an XML file, perhaps an SVG drawing"),
+    (b"<svg", "it is an SVG drawing, which has no pixels"),
+    (b"<!doctype html", "it is a web page"),
+    (b"<html", "it is a web page"),
+    (b"%pdf", "it is a PDF"),
+    (b"%!ps", "it is a PostScript drawing, which has no pixels"),
+    (b"pk\x03\x04", "it is a ZIP archive"),
+)
+
+
+class UnreadableImage(InputError):
+    """An image that cannot be read.
+
+    Attributes:
+        name: Which image.
+        reason: Why, in plain words.
+
+    Example:
+        >>> print(UnreadableImage("cats/17.jpg", "the file is empty"))
+        The image 'cats/17.jpg' cannot be read: the file is empty.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(got=f"The image {name!r} cannot be read: {reason}.")
+        self.name, self.reason = name, reason
+
+
+def decode(
+    data: bytes | Array,
+    *,
+    name: str,
+    max_pixels: int = MAX_PIXELS,
+    min_side: int | None = None,
+    formats: tuple[str, ...] = FORMATS,
+) -> Image.Image:
+    """A picture as RGB, turned as its camera was held; raises `UnreadableImage` where that is impossible.
+
+    What is transparent becomes white. Of several frames the first counts. Pixels of 16 bits are scaled to 8, those of
+    floating point are taken to lie between 0 and 1.
+
+    Args:
+        data: The bytes of a file, or pixels (H, W) or (H, W, C) with C = 1 to 4: grey, grey and alpha, RGB, RGBA.
+        name: Which image it is, for the error.
+        max_pixels: Larger pictures are refused by their header, before any memory is asked for.
+        min_side: The longest side that is needed. A JPEG that is far larger is decoded at a half, a quarter or an
+            eighth of its size, with twice that side at the least, which is several times as fast.
+        formats: The formats to take, some of `FORMATS`.
+
+    Example:
+        >>> import numpy as np
+        >>> decode(np.zeros((2, 3), dtype=np.uint8), name="black").size
+        (3, 2)
+    """
+    with IGNORE_PILLOW_WARNINGS:
+        if isinstance(data, np.ndarray):
+            return _from_array(data, name, max_pixels)
+        image = open_header(data, name=name, max_pixels=max_pixels, formats=formats)
+        if min_side is not None:
+            image.draft(None, (2 * min_side, 2 * min_side))
+        try:
+            image.load()
+            return _to_rgb(_apply_orientation(image), name)
+        except UnreadableImage:
+            raise
+        except Exception as error:
+            # Damaged files make Pillow raise nearly anything: OSError, SyntaxError, struct.error, IndexError ...
+            raise UnreadableImage(name, _describe_error(error)) from None
+
+
+def open_header(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = FORMATS) -> Any:
+    """The picture with its header read and its pixels not; raises `UnreadableImage` for what is none, or too large."""
+    pillow = import_pillow()
+    if not data:
+        raise UnreadableImage(name, "the file is empty")
+    with IGNORE_PILLOW_WARNINGS:
+        file = io.BytesIO(data)
+        try:
+            image = pillow.Image.open(file, formats=[form for form in readable_formats() if form in formats])
+            risk = decompression_risk(image, file, max_pixels=max_pixels)
+        except pillow.UnidentifiedImageError:
+            raise UnreadableImage(name, _describe_other_file(data)) from None
+        except Exception as error:
+            raise UnreadableImage(name, _describe_error(error)) from None
+    _check_size(image.size, name, max_pixels)
+    if risk is not None:
+        raise UnreadableImage(name, risk)
+    return image
+
+
+def import_pillow() -> ModuleType:
+    """Pillow, or the sentence that says how to get it."""
+    try:
+        import PIL.Image
+    except ImportError:
+        raise ImportError("Images need Pillow. Install it with: pip install 'manyhot[vision]'") from None
+    return PIL
+
+
+class _PillowWarningFilter:
+    """Keeps Pillow's warnings from the user; also when several threads decode at once, unlike `catch_warnings`."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock, self._depth = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                warnings.filterwarnings("ignore", module=PILLOW_MODULES.pattern)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                # This filter alone: others that were set meanwhile stay, unlike with `catch_warnings`.
+                own = [entry for entry in warnings.filters if entry[3] == PILLOW_MODULES]
+                for entry in own:
+                    warnings.filters.remove(entry)  # type: ignore[attr-defined]
+
+
+IGNORE_PILLOW_WARNINGS = _PillowWarningFilter()
+if hasattr(os, "register_at_fork"):
+    # A worker that is forked while a thread of its parent decodes must not inherit a lock that nobody will open.
+    os.register_at_fork(after_in_child=IGNORE_PILLOW_WARNINGS._reset)
+
+
+def _check_size(size: tuple[int, int], name: str, max_pixels: int) -> None:
+    width, height = size
+    if width * height > max_pixels:
+        raise UnreadableImage(name, f"it has {width:,} x {height:,} pixels, more than the {max_pixels:,} allowed")
+    if width * height == 0:
+        raise UnreadableImage(name, f"it has {width} x {height} pixels")
+
+
+def _describe_other_file(data: bytes) -> str:
+    start = data[:256].lstrip().lower()
+    for signature, reason in OTHER_FILE_SIGNATURES:
+        if start.startswith(signature):
+            return reason
+    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"mif1", b"hevc"):
+        return "it is a HEIC photo; convert it to JPEG"
+    if not any(data[:4096]):
+        return "it holds nothing but zeros"
+    return "it is no picture of a known format"
+
+
+def _describe_error(error: Exception) -> str:
+    """What went wrong inside Pillow, in words for people."""
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for it"
+    if type(error).__name__ == "DecompressionBombError":
+        return "it has more pixels than Pillow opens"
+    if "truncated" in text.lower() or isinstance(error, EOFError):
+        return "the file ends too early"
+    return f"the file is damaged ({text or type(error).__name__})"
+
+
+def _apply_orientation(image: Any) -> Any:
+    """The picture as it is meant to be seen: cameras write down how they were held."""
+    from PIL.Image import Transpose
+
+    transposes = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }
+    try:
+        transpose = transposes.get(image.getexif().get(0x0112))
+    except Exception:
+        # Notes of the camera that cannot be read say nothing; the pixels were.
+        transpose = None
+    return image if transpose is None else image.transpose(transpose)
+
+
+def _to_rgb(image: Any, name: str) -> Image.Image:
+    """RGB of any mode."""
+    from PIL import Image
+
+    rgb: Image.Image
+    if image.mode.startswith(("I", "F")):
+        rgb = Image.fromarray(_deep_to_uint8(image, name)).convert("RGB")
+    elif image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        rgb = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+    else:
+        rgb = image if image.mode == "RGB" else image.convert("RGB")
+    return rgb
+
+
+def _deep_to_uint8(image: Any, name: str) -> Array:
+    """Pixels of 8 bits of a grey picture that has more of them."""
+    tags = getattr(image, "tag_v2", {})
+    white = 4095 if tags.get(258) == (12,) else 65535
+    deep = np.asarray(image)
+    pixels = _to_uint8(deep, name, white=white)
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        pixels = np.where(deep == clear, np.uint8(255), pixels)
+    # Tag 262 says whether 0 is white; Pillow heeds it for 8 bits and no more.
+    return 255 - pixels if tags.get(262) == 0 else pixels
+
+
+def _to_uint8(pixels: Array, name: str, *, white: int) -> Array:
+    """Pixels of 8 bits of those in another kind of number."""
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype == np.bool_:
+        return pixels.astype(np.uint8) * np.uint8(255)
+    low, high = (0.0, 0.0) if pixels.size == 0 else (float(pixels.min()), float(pixels.max()))
+    top = 1.0 if pixels.dtype.kind == "f" else float(white)
+    # Written so that NaN, too, is refused.
+    if not (low >= 0 and high <= top):
+        kind = "floating-point" if pixels.dtype.kind == "f" else "integer"
+        raise UnreadableImage(name, f"its {kind} pixels lie between {low:g} and {high:g}, not between 0 and {top:g}")
+    scaled: Array = np.rint(pixels.astype(np.float32) * (255 / top)).astype(np.uint8)
+    return scaled
+
+
+def _from_array(pixels: Array, name: str, max_pixels: int) -> Image.Image:
+    Image = import_pillow().Image
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if pixels.ndim != 2 and not (pixels.ndim == 3 and pixels.shape[2] in (2, 3, 4)):
+        raise UnreadableImage(name, f"its pixels are {pixels.shape}, not (H, W) or (H, W, C) with C from 1 to 4")
+    if pixels.dtype.kind not in "buif":
+        raise UnreadableImage(name, f"its pixels are {pixels.dtype}, not numbers")
+    _check_size((pixels.shape[1], pixels.shape[0]), name, max_pixels)
+    kind = np.iinfo(pixels.dtype) if pixels.dtype.kind in "ui" else None
+    white = 255 if kind is not None and kind.bits != 16 else 65535
+    return _to_rgb(Image.fromarray(np.ascontiguousarray(_to_uint8(pixels, name, white=white))), name)
+
+
+class UnavailableImage(Exception):
+    """An image that cannot be shown; says why, in plain words."""
+
+
+@dataclass(frozen=True)
+class ImageLocation:
+    """Where the bytes of an image lie.
+
+    Attributes:
+        file: The file, or the archive.
+        start: Where the image begins there.
+        size: How many bytes it has; None if it is the whole file.
+    """
+
+    file: Path
+    start: int = 0
+    size: int | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The image as a file to read from."""
+        with self.file.open("rb") as file:
+            if self.size is None:
+                yield file
+            else:
+                file.seek(self.start)
+                yield io.BytesIO(file.read(self.size))
+
+
+# As in `manyhot.images`, whose package loads torch; a test holds the two against each other.
+MAX_PIXELS = 2**27
+
+
+def import_pillow_drawing() -> Any:
+    """Pillow, or the sentence that says how to get it."""
+    try:
+        import PIL.Image
+        import PIL.ImageDraw
+        import PIL.ImageFont
+        import PIL.ImageOps
+    except ImportError:
+        raise ImportError("A contact sheet needs Pillow. Install it with: pip install 'manyhot[vision]'") from None
+    return PIL
+
+
+def thumbnail(location: ImageLocation, side: int) -> Image.Image:
+    """The picture as RGB, upright, its longer side made `side`; what is transparent becomes white.
+
+    Raises:
+        Unreadable: The file cannot be read, is no picture, or is too large a one.
+    """
+    pillow = import_pillow_drawing()
+    try:
+        with location.open() as file, pillow.Image.open(file, formats=readable_formats()) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise UnavailableImage(f"it has {width:,} x {height:,} pixels")
+            risk = decompression_risk(image, file, max_pixels=MAX_PIXELS)
+            if risk is not None:
+                raise UnavailableImage(risk)
+            # A JPEG can be decoded at a half, a quarter or an eighth of its size, which is several times as fast.
+            image.draft(None, (2 * side, 2 * side))
+            image.load()
+            rgb = _thumbnail_rgb(pillow.ImageOps.exif_transpose(image))
+    except UnavailableImage:
+        raise
+    except Exception as error:
+        # Damaged files make Pillow raise nearly anything: OSError, SyntaxError, struct.error, IndexError ...
+        raise UnavailableImage(_describe_thumbnail_error(error)) from None
+    return _resize_to_fit(rgb, side)
+
+
+def _resize_to_fit(image: Image.Image, side: int) -> Image.Image:
+    """The picture as large as fits, also if that is larger than it was; the thinnest one keeps a pixel."""
+    from PIL.Image import Resampling
+
+    scale = side / max(image.size)
+    width, height = (max(1, round(scale * length)) for length in image.size)
+    return image.resize((width, height), Resampling.LANCZOS, reducing_gap=3.0)
+
+
+def _thumbnail_rgb(image: Any) -> Image.Image:
+    """RGB of any mode, in memory of its own."""
+    from PIL import Image
+
+    rgb: Image.Image
+    if image.mode.startswith(("I", "F")):
+        deep = np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0, neginf=0)
+        white = 1.0 if image.mode.startswith("F") else 65535.0
+        bright = max(white, float(deep.max(initial=0.0)))
+        rgb = Image.fromarray(np.rint(255 * np.clip(deep / bright, 0, 1)).astype(np.uint8)).convert("RGB")
+    elif image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        rgb = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+    else:
+        rgb = image.convert("RGB")
+    return rgb
+
+
+def _describe_thumbnail_error(error: Exception) -> str:
+    """What went wrong, in words that fit on a tile."""
+    kind = type(error).__name__
+    if kind == "UnidentifiedImageError":
+        return "it is no picture of a known format"
+    if kind == "DecompressionBombError":
+        return "it has too many pixels"
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, PermissionError):
+        return "you may not read it"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for it"
+    if "truncated" in str(error).lower() or isinstance(error, EOFError):
+        return "the file ends too early"
+    return "the file is damaged"

@@ -1,0 +1,626 @@
+"""Links: what the scores of a loss mean as probabilities."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyhot.autograd import reusable, with_slope
+from manyhot.checks import (
+    as_tensor,
+    can_read_values,
+    check_number,
+    check_weights,
+    describe_type,
+    prepare_batch,
+)
+from manyhot.curves import Asymmetry
+from manyhot.errors import InputError
+from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprisal_ratio
+from manyhot.serialization import ConstructorRepr, ExactState
+
+PosWeight = Tensor | Sequence[float] | float | None
+
+
+class Link(ConstructorRepr, ExactState, ABC):
+    """Turns scores into probabilities and back.
+
+    A subclass gives the log-odds of one score for a loss without `pos_weight`; everything else follows. Weighting
+    present labels by `pos_weight` moves the log-odds down by its logarithm, whatever the loss, so it is handled here
+    once.
+
+    Args:
+        pos_weight: (K,) or one number, the factor on the loss of present labels.
+    """
+
+    pos_weight: Tensor | None
+    clips: bool = False  # whether probabilities are cut off at 1, so that different scores mean the same
+
+    def __init__(self, pos_weight: PosWeight = None) -> None:
+        super().__init__()
+        weight = None if pos_weight is None else torch.as_tensor(pos_weight, dtype=torch.float64).detach().clone()
+        if weight is not None and (weight.ndim > 1 or not bool((weight.isfinite() & (weight > 0)).all())):
+            hint = "Pass for example (n - n_present) / n_present of each label."
+            raise InputError(
+                "pos_weight", type(self).__name__, "be (K,) of positive numbers", str(weight.tolist()), hint
+            )
+        self.register_buffer("pos_weight", weight)
+
+    @abstractmethod
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """Log-odds of a label when `pos_weight` is 1; increasing in the score."""
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest probability that scores can reach or approach."""
+        return 0.0, 1.0
+
+    @property
+    def finite(self) -> bool:
+        """Whether every score has finite log-odds: no score means exactly 0 or 1."""
+        return True
+
+    @property
+    def preserves_order(self) -> bool:
+        """Whether probabilities have the order of the scores over all rows and labels, but for being cut off at 1."""
+        weights = [buffer for name, buffer in self.named_buffers() if name.endswith("pos_weight")]
+        return self.finite and all(weight.numel() == 1 for weight in weights)
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """log(p / (1 - p)) of the probabilities, exact where they themselves have long been rounded to 0 or 1."""
+        log_odds = self.unweighted_log_odds(self._check(scores))
+        return log_odds if self.pos_weight is None else log_odds - self.log_pos_weight(log_odds)
+
+    def probs(self, scores: Tensor) -> Tensor:
+        """Probability of each label, shaped like `scores`."""
+        return torch.sigmoid(self.log_odds(scores))
+
+    def scores(self, probs: Tensor) -> Tensor:
+        """The scores that mean `probs`: minus infinity for 0, infinity for what lies above the range."""
+        probs = self._check(probs, "probs")
+        log_odds = torch.logit(probs.double())
+        if self.pos_weight is not None:
+            log_odds = log_odds + self.log_pos_weight(log_odds)
+        return self.scores_of_log_odds(log_odds).to(probs.dtype)
+
+    def initial_scores(self, probs: Tensor) -> Tensor:
+        """The scores to begin training with where samples have these probabilities."""
+        return self.scores(probs)
+
+    def scores_of_log_odds(self, log_odds: Tensor) -> Tensor:
+        """Inverse of `unweighted_log_odds`; subclasses with a closed form override it."""
+        return invert_increasing(self.unweighted_log_odds, log_odds)
+
+    def pos_weight_like(self, like: Tensor) -> Tensor | None:
+        """`pos_weight` in the type of `like`, checked against its number of labels."""
+        return None if self.pos_weight is None else self._checked_pos_weight(like).to(like.dtype)
+
+    def log_pos_weight(self, like: Tensor) -> Tensor:
+        """log(pos_weight) in the type of `like`."""
+        return self._checked_pos_weight(like).log().to(like.dtype)
+
+    def _checked_pos_weight(self, like: Tensor) -> Tensor:
+        if self.pos_weight is None:
+            return torch.ones((), dtype=torch.float64, device=like.device)
+        if self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
+            got = f"{self.pos_weight.shape[0]} weights for {like.shape[-1]} labels"
+            raise InputError(
+                "pos_weight", type(self).__name__, "have one weight a label", got, "Compute it on these labels."
+            )
+        return self.pos_weight
+
+    def _check(self, values: Tensor, name: str = "scores") -> Tensor:
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            rule = "be a tensor of floating-point numbers"
+            hint = "Call `.float()` on them." if isinstance(values, Tensor) else "Pass `torch.as_tensor` of them."
+            raise InputError(name, type(self).__name__, rule, describe_type(values), hint)
+        return values if values.dtype == torch.float64 else values.float()
+
+
+class NoLink(Link):
+    """The link of a loss that mixes labels or rows: its scores mean no probability, and asking for one is an error.
+
+    Args:
+        owner: Name of the loss, for the error.
+    """
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self.owner = owner
+
+    @property
+    def finite(self) -> bool:
+        """There are no log-odds."""
+        return False
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """Refused."""
+        raise self._error()
+
+    def probs(self, scores: Tensor) -> Tensor:
+        """Refused."""
+        raise self._error()
+
+    def scores(self, probs: Tensor) -> Tensor:
+        """Refused."""
+        raise self._error()
+
+    def _error(self) -> ValueError:
+        hint = "Fit a calibrator on held-out scores and targets."
+        rule = "be that of a loss which adds over labels to give probabilities"
+        return InputError("link", self.owner, rule, "a loss whose scores only rank", hint)
+
+
+def invert_increasing(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """Solves function(x) = values by bisection in float64, for an increasing function of one variable.
+
+    Values below the function's range give minus infinity, values above it infinity.
+    """
+    values = values.double()
+    low, high = torch.full_like(values, -1.0), torch.full_like(values, 1.0)
+    for _ in range(50):
+        too_high, too_low = function(low) >= values, function(high) <= values
+        if not bool((too_high | too_low).any()):
+            break
+        low, high = torch.where(too_high, 2 * low, low), torch.where(too_low, 2 * high, high)
+    beyond, below = function(high) <= values, function(low) >= values
+    for _ in range(120):
+        middle = (low + high) / 2
+        if not bool(((middle > low) & (middle < high)).any()):
+            break
+        above = function(middle) > values
+        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+    return torch.where(beyond, torch.inf, torch.where(below, -torch.inf, (low + high) / 2))
+
+
+class AdditiveLink(Link):
+    """The link of a loss that adds over labels, which knows its slopes too, so that losses can be added."""
+
+    @abstractmethod
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithms of l0' and -l1' without `pos_weight`; their difference is the log-odds."""
+
+
+class SigmoidLink(AdditiveLink):
+    """Scores of binary cross-entropy: log-odds as they stand, onto (0, 1).
+
+    Example:
+        >>> SigmoidLink().probs(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.2689, 0.5000, 0.7311])
+        >>> SigmoidLink(pos_weight=3.0).probs(torch.tensor([0.0]))
+        tensor([0.2500])
+    """
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """The scores."""
+        return scores
+
+    def scores_of_log_odds(self, log_odds: Tensor) -> Tensor:
+        """The log-odds."""
+        return log_odds
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """log p and log(1 - p)."""
+        return -softplus(-scores), -softplus(scores)
+
+
+class AsymmetricLink(AdditiveLink):
+    r"""Scores of focal and asymmetric losses: the map phi, increasing.
+
+    With `margin` 0 the link is onto (0, 1). With a margin, scores up to logit(margin) all mean 0, and with
+    `gamma_pos` 0 no score means more than a limit below 1 (0.964 for `gamma_neg` 4 and `margin` 0.05): the loss does
+    not care what is beyond.
+
+    Args:
+        gamma_neg: Focusing of absent labels.
+        gamma_pos: Focusing of present labels.
+        margin: Probability shift of absent labels.
+        pos_weight: Factor on the loss of present labels.
+
+    Reference: Cheng and Vasconcelos, Towards Calibrated Multi-label Deep Neural Networks, CVPR 2024, Theorem 2.
+
+    Example:
+        >>> AsymmetricLink(gamma_neg=4, gamma_pos=0, margin=0.05).probs(torch.tensor([-3.0, 0.0, 3.0]))
+        tensor([0.0000, 0.1276, 0.9286])
+    """
+
+    def __init__(
+        self, gamma_neg: float, gamma_pos: float = 0.0, margin: float = 0.0, *, pos_weight: PosWeight = None
+    ) -> None:
+        super().__init__(pos_weight)
+        self.gamma_neg = check_number("gamma_neg", "AsymmetricLink", gamma_neg, low=0)
+        self.gamma_pos = check_number("gamma_pos", "AsymmetricLink", gamma_pos, low=0)
+        self.margin = check_number("margin", "AsymmetricLink", margin, low=0, high=1, high_open=True)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """(0, 1), or less with a margin and no focusing of present labels."""
+        if self.margin == 0 or self.gamma_pos > 0:
+            return 0.0, 1.0
+        top = self.unweighted_log_odds(torch.tensor(1e4, dtype=torch.float64))
+        lightest = 1.0 if self.pos_weight is None else float(self.pos_weight.min())
+        return 0.0, float(torch.sigmoid(top - math.log(lightest)))
+
+    @property
+    def finite(self) -> bool:
+        """Not with a margin."""
+        return self.margin == 0
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """Logarithm of the ratio of the two slopes."""
+        absent, present = self._log_slopes_by_sigmoid(scores)
+        return absent - present
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The slopes by p = sigmoid(score), times that of p itself."""
+        absent, present = self._log_slopes_by_sigmoid(scores)
+        slope = -softplus(scores) - softplus(-scores)
+        return absent + slope, present + slope
+
+    def _log_slopes_by_sigmoid(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        shifted = self.margin > 0
+        absent = self._log_shifted_slope(scores) if shifted else log_focal_slope(scores, self.gamma_neg)
+        return absent, log_focal_slope(-scores, self.gamma_pos)
+
+    def _log_shifted_slope(self, scores: Tensor) -> Tensor:
+        """log h(w; gamma_neg) at w = max(sigmoid(score) - margin, 0)."""
+        excess = scores - logit(self.margin)
+        visible = excess > 0
+        excess = torch.where(visible, excess, 1.0)
+        scores = torch.where(visible, scores, 0.0)
+        # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - e^(b-a)): no cancellation just above the margin.
+        log_w = -softplus(-scores) + math.log1p(-self.margin) + torch.log(-torch.expm1(-excess))
+        tiny = torch.finfo(scores.dtype).tiny
+        rest = torch.sigmoid(-scores) + max(self.margin, tiny)  # 1 - w, which would cancel; never 0
+        focus = self.gamma_neg * rest * surprisal_ratio(rest)
+        return torch.where(visible, self.gamma_neg * log_w + torch.log1p(focus) - torch.log(rest), -torch.inf)
+
+
+def log_focal_slope(scores: Tensor, gamma: float) -> Tensor:
+    """log h(sigmoid(score); gamma) with h(w; g) = w^g / (1 - w) - g w^(g-1) log(1 - w)."""
+    if gamma == 0:
+        return softplus(scores)
+    log_w = -softplus(-scores)
+    focus = math.log(gamma) + log_softplus(scores) - log_w
+    return gamma * log_w + torch.logaddexp(softplus(scores), focus)
+
+
+def phi(probs: Any, *, gamma_neg: float, gamma_pos: float = 0.0, margin: float = 0.0) -> Tensor:
+    """Honest probabilities of a model trained with a focal or asymmetric loss, from its plain sigmoid outputs.
+
+    Use it when only the outputs of the sigmoid are left; from scores, `AsymmetricLink` keeps more digits.
+
+    Args:
+        probs: sigmoid(score), a tensor, an array or a list of any shape.
+        gamma_neg: Focusing of absent labels that the model was trained with.
+        gamma_pos: Focusing of present labels.
+        margin: Probability shift of absent labels.
+
+    Reference: Cheng and Vasconcelos, CVPR 2024, equations 14 and 15, in a form without 0/0 at both ends.
+
+    Example:
+        >>> phi([0.0, 0.5, 1.0], gamma_neg=4)
+        tensor([0.0000, 0.1908, 1.0000])
+    """
+    check_number("gamma_neg", "phi", gamma_neg, low=0)
+    check_number("gamma_pos", "phi", gamma_pos, low=0)
+    check_number("margin", "phi", margin, low=0, high=1, high_open=True)
+    probs = as_tensor("phi", probs, "probs")
+    probs = probs if probs.dtype == torch.float64 else probs.float()
+    outside = ~((probs >= 0) & (probs <= 1))
+    if can_read_values(probs) and bool(outside.any()):
+        hint = "Pass sigmoid(scores), or give the scores to `AsymmetricLink`."
+        raise InputError("probs", "phi", "lie between 0 and 1", f"{float(probs[outside][0]):g}", hint)
+    shifted = (probs - margin).clamp(min=0)
+    absent = probs * _bounded_slope(shifted, gamma_neg)
+    present = (1 - shifted) * _bounded_slope(1 - probs, gamma_pos)
+    true_probs = absent / (absent + present)
+    return torch.where(shifted > 0, true_probs, 0.0) if margin > 0 else true_probs
+
+
+def _bounded_slope(w: Tensor, gamma: float) -> Tensor:
+    """(1 - w) h(w; gamma), finite on [0, 1]."""
+    inner = torch.where((w > 0) & (w < 1), w, 0.5)
+    ratio = torch.where(w <= 0, 1.0, torch.where(w >= 1, 0.0, (1 - inner) * -torch.log1p(-inner) / inner))
+    return power(w, gamma) * (1 + gamma * ratio)
+
+
+class StrictlyProperAsymmetricLink(AdditiveLink):
+    """Scores of the strictly proper asymmetric loss: increasing, onto (0, 1).
+
+    Args:
+        shape: The six numbers of the loss.
+        pos_weight: Factor on the loss of present labels.
+
+    Reference: Cheng and Vasconcelos, CVPR 2024. Equation 17 is printed with the sign of both sigmoid arguments flipped;
+        this is the link that the loss really has.
+
+    Example:
+        >>> StrictlyProperAsymmetricLink().probs(torch.tensor([0.0, 1.0, 3.0]))
+        tensor([0.0538, 0.5273, 0.9266])
+    """
+
+    def __init__(self, shape: Asymmetry | None = None, *, pos_weight: PosWeight = None) -> None:
+        super().__init__(pos_weight)
+        self.shape = Asymmetry(*(shape or ())).check("StrictlyProperAsymmetricLink")
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """Logarithm of the ratio of the two slopes."""
+        return with_slope(self.log_odds_and_slopes, scores)
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of the two softplus branches."""
+        s = self.shape
+        absent = math.log(s.k_neg / s.zeta_neg) - softplus(-s.k_neg * (scores - s.b_neg))
+        return absent, math.log(s.k_pos / s.zeta_pos) - softplus(s.k_pos * (scores - s.b_pos))
+
+    def log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """log_slope_ratio - softplus(-k_neg (s - b_neg)) + softplus(k_pos (s - b_pos)), and its slope."""
+        s = self.shape
+        low, low_slope = softplus_branch(scores, -s.k_neg, s.b_neg)
+        high, high_slope = softplus_branch(scores, s.k_pos, s.b_pos)
+        log_odds = torch.sub(high, low, out=reusable(high))
+        return (
+            torch.add(log_odds, s.log_slope_ratio, out=reusable(log_odds)),
+            torch.sub(high_slope, low_slope, out=reusable(high_slope)),
+        )
+
+
+class SumLink(AdditiveLink):
+    """Scores of a sum of losses that add over labels: slopes add, so each link counts by how steep its loss is there.
+
+    odds = sum of weight * l0' over sum of weight * -l1', with the slopes of the losses that the links belong to
+
+    Args:
+        links: Those of the losses: `SigmoidLink`, `AsymmetricLink`, `StrictlyProperAsymmetricLink` or sums of these.
+        weights: Of the losses.
+
+    Example:
+        >>> link = SumLink([mh.SigmoidLink(), mh.links.AsymmetricLink(gamma_neg=4)], weights=(1.0, 1.0))
+        >>> link.probs(torch.tensor([-3.0, 0.0, 3.0]))
+        tensor([0.0243, 0.3819, 0.9589])
+    """
+
+    def __init__(self, links: Sequence[Link], weights: Sequence[float]) -> None:
+        super().__init__()
+        self.weights = check_weights("SumLink", len(links), weights)
+        for index, link in enumerate(links):
+            if not isinstance(link, AdditiveLink):
+                hint = "Derive the link of the whole sum by `ratio_link`."
+                raise InputError("links", "SumLink", "be those of losses of manyhot", describe_type(link), hint)
+            self.add_module(f"link_{index}", link)
+
+    @property
+    def links(self) -> tuple[AdditiveLink, ...]:
+        """The links, in their order."""
+        return tuple(self.get_submodule(f"link_{index}") for index in range(len(self.weights)))  # type: ignore[misc]
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From 0 to 1 if any of the links goes there; where all end below, they do so together."""
+        if max(link.range[1] for link in self.links) == 1:
+            return 0.0, 1.0
+        # Labels with weights of their own end at several heights, of which this is the highest.
+        return 0.0, float(self.probs(torch.full((1, self._labels()), 1e4, dtype=torch.float64)).max())
+
+    def _labels(self) -> int:
+        return max((buffer.numel() for name, buffer in self.named_buffers() if name.endswith("pos_weight")), default=1)
+
+    @property
+    def finite(self) -> bool:
+        """Whether that is so for any of the links."""
+        return any(link.finite for link in self.links)
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """The ratio of the two sums."""
+        absent, present = self.log_slopes(scores.double())
+        return (absent - present).to(scores.dtype)
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Each a sum over the losses, by logarithms."""
+        absent, present = [], []
+        for link, weight in zip(self.links, self.weights, strict=True):
+            rising, falling = link.log_slopes(scores)
+            absent.append(rising + math.log(weight))
+            present.append(falling + math.log(weight) + link.log_pos_weight(falling))
+        return torch.logsumexp(torch.stack(absent), 0), torch.logsumexp(torch.stack(present), 0)
+
+
+class QuasibinaryLink(Link):
+    """Scores of the quasibinary loss: q = min(e^score / C, 1), with one C for all classes and samples; onto (0, 1].
+
+    The loss keeps a moving average of log C here while it trains. The average lags behind the weights, so after
+    training `fit` computes the exact C over a data set.
+
+    Attributes:
+        log_normaliser: log C.
+        fitted: Whether a label has been seen.
+
+    Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels.
+
+    Example:
+        >>> scores, targets = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 0]])
+        >>> QuasibinaryLink().fit([(scores, targets)]).probs(scores)
+        tensor([[0.6103, 0.0826],
+                [0.0826, 0.2245]])
+    """
+
+    log_normaliser: Tensor
+    fitted: Tensor
+    clips = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("log_normaliser", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))
+
+    def log_probs(self, scores: Tensor) -> Tensor:
+        """log q before clipping: above 0 where the scores promise more than certainty."""
+        scores = self._check(scores)
+        return scores - self._fitted_log_normaliser().to(scores.dtype)
+
+    @property
+    def finite(self) -> bool:
+        """Not where q is clipped to 1."""
+        return False
+
+    @property
+    def preserves_order(self) -> bool:
+        """It does: one constant for all."""
+        return True
+
+    def initial_scores(self, probs: Tensor) -> Tensor:
+        """log p: training finds C = 1 then, whatever the link has seen so far."""
+        return torch.log(self._check(probs, "probs"))
+
+    def _fitted_log_normaliser(self) -> Tensor:
+        if torch.compiler.is_compiling() or bool(self.fitted):
+            return self.log_normaliser
+        rule = "have seen a label before it gives probabilities"
+        hint = "Train with `QuasibinaryLoss`, or call `fit` with batches of scores and targets."
+        raise InputError("link", "QuasibinaryLoss", rule, "none yet", hint)
+
+    def probs(self, scores: Tensor) -> Tensor:
+        """min(q, 1)."""
+        return torch.exp(self.log_probs(scores).clamp(max=0))
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """log q - log(1 - q); infinite where q is clipped to 1."""
+        log_q = self.log_probs(scores)
+        inner = torch.where(log_q < 0, log_q, -1.0)
+        return torch.where(log_q < 0, inner - torch.log(-torch.expm1(inner)), torch.inf)
+
+    def scores_of_log_odds(self, log_odds: Tensor) -> Tensor:
+        """The scores in closed form."""
+        return self._fitted_log_normaliser().to(log_odds.dtype) + torch.nn.functional.logsigmoid(log_odds)
+
+    @torch.no_grad()
+    def fit(self, batches: Iterable[tuple[Tensor, Tensor]]) -> QuasibinaryLink:
+        """Sets C to its exact value over all batches of (scores, targets); returns itself.
+
+        log C = log of the sum of e^score over all known cells - log of the number of labels.
+        """
+        log_sum, labels = torch.tensor(-torch.inf, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+        for scores, targets in batches:
+            batch = prepare_batch("QuasibinaryLink.fit", scores.double(), targets)
+            log_sum = torch.logaddexp(log_sum, torch.logsumexp(batch.masked_scores, dim=(0, 1)).cpu())
+            labels += batch.targets.sum().cpu()
+        if not labels > 0:
+            hint = "Pass batches in which a label is present."
+            raise InputError("batches", "QuasibinaryLink.fit", "hold a label", "none", hint)
+        self.log_normaliser.copy_(log_sum - labels.log())
+        self.fitted.fill_(True)
+        return self
+
+
+class SoftmaxLink(Link):
+    """Scores of softmax cross-entropy: the probability of each class given that exactly one is present; rows sum to 1.
+
+    Example:
+        >>> SoftmaxLink().probs(torch.tensor([[0.0, 0.0, 1.0]]))
+        tensor([[0.2119, 0.2119, 0.5761]])
+    """
+
+    @property
+    def preserves_order(self) -> bool:
+        """Only within rows."""
+        return False
+
+    def probs(self, scores: Tensor) -> Tensor:
+        """Softmax over the last axis."""
+        return torch.softmax(self._check(scores), dim=-1)
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """log p - log(1 - p); infinite for the only class of a problem with one."""
+        if scores.shape[-1] == 0:
+            return scores
+        log_p = torch.log_softmax(scores, dim=-1)
+        # Only the largest class can be so probable that 1 - p cancels: set it against the sum of the others instead.
+        top = scores.argmax(-1, keepdim=True)
+        rest = scores.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)
+        log_odds = log_p - torch.log1p(-torch.exp(log_p.clamp(max=-0.5)))
+        return log_odds.scatter(-1, top, scores.gather(-1, top) - rest)
+
+    def scores(self, probs: Tensor) -> Tensor:
+        """log p: softmax forgets a constant, so these scores are one choice of many."""
+        return torch.log(self._check(probs, "probs"))
+
+
+# Slopes underflow further out, even in float64; what their ratio is by then, it stays.
+FAR = 600.0
+
+
+class RatioLink(Link):
+    """The link of any loss that adds over labels: p = l0' / (l0' - l1').
+
+    l1 and l0 are the losses of a present and of an absent label. At the score that minimises p l1 + (1 - p) l0 the
+    slopes balance, so their ratio is the probability which that score means.
+
+    Args:
+        loss: Takes scores (N, K) and targets (N, K); what it returns is summed.
+    """
+
+    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        # In a tuple, so that a loss that is a module does not become part of this one's state.
+        self._loss = (loss,)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest probability of scores from -512 to 512, to twelve digits."""
+        probs = torch.sigmoid(self._log_odds_up_to(512))
+        return round(float(probs.min()), 12), round(float(probs.max()), 12)
+
+    @property
+    def finite(self) -> bool:
+        """Whether scores from -64 to 64 have finite log-odds; further out, steep slopes underflow even in float64."""
+        return bool(self._log_odds_up_to(64).isfinite().all())
+
+    def _log_odds_up_to(self, farthest: int) -> Tensor:
+        loss = self._loss[0]
+        weights = dict(loss.named_buffers()) if isinstance(loss, nn.Module) else {}
+        labels = max((weight.numel() for name, weight in weights.items() if name.endswith("pos_weight")), default=1)
+        powers = 2.0 ** torch.arange(farthest.bit_length(), dtype=torch.float64)
+        log_odds = self.unweighted_log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, labels))
+        return log_odds[~log_odds.isnan()]
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """log l0' - log(-l1'), in float64; 0 over 0 where the loss is flat for both."""
+        absent, present = self.slopes(scores.double().clamp(-FAR, FAR))
+        return (torch.log(absent.clamp(min=0)) - torch.log(present.clamp(min=0))).to(scores.dtype)
+
+    def slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """l0' and -l1': those that the loss itself knows, or else by automatic differentiation."""
+        known = getattr(self._loss[0], "slopes", None)
+        return (self._slopes(scores, 0.0), -self._slopes(scores, 1.0)) if known is None else known(scores)
+
+    def _slopes(self, scores: Tensor, target: float) -> Tensor:
+        """Derivative of the loss of each score if every label had this target."""
+        cells = scores.detach().reshape(-1, scores.shape[-1]).requires_grad_()
+        with torch.enable_grad():
+            value = self._loss[0](cells, torch.full_like(cells, target)).sum()
+        (slopes,) = torch.autograd.grad(value, cells)
+        return slopes.reshape(scores.shape)
+
+
+def ratio_link(loss: Callable[[Tensor, Tensor], Tensor]) -> RatioLink:
+    """Derives the link of a loss that adds over labels, also of one that this package does not know.
+
+    Args:
+        loss: Takes scores and targets, both (N, K), and returns any reduction. Losses that mix labels or rows have no
+            link.
+
+    Example:
+        >>> squared = lambda scores, targets: (torch.sigmoid(scores) - targets) ** 2
+        >>> ratio_link(squared).probs(torch.tensor([[0.0, 1.0]]))
+        tensor([[0.5000, 0.7311]])
+    """
+    if not getattr(loss, "adds_over_labels", True):
+        hint = "Fit a calibrator on held-out scores and targets."
+        raise InputError("loss", "ratio_link", "add over labels", type(loss).__name__, hint)
+    return RatioLink(loss)

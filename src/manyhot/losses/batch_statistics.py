@@ -1,0 +1,250 @@
+"""Losses with statistics of the whole batch: quasibinary and two-way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyhot.autograd import inside_func_transform
+from manyhot.checks import LossBatch, check_choice, check_number
+from manyhot.links import QuasibinaryLink
+from manyhot.losses.loss import Loss, Term
+from manyhot.numerics import mask_scores, softplus
+
+
+def log_batch_normaliser(batch: LossBatch) -> Tensor:
+    """log C = log of the sum of e^score over all known cells - log of the number of labels.
+
+    Without a label the true value is infinite; the logarithm of the bare sum stands in for it, with which the loss and
+    its gradient are zero as they should be.
+    """
+    return torch.logsumexp(batch.masked_scores, dim=(0, 1)) - torch.log(batch.targets.sum().clamp(min=1))
+
+
+def quasibinary_rows(batch: LossBatch, log_normaliser: Tensor, penalty_weight: float) -> Tensor:
+    """Loss of every row, (N,): the surprise of its labels, and a penalty for every probability above 1."""
+    log_q = batch.mask(batch.scores - log_normaliser)
+    cells = torch.addcmul(penalty_weight * log_q.clamp(min=0), log_q, batch.targets, value=-1)
+    return cells.sum(1)
+
+
+class QuasibinaryLoss(Loss):
+    """One normaliser C for the whole batch: for zero, one or many labels with a softmax's ease of training.
+
+    log q = s - log C, log C = LSE(all scores of the batch) - log(number of labels)
+    loss = mean over rows of the sum over labels of -y log q + penalty_weight max(log q, 0)
+
+    The gradient flows through C: it is what pushes absent labels down. While the module is in training mode, a moving
+    average of C is kept in the link; after training, `loss.link.fit(batches)` replaces it by the exact value.
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1}; returns (), or (N,) for reduction "none".
+    Link: q = min(e^s / C, 1), onto (0, 1].
+    No-label rows: they enter through C alone, like absent labels of other rows. A batch without any label gives 0.
+
+    Args:
+        penalty_weight: Price of probabilities above 1; the paper's value is 1.
+        alpha: Weight of the new value in the moving average of C.
+        reduction: "mean" over rows, "sum" or "none".
+
+    Attributes:
+        violation_share: Share of the last batch's cells with q above 1.
+        log_batch_normaliser: log C of the last batch; NaN if it had no label.
+
+    Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels. The average
+        of equation 13 is printed without its decay, and equation 11 as a gain; both are corrected. The average is that
+        of C itself, computed on logarithms.
+
+    Example:
+        >>> loss = QuasibinaryLoss()
+        >>> loss(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 0]]))
+        tensor(0.2469)
+        >>> loss.link.log_normaliser
+        tensor(2.4938, dtype=torch.float64)
+    """
+
+    mixes_rows = True
+    reductions = ("mean", "sum", "none")
+    link: QuasibinaryLink
+    violation_share: Tensor
+    log_batch_normaliser: Tensor
+
+    def __init__(self, *, penalty_weight: float = 1.0, alpha: float = 0.1, reduction: str = "mean") -> None:
+        super().__init__(QuasibinaryLink(), reduction)
+        self.penalty_weight = check_number("penalty_weight", "QuasibinaryLoss", penalty_weight, low=0)
+        self.alpha = check_number("alpha", "QuasibinaryLoss", alpha, low=0, high=1, low_open=True)
+        self.register_buffer("violation_share", torch.zeros(()))
+        self.register_buffer("log_batch_normaliser", torch.zeros(()), persistent=False)
+
+    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+        """The mean over rows."""
+        log_normaliser = log_batch_normaliser(batch)
+        if self.training:
+            self.track(batch, log_normaliser.detach())
+        rows = quasibinary_rows(batch, log_normaliser, self.penalty_weight)
+        return [Term(rows * (batch.targets.sum() > 0), batch.rows().sum())]
+
+    @torch.no_grad()
+    def track(self, batch: LossBatch, log_normaliser: Tensor) -> None:
+        """Moves the average of C towards that of this batch, unless the batch has no label; counts q above 1."""
+        old, new = self.link.log_normaliser, log_normaliser.to(self.link.log_normaliser.dtype)
+        log_decay = math.log1p(-self.alpha) if self.alpha < 1 else -math.inf
+        moved = torch.where(self.link.fitted, torch.logaddexp(old + log_decay, new + math.log(self.alpha)), new)
+        labelled = batch.targets.sum() > 0
+        self.link.log_normaliser.copy_(torch.where(labelled, moved, old))
+        self.log_batch_normaliser.copy_(torch.where(labelled, log_normaliser, torch.nan))
+        self.link.fitted.logical_or_(labelled)
+        above = batch.mask((batch.scores > log_normaliser).to(batch.scores.dtype)).sum()
+        self.violation_share.copy_(torch.where(labelled, above, 0) / batch.row_sizes().sum().clamp(min=1))
+
+
+Dims = tuple[int, ...]
+
+
+class TwoWay(NamedTuple):
+    """Temperatures and margin."""
+
+    temperature_pos: float
+    temperature_neg: float
+    margin: float
+
+
+def two_way_units(scores: Tensor, present: Tensor, absent: Tensor, dim: int, shape: TwoWay) -> Tensor:
+    """Loss of every row (`dim` 1) or column (`dim` 0), by the formula as it stands.
+
+    A unit without a present or an absent label costs nothing: its soft maximum lies out of sight, where softplus is
+    exactly zero.
+    """
+    hardest_absent = torch.logsumexp(mask_scores(scores / shape.temperature_neg, absent), dim=dim)
+    hardest_present = torch.logsumexp(mask_scores(scores / -shape.temperature_pos, present), dim=dim)
+    gaps = shape.temperature_neg * hardest_absent + shape.temperature_pos * hardest_present
+    return softplus(gaps + shape.margin)
+
+
+class _UnitLosses(torch.autograd.Function):
+    """The same along several axes, with the gradient in closed form: half the exponentials, and little memory."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, present: Tensor, absent: Tensor, dims: Dims, shape: TwoWay
+    ) -> tuple[Tensor, ...]:
+        units, slopes = zip(*units_and_slopes_along(dims, scores, present, absent, shape), strict=True)
+        ctx.save_for_backward(scores, present, absent, *slopes)
+        ctx.dims, ctx.shape = dims, shape
+        return tuple(units)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        scores, present, absent, *slopes = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            units = [two_way_units(scores, present, absent, dim, ctx.shape) for dim in ctx.dims]
+            (total,) = torch.autograd.grad(units, scores, grads, create_graph=True)
+            return total, None, None, None, None
+        total = slopes[0] * grads[0].unsqueeze(ctx.dims[0])
+        for slope, grad, dim in zip(slopes[1:], grads[1:], ctx.dims[1:], strict=True):
+            total.addcmul_(slope, grad.unsqueeze(dim))
+        return total, None, None, None, None
+
+
+def units_and_slopes_along(
+    dims: Dims, scores: Tensor, present: Tensor, absent: Tensor, shape: TwoWay
+) -> list[tuple[Tensor, Tensor]]:
+    """Losses of all rows and columns, and their derivatives, for each axis."""
+    up, down = mask_scores(scores, absent), mask_scores(-scores, present)
+    copies = [(up.clone(), down.clone()) for _ in dims[1:]]
+    return [units_and_slopes(*pair, dim, shape) for pair, dim in zip([*copies, (up, down)], dims, strict=True)]
+
+
+def units_and_slopes(up: Tensor, down: Tensor, dim: int, shape: TwoWay) -> tuple[Tensor, Tensor]:
+    """Loss of every row or column and its derivative by the scores.
+
+    Args:
+        up: Scores of absent labels, the others out of sight; written over.
+        down: Negated scores of present labels, the others out of sight; written over.
+        dim: 1 for rows, 0 for columns.
+        shape: Temperatures and margin.
+    """
+    absent, absent_sum, hardest_absent = exponentials(up, dim, shape.temperature_neg)
+    present, present_sum, hardest_present = exponentials(down, dim, shape.temperature_pos)
+    gaps = hardest_absent + hardest_present + shape.margin
+    pull = torch.sigmoid(gaps)
+    slopes = absent.mul_(pull / absent_sum).sub_(present.mul_(pull / present_sum))
+    return softplus(gaps).squeeze(dim), slopes
+
+
+def exponentials(hidden: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """e^(x / T) relative to its largest along `dim`, written over x, the sum of these, and T log-sum-exp(x / T)."""
+    if hidden.shape[dim] == 0:
+        nothing = hidden.sum(dim, keepdim=True)
+        return hidden, nothing + 1, nothing
+    top = hidden.amax(dim, keepdim=True)
+    # Not `exp`, which on some processors takes ten times as long where the result is zero, as for all hidden cells.
+    relative = hidden.sub_(top).mul_(math.log2(math.e) / temperature).exp2_()
+    total = relative.sum(dim, keepdim=True)
+    return relative, total, top + temperature * total.log()
+
+
+class TwoWayLoss(Loss):
+    """Softmax cross-entropy for several labels, taken along samples and along classes: for the best ranking.
+
+    unit(P, N) = softplus(T_neg LSE_N(s / T_neg) + T_pos LSE_P(-s / T_pos) + margin)
+    loss = mean over rows with a label + mean over columns with a label
+
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1}; returns ().
+    Link: none, the scores only rank. Fit a calibrator to read them as probabilities.
+    No-label rows: left out of the mean over rows; in the columns they are absent labels like any other.
+
+    Args:
+        axis: "both", "sample" (rows only) or "class" (columns only).
+        temperature_pos: Spreads the gradient over all present labels of a unit when above 1.
+        temperature_neg: The same for absent labels.
+        margin: By how much present labels should lie above absent ones.
+
+    Reference: Kobayashi, Two-way Multi-Label Loss, CVPR 2023, with its defaults. The official code masks cells by
+        adding -100, which leaks for large scores; here masked cells count exactly nothing.
+
+    Example:
+        >>> loss = TwoWayLoss()
+        >>> loss(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
+        tensor(0.4402)
+    """
+
+    def __init__(
+        self,
+        axis: str = "both",
+        *,
+        temperature_pos: float = 4.0,
+        temperature_neg: float = 1.0,
+        margin: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.axis = check_choice("axis", "TwoWayLoss", axis, ("both", "sample", "class"))
+        self.shape = TwoWay(
+            check_number("temperature_pos", "TwoWayLoss", temperature_pos, low=0, low_open=True),
+            check_number("temperature_neg", "TwoWayLoss", temperature_neg, low=0, low_open=True),
+            check_number("margin", "TwoWayLoss", margin),
+        )
+        self.mixes_rows = axis != "sample"
+
+    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+        """A mean over rows, a mean over columns, or both."""
+        dims: Dims = {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]
+        units = self.units(batch, dims)
+        counted = [(batch.targets.sum(dim) > 0).to(batch.scores.dtype) for dim in dims]
+        return [Term(values * counts, counts.sum()) for values, counts in zip(units, counted, strict=True)]
+
+    def units(self, batch: LossBatch, dims: Dims) -> Sequence[Tensor]:
+        """Loss of every row or column, for each of the axes."""
+        scores, present, absent = batch.scores, batch.targets, batch.absent
+        if inside_func_transform():
+            return [two_way_units(scores, present, absent, dim, self.shape) for dim in dims]
+        if torch.compiler.is_compiling():
+            with torch.no_grad():
+                pairs = units_and_slopes_along(dims, scores, present, absent, self.shape)
+            zeros = scores - scores.detach()  # zero with a gradient: see `manyhot.autograd.attach_slopes`
+            return [values + (slopes * zeros).sum(dim) for (values, slopes), dim in zip(pairs, dims, strict=True)]
+        units: tuple[Tensor, ...] = _UnitLosses.apply(scores, present, absent, dims, self.shape)  # type: ignore[no-untyped-call]
+        return units

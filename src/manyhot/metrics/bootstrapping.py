@@ -1,0 +1,212 @@
+"""Bootstrap intervals of metrics, and means over labels with few, some and many training images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.checks import as_tensor, check_int, check_number, describe_type
+from manyhot.decide.rule import Decision
+from manyhot.errors import InputError
+from manyhot.metrics.metric import Metric, MetricResult, RowMetric, mean_of_defined
+
+# Draws times rows whose counts are held at a time, and cells of rows whose parts are.
+_DRAWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 23, 1 << 22
+# A row's part can be larger than the row: each of its bins is a number, however few labels there are.
+_PART_OF_ROW = 256
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value, and between what it would lie with other samples of the same kind.
+
+    Attributes:
+        value: What was computed from the samples themselves.
+        low: The lower end.
+        high: The upper end.
+        undefined: In how many of the draws the value was not defined or not finite; they are left out.
+    """
+
+    value: float
+    low: float
+    high: float
+    undefined: int = 0
+
+
+def bootstrap(
+    make_metric: Callable[[], Metric],
+    values: Any,
+    targets: Any,
+    *,
+    replicates: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """An interval for every value of a metric: rows are drawn again with replacement, as many as there are.
+
+    The ends are percentiles of the values of the draws, moved so that the mean of the draws is the value itself: an
+    error that cannot be negative, such as the ece, grows with the noise that drawing adds, and its plain percentiles
+    would lie above it. They tell what the choice of test samples does to a value, and nothing about training again.
+    Rows must be independent: frames of one video are not. For a maximum, such as the mce, they are rough.
+
+    Metrics that are sums over rows (scores of probabilities, sets, pooled calibration) cost one matrix product;
+    others are computed again for each draw.
+
+    Args:
+        make_metric: Makes the metric, such as `lambda: FScores(2.0)`, or the class itself.
+        values: (N, K), whatever the metric takes: scores, probabilities, decisions.
+        targets: (N, K): 1 present, 0 absent, -1 unknown.
+        replicates: How many times rows are drawn.
+        level: The share of draws that the interval holds.
+        seed: The same seed draws the same rows.
+
+    Reference: Efron, Bootstrap methods: another look at the jackknife, 1979; the percentile method, but centred.
+
+    Example:
+        >>> draw = torch.Generator().manual_seed(0)
+        >>> probs = torch.rand(400, 3, generator=draw)
+        >>> targets = (torch.rand(400, 3, generator=draw) < probs).int()
+        >>> bootstrap(mh.metrics.BrierScore, probs, targets)["brier"]
+        Interval(value=0.16..., low=0.14..., high=0.17..., undefined=0)
+    """
+    replicates = check_int("replicates", "bootstrap", replicates, low=1)
+    level = check_number("level", "bootstrap", level, low=0, high=1, low_open=True, high_open=True)
+    metric = make_metric()
+    whole = metric.update(values, targets).compute().values
+    drawn = list(draw_values(metric, values, targets, replicates=replicates, seed=seed))
+    return {name: interval_of(value, [values[name] for values in drawn], level) for name, value in whole.items()}
+
+
+def draw_values(metric: Metric, values: Any, targets: Any, *, replicates: int, seed: int) -> Iterator[dict[str, float]]:
+    """The values of the metric for each draw of rows; what it had collected is overwritten."""
+    values = values if isinstance(values, Decision) else as_tensor("bootstrap", values, "values")
+    targets = as_tensor("bootstrap", targets, "targets")
+    if isinstance(metric, RowMetric) and metric.rows(_take(values, slice(0)), targets[:0]) is not None:
+        yield from _draw_sums(metric, values, targets, replicates, seed)
+        return
+    for rows in draw_rows(len(targets), replicates, seed):
+        rows = rows.to(targets.device)
+        yield metric.reset().update(_take(values, rows), targets[rows]).compute().values
+
+
+def draw_rows(rows: int, replicates: int, seed: int) -> Iterator[Tensor]:
+    """Numbers of rows (N,), drawn with replacement, once for each replicate."""
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(replicates):
+        yield torch.randint(max(rows, 1), (rows,), generator=draw)
+
+
+def _draw_sums(
+    metric: RowMetric, values: Tensor | Decision, targets: Tensor, replicates: int, seed: int
+) -> Iterator[dict[str, float]]:
+    """As drawing again, but each row's part is computed once: a draw is how many times each row counts."""
+    rows = len(targets)
+    draws = draw_rows(rows, replicates, seed)
+    while some := list(islice(draws, max(1, _DRAWS_AT_ONCE // max(1, rows)))):
+        times = torch.stack([torch.bincount(one, minlength=rows) for one in some]).double().to(targets.device)
+        sums = _weighted_sums(metric, values, targets, times)
+        for draw in range(len(some)):
+            metric.state = {name: total[draw] for name, total in sums.items()}
+            yield metric.compute().values
+
+
+def _weighted_sums(metric: RowMetric, values: Tensor | Decision, targets: Tensor, times: Tensor) -> dict[str, Tensor]:
+    """The state of each draw, (draws, ...), from how many times each row counts, (draws, N)."""
+    sums: dict[str, Tensor] = {}
+    step = max(1, _CELLS_AT_ONCE // max(_PART_OF_ROW, targets.shape[1]))
+    for start in range(0, max(len(targets), 1), step):
+        block = slice(start, start + step)
+        for name, part in (metric.rows(_take(values, block), targets[block]) or {}).items():
+            cells = part.reshape(len(part), math.prod(part.shape[1:])).double()
+            total = (times[:, block] @ cells).reshape(len(times), *part.shape[1:])
+            # Sums of whole numbers are exact in float64, and stay whole.
+            total = total if part.is_floating_point() else total.long()
+            sums[name] = sums[name] + total if name in sums else total
+    return sums
+
+
+def _take(values: Tensor | Decision, rows: Tensor | slice) -> Tensor | Decision:
+    if isinstance(values, Decision):
+        return Decision(values.labels[rows], values.abstain[rows])
+    return values[rows]
+
+
+def interval_of(value: float, drawn: Sequence[float], level: float) -> Interval:
+    """The interval around a value that holds the share `level` of the drawn ones, of those that are finite.
+
+    The draws are moved so that their mean is the value, but not out of [0, 1] if they all lie in it.
+    """
+    numbers = np.array(drawn)
+    finite = numbers[np.isfinite(numbers)]
+    undefined = len(numbers) - len(finite)
+    if not len(finite) or not math.isfinite(value):
+        return Interval(value, math.nan, math.nan, undefined)
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2]) + (value - finite.mean())
+    if finite.min() >= 0:
+        low = max(low, 0.0)
+    if finite.max() <= 1:
+        high = min(high, 1.0)
+    return Interval(value, float(low), float(high), undefined)
+
+
+def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int = 100) -> MetricResult:
+    """The mean of a value over labels with few, with some and with many training images.
+
+    A label whose value is NaN, such as the average precision of a label without positives, is left out and counted.
+
+    Args:
+        values_by_label: (K,), such as the average precision of each label.
+        train_counts: (K,), how many training images carry each label.
+        few: Labels with fewer images than this are `few`.
+        many: Labels with more images than this are `many`; the others are `medium`.
+
+    Example:
+        >>> outcome = by_shots([0.2, 0.5, 0.7, 0.9], [3, 20, 100, 4000])
+        >>> outcome.values
+        {'few': 0.2, 'medium': 0.6, 'many': 0.9}
+        >>> outcome.counts
+        {'few': 1, 'medium': 2, 'many': 1, 'labels without a value': 0}
+    """
+    few = check_int("few", "by_shots", few, low=0)
+    many = check_int("many", "by_shots", many, low=0)
+    if few > many + 1:
+        raise InputError(
+            "few", "by_shots", f"be at most `many` + 1 = {many + 1}", str(few), "Swap them, or raise `many`."
+        )
+    values = _check_label_values("values_by_label", values_by_label).double()
+    images = _check_label_values("train_counts", train_counts).to(values.device)
+    if images.shape != values.shape:
+        rule = f"have one number for each of the {len(values)} labels"
+        raise InputError("train_counts", "by_shots", rule, str(len(images)), "Count the images of these labels.")
+    groups = {"few": images < few, "medium": (images >= few) & (images <= many), "many": images > many}
+    defined = ~values.isnan()
+    counts = {name: int((group & defined).sum()) for name, group in groups.items()}
+    counts["labels without a value"] = int((~defined).sum())
+    return MetricResult({name: mean_of_defined(values[group]) for name, group in groups.items()}, counts)
+
+
+def _check_label_values(argument: str, numbers: Any) -> Tensor:
+    try:
+        if not isinstance(numbers, Tensor):
+            # By way of an array, because torch takes none that run backwards.
+            numbers = torch.from_numpy(np.array(numbers, dtype=np.float64))
+        result: Tensor = numbers
+    except (TypeError, ValueError):
+        raise InputError(
+            argument, "by_shots", "be (K,) of numbers", describe_type(numbers), "Pass one number a label."
+        ) from None
+    if result.ndim != 1 or result.is_complex():
+        got = str(tuple(result.shape)) if result.ndim != 1 else describe_type(result)
+        raise InputError(argument, "by_shots", "be (K,) of numbers", got, "Pass one number a label.")
+    if argument == "train_counts" and result.numel() and not bool((result >= 0).all()):
+        raise InputError(
+            argument, "by_shots", "not be negative", f"{float(result.min()):g}", "Count the training images."
+        )
+    return result

@@ -1,0 +1,94 @@
+"""Metadata of a Parquet file of predictions: labels, kinds, link, calibrator and rule; without torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from manyhot.errors import InputError
+from manyhot.tables.vocabulary import COLUMN_PREFIXES
+
+if TYPE_CHECKING:
+    pass
+
+FORMAT = 1
+METADATA_KEY = b"manyhot"
+DEFAULT_OWNER = "open_predictions"
+TEXT_COLUMNS = {"ids": "id", "paths": "path", "splits": "split"}
+ABSTAIN_COLUMN = "abstain"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What the metadata of a file says about its columns.
+
+    Attributes:
+        labels: The names of the labels, in the order of the columns.
+        kinds: What there is of each label.
+        link: The link as `serialization.to_dict` gives it, or None; likewise `calibrator` and `rule`.
+    """
+
+    labels: list[str]
+    kinds: tuple[str, ...]
+    link: dict[str, Any] | None = None
+    calibrator: dict[str, Any] | None = None
+    rule: dict[str, Any] | None = None
+
+    def to_json(self) -> bytes:
+        """The header as JSON."""
+        for name in ("link", "calibrator", "rule"):
+            self._check_plain(name)
+        return json.dumps({"format": FORMAT, **vars(self)}).encode()
+
+    def _check_plain(self, name: str) -> None:
+        content = getattr(self, name)
+        try:
+            json.dumps(content, allow_nan=False)
+        except (TypeError, ValueError):
+            hint = f"Leave it out with `replace({name}=None)`."
+            rule = "hold nothing but numbers, texts and tensors"
+            raise InputError(name, "save", rule, content["kind"], hint) from None
+
+    @classmethod
+    def parse(cls, metadata: dict[bytes, bytes] | None, name: object) -> Metadata:
+        """The header of a file, or the error that says why it cannot be one of ours."""
+        if not metadata or METADATA_KEY not in metadata:
+            hint = "Import it with `from_parquet`, and say whether it holds scores or probs."
+            raise InputError("path", DEFAULT_OWNER, "hold the metadata of manyhot", f"{str(name)!r} without it", hint)
+        try:
+            content = json.loads(metadata[METADATA_KEY])
+            version = content.pop("format")
+            if version == FORMAT:
+                return cls(**(content | {"kinds": tuple(content["kinds"])}))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            hint = "Write the file again with `save`."
+            raise InputError(
+                "path", DEFAULT_OWNER, "hold the metadata of manyhot", f"{str(name)!r} with others", hint
+            ) from None
+        rule = f"hold format {FORMAT} of manyhot's tables"
+        raise InputError("path", DEFAULT_OWNER, rule, f"{str(name)!r} with format {version}", "Update manyhot.")
+
+    def modules(self) -> dict[str, Any]:
+        """Link, calibrator and rule by name, None where there is none."""
+        from manyhot.serialization import from_dict
+
+        modules = {}
+        for name, content in (("link", self.link), ("calibrator", self.calibrator), ("rule", self.rule)):
+            try:
+                modules[name] = None if content is None else from_dict(content)
+            except InputError:
+                got = repr(content.get("kind")) if isinstance(content, dict) else type(content).__name__
+                hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
+                raise InputError("path", DEFAULT_OWNER, f"name a {name} that is known", got, hint) from None
+            except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+                got = f"{type(error).__name__}: {error}"
+                hint = "Write the file again with `save`."
+                raise InputError("path", DEFAULT_OWNER, f"hold a {name} as `save` wrote it", got, hint) from None
+        return modules
+
+
+def column_names(kind: str, labels: Iterable[str]) -> list[str]:
+    """The columns that hold a kind, one a label."""
+    return [COLUMN_PREFIXES[kind] + label for label in labels]

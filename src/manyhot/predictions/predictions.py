@@ -1,0 +1,588 @@
+"""Predictions in memory, and the interface that they share with predictions on disk."""
+
+from __future__ import annotations
+
+import copy
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhot.calibrate.calibrator import Calibrator
+from manyhot.checks import as_probs, as_scores, as_targets, check_int, describe_type
+from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
+from manyhot.errors import InputError
+from manyhot.labels import Labels
+from manyhot.links import Link, NoLink, SoftmaxLink
+from manyhot.predictions.columns import StringColumn
+from manyhot.predictions.targets import as_dense_targets
+from manyhot.tables.vocabulary import check_split
+
+if TYPE_CHECKING:
+    from manyhot.predictions.parquet import StoredPredictions
+
+KINDS = ("scores", "probs", "targets", "decisions")
+
+
+class PredictionTable(ABC):
+    """What `Predictions` and `StoredPredictions` have in common: the same questions, the same answers.
+
+    Attributes:
+        labels: The names of the columns.
+        kinds: What the table holds, among "scores", "probs", "targets" and "decisions".
+        link: What the scores mean, where known.
+        calibrator: What gave the probabilities, if a calibrator did.
+        rule: What gave the decisions.
+        notes: What was detected when the table was imported, in plain sentences.
+    """
+
+    labels: Labels
+    kinds: tuple[str, ...]
+    link: Link | None
+    calibrator: Calibrator | None
+    rule: Rule | None
+    notes: list[str]
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number N of rows."""
+
+    @abstractmethod
+    def batches(self, rows: int = 65536, *, kinds: Iterable[str] | None = None) -> Iterator[Predictions]:
+        """The table in pieces of `rows` rows, the last of what is left; an empty table is one empty piece.
+
+        Args:
+            rows: How many rows to hold in memory at once.
+            kinds: Which of `kinds` to read; all by default.
+        """
+
+    @abstractmethod
+    def read(
+        self,
+        *,
+        labels: Sequence[str] | Labels | None = None,
+        kinds: Iterable[str] | None = None,
+        split: str | None = None,
+    ) -> Predictions:
+        """Some or all of the table, in memory.
+
+        A link that looks at each label alone stays with the labels that are read. One that mixes labels, and a
+        calibrator, speak of all of them; where `probs` are not there yet, they are computed before the other labels
+        go, and only for that are those read.
+
+        Args:
+            labels: Names of the labels to read, in the wanted order; all by default.
+            kinds: Which of `kinds` to read; all by default.
+            split: Name of the split to read; all rows by default.
+        """
+
+    @abstractmethod
+    def of_split(self, name: str) -> Self:
+        """The rows of one split."""
+
+    @abstractmethod
+    def split_sizes(self) -> dict[str, int]:
+        """The number of rows of each split, by name; empty if the table has no splits."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the table to one Parquet file, which is there as a whole or not at all.
+
+        Args:
+            path: The file; one that is there is replaced.
+        """
+        from manyhot.predictions.parquet import PredictionsWriter
+
+        with PredictionsWriter(path, self.labels, link=self.link, calibrator=self.calibrator, rule=self.rule) as writer:
+            for batch in self.batches():
+                writer.write(batch)
+
+    def __repr__(self) -> str:
+        """Size, kinds and what made them, in one line."""
+        modules = [(name, getattr(self, name)) for name in ("link", "calibrator", "rule")]
+        facts = [f"{len(self):,} rows x {len(self.labels):,} labels", ", ".join(self.kinds)]
+        facts += [f"{name} {type(module).__name__}" for name, module in modules if module is not None]
+        facts += [f"split {name!r} {size:,}" for name, size in list(self.split_sizes().items())[:4]]
+        return f"{type(self).__name__}({'; '.join(facts)})"
+
+    def _repr_html_(self) -> str:
+
+        return render_html(self)
+
+    def _check_kinds(self, kinds: Iterable[str] | None) -> tuple[str, ...]:
+        """The wanted kinds in their usual order, or the error that says which there are."""
+        if kinds is None:
+            return self.kinds
+        selected = list(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else [kinds]
+        for kind in selected:
+            if kind not in self.kinds:
+                hint = "Ask for these, or call `probabilities()` for what a link gives."
+                rule = f"be among those of the table, {', '.join(self.kinds)}"
+                raise InputError("kinds", type(self).__name__, rule, repr(kind), hint)
+        return tuple(kind for kind in self.kinds if kind in selected)
+
+
+def select_labels(table: PredictionTable, labels: Sequence[str] | Labels | None) -> Labels:
+    """The labels to read: those of the table, or of the names that were asked for."""
+    if labels is None:
+        return table.labels
+    selected = labels if isinstance(labels, Labels) else Labels([labels] if isinstance(labels, str) else labels)
+    for name in selected.names:
+        table.labels.column(name)
+    return selected
+
+
+OWNER = "Predictions"
+
+
+def check_scores_and_probs(scores: Any, probs: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Scores and probabilities, of which one at least must be there, in one shape and on one device."""
+    if scores is None and probs is None:
+        hint = "Pass what a head gives as `scores`, or what a link or a calibrator gives as `probs`."
+        raise InputError("scores", OWNER, "be given, or `probs`", "neither", hint)
+    checked_scores = None if scores is None else as_scores(OWNER, scores)
+    checked_probs = None if probs is None else as_probs(OWNER, probs)
+    if checked_scores is not None and checked_probs is not None:
+        if checked_probs.shape != checked_scores.shape:
+            rule, got = f"be (N, K) like `scores` {tuple(checked_scores.shape)}", str(tuple(checked_probs.shape))
+            raise InputError("probs", OWNER, rule, got, "Compute both on the same samples.")
+        checked_probs = checked_probs.to(checked_scores.device)
+    return checked_scores, checked_probs
+
+
+def check_label_names(names: Sequence[str] | Labels | None, count: int) -> Labels:
+    """The names of `count` columns; their numbers by default."""
+    if names is None:
+        return numbered_labels(count)
+    checked = names if isinstance(names, Labels) else Labels(names)
+    if len(checked) != count:
+        raise InputError(
+            "labels", OWNER, f"name the {count} columns", f"{len(checked)} names", "Pass one name a column."
+        )
+    return checked
+
+
+def numbered_labels(count: int) -> Labels:
+    """The labels of a table that was given none."""
+    return Labels([str(column) for column in range(count)])
+
+
+def check_table_targets(value: Any, like: Tensor, names: Labels, *, of: str) -> Tensor | None:
+    """Targets as int8, whatever form they came in."""
+    return None if value is None else as_targets(OWNER, as_dense_targets(value, names), like, of=of)
+
+
+def check_decisions(value: Any, abstain: Any, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Decisions (N, K) and abstentions (N,), both bool."""
+    if isinstance(value, Decision):
+        value, abstain = value.labels, value.abstain if abstain is None else abstain
+    if value is None:
+        if abstain is not None:
+            raise InputError("abstain", OWNER, "come with `decisions`", "it alone", "Pass the decisions as well.")
+        return None, None
+    cells = _as_bool("decisions", value, tuple(like.shape), "(N, K)").to(like.device)
+    if abstain is None:
+        return cells, None
+    return cells, _as_bool("abstain", abstain, (len(like),), "(N,)").to(like.device)
+
+
+def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor:
+    try:
+        cells = as_tensor(value).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            name, OWNER, "be true or false", describe_type(value), "Pass a tensor or an array of bool."
+        ) from None
+    if tuple(cells.shape) != shape:
+        hint = "Pass what a rule gives."
+        raise InputError(name, OWNER, f"be {axes} with the shape {shape}", str(tuple(cells.shape)), hint)
+    if cells.dtype != torch.bool:
+        other = (cells != 0) & (cells != 1)
+        if bool(other.any()):
+            raise InputError(
+                name, OWNER, "be true or false", f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
+            )
+        cells = cells == 1
+    return cells
+
+
+def check_ids(value: Any, rows: int) -> StringColumn:
+    """One id a row, all different; row numbers by default. Those that are `StringColumn` already have been checked."""
+    if value is None:
+        return StringColumn(range(rows))
+    if isinstance(value, StringColumn):
+        return _check_length("ids", value, rows)
+    checked = StringColumn.check("ids", value, rows)
+    check_unique(checked, "Make them unique, or leave them out to number the rows.")
+    return checked
+
+
+def check_unique(value: StringColumn, hint: str) -> None:
+    """Refuses ids of which two are the same."""
+    duplicate = value.first_duplicate()
+    if duplicate is not None:
+        raise InputError("ids", OWNER, "be all different", f"{duplicate!r} twice", hint)
+
+
+def check_strings(name: str, value: Any, rows: int) -> StringColumn | None:
+    """One text a row, or None."""
+    if value is None:
+        return None
+    return (
+        _check_length(name, value, rows) if isinstance(value, StringColumn) else StringColumn.check(name, value, rows)
+    )
+
+
+def _check_length(name: str, value: StringColumn, rows: int) -> StringColumn:
+    return value if len(value) == rows else StringColumn.check(name, value.tolist(), rows)
+
+
+def check_modules(
+    link: Link | None, calibrator: Calibrator | None, rule: Rule | None
+) -> tuple[Link | None, Calibrator | None, Rule | None]:
+    """Link, calibrator and rule; refuses anything else in their place."""
+    for name, module, kind, hint in (
+        ("link", link, Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
+        ("calibrator", calibrator, Calibrator, "Pass the fitted calibrator itself."),
+        ("rule", rule, Rule, "Pass the rule itself."),
+    ):
+        if module is not None and not isinstance(module, kind):
+            raise InputError(name, OWNER, f"be a `{kind.__name__}` or None", type(module).__name__, hint)
+    return link, calibrator, rule
+
+
+def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
+    """Row numbers (n,) of numbers or of a mask; refuses what lies outside."""
+    rule = f"be (n,) whole numbers or ({count},) bool"
+    hint = "Pass row numbers, or a mask with one entry a row."
+    try:
+        index = as_tensor(rows).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError("rows", "Predictions.take", rule, describe_type(rows), hint) from None
+    if index.dtype == torch.bool and index.shape == (count,):
+        return index.nonzero().flatten().numpy()
+    if index.numel() == 0:
+        index = index.long().flatten()
+    if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
+        got = f"{tuple(index.shape)} of {index.dtype}"
+        raise InputError("rows", "Predictions.take", rule, got, hint)
+    if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < count):
+        invalid = int(index.min()) if int(index.min()) < 0 else int(index.max())
+        hint = "Count the rows from 0."
+        raise InputError("rows", "Predictions.take", f"lie between 0 and {count - 1}", str(invalid), hint)
+    return index.long().numpy()
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A tensor of tensors, lists or arrays; read-only arrays are copied, because torch would warn of them."""
+    if isinstance(values, Tensor) or not hasattr(values, "__array__"):
+        return torch.as_tensor(values)
+    return torch.as_tensor(np.require(values, requirements=["C", "W"]))
+
+
+def column_indices(table: PredictionTable, labels: Labels) -> list[int]:
+    """The columns of the labels in a table."""
+    return [table.labels.column(name) for name in labels.names]
+
+
+def select_link_columns(link: Link | None, columns: list[int]) -> Link | None:
+    """The link of these columns alone; None for one that needs the other columns as well."""
+    if isinstance(link, SoftmaxLink):
+        return None
+    if link is None or isinstance(link, NoLink) or link.pos_weight is None or link.pos_weight.ndim == 0:
+        return link
+    selected = copy.deepcopy(link)
+    selected.register_buffer("pos_weight", link.pos_weight[torch.tensor(columns, dtype=torch.long)])
+    return selected
+
+
+def select_link(table: PredictionTable, columns: list[int]) -> Link | None:
+    """The link that some columns of a table keep: none if a calibrator, which does not go with them, replaced it."""
+    return None if table.calibrator is not None else select_link_columns(table.link, columns)
+
+
+def needs_all_labels(table: PredictionTable, labels: Labels) -> bool:
+    """Whether probabilities of these labels can be computed only while all the others are there."""
+    if labels.names == table.labels.names or "probs" in table.kinds or "scores" not in table.kinds:
+        return False
+    source = table.calibrator or table.link
+    return source is not None and select_link(table, column_indices(table, labels)) is None
+
+
+MODULE_NAMES = ("link", "calibrator", "rule")
+
+
+class Predictions(PredictionTable):
+    """What a model said about a set of samples, with targets and decisions where there are any.
+
+    Training ends in such a table; evaluation, calibration, rules, search and the report start from one. It takes
+    tensors and arrays, and never guesses whether numbers are scores or probabilities: you say so by name.
+
+    Args:
+        scores: (N, K), any real numbers. Scores, probabilities or both must be given.
+        probs: (N, K), in [0, 1]; or the list of K arrays (N, 2) that `predict_proba` of scikit-learn gives.
+        targets: (N, K): 1 present, 0 absent, -1 unknown; kept as int8. Also a sparse matrix, of which cells that are
+            not stored are absent, or a list of label names for each row, also as a series of pandas or polars.
+        decisions: (N, K) bool, or the `Decision` of a rule.
+        abstain: (N,) bool, true where the rule gave no answer.
+        labels: K names, or `Labels`; "0", "1", "2" and so on by default.
+        ids: N texts or whole numbers, all different; the row numbers by default.
+        paths: N texts, where each sample lies.
+        splits: N texts, such as "val" and "test"; or one text for all rows.
+        link: What the scores mean.
+        calibrator: What gave the probabilities; left out if a link did.
+        rule: What gave the decisions.
+
+    Example:
+        >>> scores = torch.tensor([[2.0, -1.0], [0.0, 1.0]])
+        >>> table = Predictions(scores=scores, targets=[["cat"], []], labels=["cat", "dog"], link=mh.SigmoidLink())
+        >>> table
+        Predictions(2 rows x 2 labels; scores, targets; link SigmoidLink)
+        >>> table.probabilities()
+        tensor([[0.8808, 0.2689],
+                [0.5000, 0.7311]])
+    """
+
+    scores: Tensor | None
+    probs: Tensor | None
+    targets: Tensor | None
+    decisions: Tensor | None
+    abstain: Tensor | None
+    # Why samples that were asked for are not among the rows, by name.
+    unreadable: dict[str, str]
+
+    def __init__(
+        self,
+        *,
+        scores: Any = None,
+        probs: Any = None,
+        targets: Any = None,
+        decisions: Any = None,
+        abstain: Any = None,
+        labels: Sequence[str] | Labels | None = None,
+        ids: Any = None,
+        paths: Any = None,
+        splits: Any = None,
+        link: Link | None = None,
+        calibrator: Calibrator | None = None,
+        rule: Rule | None = None,
+    ) -> None:
+        self.scores, self.probs = check_scores_and_probs(scores, probs)
+        cells = self.scores if self.scores is not None else self.probs
+        assert cells is not None
+        self.labels = check_label_names(labels, cells.shape[1])
+        self.targets = check_table_targets(targets, cells, self.labels, of="probs" if self.scores is None else "scores")
+        self.decisions, self.abstain = check_decisions(decisions, abstain, cells)
+        self._ids = check_ids(ids, len(cells))
+        self._paths = check_strings("paths", paths, len(cells))
+        self._splits = check_strings("splits", [splits] * len(cells) if isinstance(splits, str) else splits, len(cells))
+        self.link, self.calibrator, self.rule = check_modules(link, calibrator, rule)
+        self.kinds = tuple(kind for kind in KINDS if getattr(self, kind) is not None)
+        self.notes, self.unreadable = [], {}
+
+    @classmethod
+    def from_checked(cls, labels: Labels, rows: dict[str, Any], modules: dict[str, Any]) -> Self:
+        """A table of columns that have been checked already.
+
+        Args:
+            labels: The names of the labels.
+            rows: Tensors by kind, `abstain`, and a `StringColumn` each of ids, paths and splits, where there are any.
+            modules: Link, calibrator and rule.
+        """
+        table = cls.__new__(cls)
+        table.labels, table.notes, table.unreadable = labels, [], {}
+        for name in (*KINDS, "abstain"):
+            setattr(table, name, rows.get(name))
+        table._ids, table._paths, table._splits = rows["ids"], rows.get("paths"), rows.get("splits")
+        table.link, table.calibrator, table.rule = (modules.get(name) for name in MODULE_NAMES)
+        table.kinds = tuple(kind for kind in KINDS if rows.get(kind) is not None)
+        return table
+
+    @staticmethod
+    def open(
+        path: str | os.PathLike[str],
+    ) -> StoredPredictions:
+        """Opens a table on disk without reading its rows; see `open_predictions`."""
+        from manyhot.predictions.parquet import open_predictions
+
+        return open_predictions(path)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def ids(self) -> list[str]:
+        """One text a row; the row numbers if none were given."""
+        return self._ids.tolist()
+
+    @property
+    def paths(self) -> list[str] | None:
+        """Where each sample lies, or None."""
+        return None if self._paths is None else self._paths.tolist()
+
+    @property
+    def splits(self) -> list[str] | None:
+        """The split of each row, or None."""
+        return None if self._splits is None else self._splits.tolist()
+
+    def probabilities(self) -> Tensor:
+        """(N, K): `probs` where they are there, else what the calibrator or the link makes of the scores."""
+        if self.probs is not None:
+            return self.probs
+        if self.scores is None or (self.link is None and self.calibrator is None):
+            hint = "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`."
+            got = "neither probabilities nor scores" if self.scores is None else "scores without a link"
+            raise InputError("probs", "Predictions", "be there or follow from a link", got, hint)
+        with torch.no_grad():
+            if self.calibrator is not None:
+                return self.calibrator(self.scores, kind="scores")  # type: ignore[no-any-return]
+            assert self.link is not None
+            return self.link.probs(self.scores)
+
+    def rule_values(self) -> Tensor | Unclipped:
+        """What to give to rules: `probabilities()`, before they were cut off at 1 where the link does so."""
+        return rule_values(self.probabilities(), self.scores, self.link)
+
+    def replace(self, **columns: Any) -> Predictions:
+        """A table with other columns, named like the arguments of the constructor; None removes one.
+
+        New `probs` leave out the calibrator and new `decisions` the rule and `abstain`, unless these are given with
+        them: they would speak of columns that are gone.
+
+        Example:
+            >>> table = Predictions(scores=torch.tensor([[0.0, 2.0]]), link=mh.SigmoidLink())
+            >>> table.replace(probs=table.probabilities()).kinds
+            ('scores', 'probs')
+        """
+        current: dict[str, Any] = {name: getattr(self, name) for name in ("labels", *MODULE_NAMES)}
+        current |= self.columns()
+        for name in columns:
+            if name not in current:
+                rule = f"be among {', '.join(current)}"
+                raise InputError("columns", "Predictions.replace", rule, repr(name), "Spell it as in the constructor.")
+        if "probs" in columns:
+            current["calibrator"] = None
+        if "decisions" in columns:
+            current["rule"] = current["abstain"] = None
+        return Predictions(**(current | columns))
+
+    def take(self, rows: Any) -> Predictions:
+        """The rows of these numbers in their order, or those where a mask is true.
+
+        Args:
+            rows: (n,) whole numbers from 0 to N - 1, or (N,) bool.
+        """
+        index = as_row_indices(rows, len(self))
+        positions = torch.from_numpy(index)
+        columns = {
+            name: column.take(index) if isinstance(column, StringColumn) else column[positions.to(column.device)]
+            for name, column in self.columns().items()
+            if column is not None
+        }
+        return self.from_checked(self.labels, columns, self._modules())
+
+    def slice(self, start: int, stop: int) -> Predictions:
+        """The rows from `start` to before `stop`, sharing the memory of the table."""
+        stop = min(stop, len(self))
+        pieces = {
+            name: column.slice(start, stop) if isinstance(column, StringColumn) else column[start:stop]
+            for name, column in self.columns().items()
+            if column is not None
+        }
+        return self.from_checked(self.labels, pieces, self._modules())
+
+    def batches(self, rows: int = 65536, *, kinds: Iterable[str] | None = None) -> Iterator[Predictions]:
+        """The table in pieces that share its memory; see `PredictionTable.batches`."""
+        check_int("rows", "Predictions.batches", rows, low=1)
+        table = self if kinds is None else self.read(kinds=kinds)
+        return (table.slice(start, start + rows) for start in range(0, max(len(self), 1), rows))
+
+    def read(
+        self,
+        *,
+        labels: Sequence[str] | Labels | None = None,
+        kinds: Iterable[str] | None = None,
+        split: str | None = None,
+    ) -> Predictions:
+        """Some of the table; see `PredictionTable.read`."""
+        if split is not None:
+            return self.of_split(split).read(labels=labels, kinds=kinds)
+        selected = select_labels(self, labels)
+        if kinds is None and needs_all_labels(self, selected):
+            return self.replace(probs=self.probabilities(), calibrator=self.calibrator).read(labels=selected)
+        rows = self.columns(self._check_kinds(kinds))
+        if selected.names == self.labels.names:
+            return self.from_checked(self.labels, rows, self._modules())
+        columns = column_indices(self, selected)
+        for kind in KINDS:
+            rows[kind] = None if rows[kind] is None else rows[kind][:, columns]
+        return self.from_checked(selected, rows, {"link": select_link(self, columns)})
+
+    def of_split(self, name: str) -> Predictions:
+        """The rows of one split, in memory of their own."""
+        check_split(type(self).__name__, name, list(self.split_sizes()), hint="Pass `splits` when you make the table.")
+        assert self._splits is not None
+        return self.take(self._splits.equal(name))
+
+    def split_sizes(self) -> dict[str, int]:
+        """The number of rows of each split, in the order in which they first occur."""
+        return {} if self._splits is None else self._splits.counts()
+
+    def columns(self, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
+        """The columns that have one entry a row, by name; None for kinds that are not wanted or not there."""
+        cells = {kind: getattr(self, kind) if kind in kinds else None for kind in KINDS}
+        abstain = self.abstain if "decisions" in kinds else None
+        return cells | {"abstain": abstain, "ids": self._ids, "paths": self._paths, "splits": self._splits}
+
+    def _modules(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in MODULE_NAMES}
+
+
+def concatenate(tables: Sequence[Predictions]) -> Predictions:
+    """The rows of tables of the same labels and kinds, one after the other; link and so on are those of the first."""
+    if len(tables) == 1:
+        return tables[0]
+    parts = [table.columns() for table in tables]
+    rows = {}
+    for name, first in parts[0].items():
+        columns = [part[name] for part in parts]
+        if first is not None:
+            rows[name] = StringColumn.concatenated(columns) if isinstance(first, StringColumn) else torch.cat(columns)
+    return Predictions.from_checked(tables[0].labels, rows, tables[0]._modules())
+
+
+HTML_ROWS, HTML_TOP_LABELS = 5, 3
+
+
+def render_html(table: PredictionTable) -> str:
+    """The first rows: what is most probable, what is true, what was decided."""
+    first = next(table.batches(HTML_ROWS))
+    columns = {"id": first.ids, "path": first.paths, "split": first.splits}
+    for kind in ("probs", "scores"):
+        cells = getattr(first, kind)
+        columns[f"highest {kind}"] = None if cells is None else top_labels(cells, first)
+    for kind in ("targets", "decisions"):
+        cells = getattr(first, kind)
+        columns[kind] = None if cells is None else [", ".join(names) or "none" for names in first.labels.decode(cells)]
+    shown = {name: entries for name, entries in columns.items() if entries is not None}
+    head = "".join(f"<th>{escape(name)}</th>" for name in shown)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>"
+        for row in zip(*shown.values(), strict=True)
+    )
+    rest = len(table) - len(first)
+    more = f"<p>and {rest:,} more rows</p>" if rest else ""
+    return f"<p>{escape(repr(table))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def top_labels(cells: Tensor, table: Predictions) -> list[str]:
+    """The highest cells of each row with the names of their labels."""
+    top = cells.topk(min(HTML_TOP_LABELS, cells.shape[1]), dim=1)
+    return [
+        ", ".join(f"{table.labels.names[column]} {value:.3g}" for value, column in zip(values, columns, strict=True))
+        for values, columns in zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    ]

@@ -1,0 +1,427 @@
+"""Scoring with Ray on many processes and machines, in Parquet parts that survive a crash; no image is scored twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhot.checks import check_choice, check_int
+from manyhot.classifier import Classifier
+from manyhot.classifier.bundle import read_content
+from manyhot.classifier.classifier import as_images
+from manyhot.data import Dataset
+from manyhot.decide.rule import Rule
+from manyhot.errors import InputError
+from manyhot.predictions import PredictionsWriter
+from manyhot.predictions.parts_folder import (
+    OWNER,
+    WORK_FILE,
+    PartsFolder,
+    ProcessedImage,
+    image_states,
+    rows_to_score,
+    text_digest,
+)
+from manyhot.serialization import from_dict, to_dict
+
+MAX_READERS = 8
+
+
+def import_ray() -> Any:
+    """Ray, or the sentence that says how to get it."""
+    # Read when Ray is imported or started: no figures to its makers, no advice about settings of others.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("Scoring with Ray needs ray. Install it with: pip install 'manyhot[ray]'") from None
+    return ray
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Ray, connected to the cluster of an address or to one on this machine that lasts as long as the block.
+
+    A connection that the program already has is used, and stays.
+
+    Args:
+        address: Such as "auto" or "head:6379"; that of RAY_ADDRESS by default, if that is set.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    if address is not None and address.startswith("ray://"):
+        hint = "Run it on a machine of the cluster, with 'auto'."
+        raise InputError("address", OWNER, "be that of a cluster which this machine is part of", repr(address), hint)
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        # Only lists of images go through the store. Ray would take a third of the memory for it.
+        options |= {"include_dashboard": False, "num_cpus": _cores(), "object_store_memory": 2**28}
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        message = " ".join(str(error).split())[:200].rstrip(".")
+        hint = "Start one with `ray start --head`, or leave it out for one on this machine."
+        got = f"{address!r} ({message})"
+        raise InputError("address", OWNER, "lead to a running cluster of Ray", got, hint) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The processes that score.
+
+    Attributes:
+        size: How many there are.
+        gpus: GPUs of each, 0 or 1.
+        readers: How many more processes each of them has to read images.
+    """
+
+    size: int
+    gpus: int
+    readers: int
+
+    @property
+    def device(self) -> str:
+        """Where each of them computes."""
+        return "cuda" if self.gpus else "cpu"
+
+
+def plan_workers(ray: Any, *, workers: int | None, device: str | None) -> Workers:
+    """One process for each GPU of a cluster, or for each core where there are none; not more than `workers`."""
+    total = ray.cluster_resources()
+    gpus, cpus = int(total.get("GPU", 0)), int(total.get("CPU", 0))
+    if device == "cuda" and not gpus:
+        raise InputError("device", OWNER, "be one that the cluster has", "'cuda' without GPUs", "Leave it out.")
+    if gpus and device != "cpu":
+        # What one core can decode, a GPU waits for, so that the cores of a machine are shared among its GPUs.
+        shares = [int(node["Resources"].get("CPU", 0) // node["Resources"]["GPU"]) for node in _gpu_nodes(ray)]
+        return Workers(min(workers or gpus, gpus), 1, max(0, min([MAX_READERS, *(share - 1 for share in shares)])))
+    if not cpus:
+        raise InputError(
+            "address", OWNER, "lead to a cluster with cores or GPUs", "none", "Add machines to the cluster."
+        )
+    return Workers(min(workers or cpus, cpus), 0, 0)
+
+
+def _gpu_nodes(ray: Any) -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Health"] and node["Resources"].get("GPU", 0) >= 1]
+
+
+def _cores() -> int:
+    """The cores that this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """What all processes need to know.
+
+    Attributes:
+        classifier: The folder of the classifier.
+        rule: Another rule than that of the folder, as `describe` gives it.
+        folder: Where the parts go.
+        working_directory: The folder that relative paths start from.
+        batch_size: How many images the network sees at once.
+        on_bad_image: "skip" or "fail".
+        workers: How many processes there are, and with what.
+    """
+
+    classifier: Path
+    rule: dict[str, Any] | None
+    folder: Path
+    working_directory: Path
+    batch_size: int
+    on_bad_image: str
+    workers: Workers
+
+
+class RayScorer:
+    """Scores parts; lives in a process of its own, and may be started again there at any time.
+
+    Args:
+        job: What all processes need to know.
+    """
+
+    def __init__(self, job: ScoringJob) -> None:
+        self.job = job
+        if job.working_directory.is_dir():
+            os.chdir(job.working_directory)
+
+    @cached_property
+    def _classifier(self) -> Classifier:
+        classifier = Classifier.load(self.job.classifier, device=self.job.workers.device)
+        if self.job.rule is not None:
+            classifier.rule = from_dict(self.job.rule)
+        return classifier
+
+    def prepare(self, probe: Dataset, state: str) -> None:
+        """Loads the classifier; refuses a machine that does not see the same files.
+
+        Args:
+            probe: An image to look at.
+            state: What it must look like.
+        """
+        for path in (self.job.classifier / "classifier.json", self.job.folder / WORK_FILE):
+            if not path.is_file():
+                raise self._not_shared(str(path))
+        assert probe.images is not None
+        if image_states(probe.images) != [state]:
+            raise self._not_shared(probe.images.name(0))
+        assert self._classifier is not None
+
+    def _not_shared(self, name: str) -> Exception:
+        got = f"{name!r}, which {socket.gethostname()!r} does not see as it is here"
+        hint = "Use paths of a disk that all machines share."
+        return InputError("folder", OWNER, "lie, as images and classifier do, where every machine finds it", got, hint)
+
+    def score(self, number: int, part: Dataset) -> Iterator[int]:
+        """Writes one part; gives how many images have been dealt with since the last time."""
+        assert part.images is not None
+        folder = PartsFolder(self.job.folder)
+        with folder.write_lock():
+            if folder.part(number).exists():  # written by a run that was killed, and outlived by its processes
+                raise InputError("folder", OWNER, "be free", f"{str(folder.part(number))!r}", "Start the run again.")
+            # Before the images are read: of one that changes meanwhile, the next run then knows.
+            states = image_states(part.images)
+            yield from self._write(folder, number, part, states)
+
+    def _write(self, folder: PartsFolder, number: int, part: Dataset, states: list[str]) -> Iterator[int]:
+        classifier, handled = self._classifier, [0]
+        unreadable: dict[str, str] = {}
+        scored: set[str] = set()
+        with PredictionsWriter(folder.part(number), classifier.labels) as writer:
+            for table in classifier.predict_parts(
+                replace(part, notes=[]),
+                rows=1,
+                batch_size=self.job.batch_size,
+                workers=self.job.workers.readers,
+                on_bad_image=self.job.on_bad_image,
+                advance=handled.append,
+            ):
+                writer.write(table)
+                unreadable |= table.unreadable
+                scored.update(table.ids)
+                yield sum(handled)
+                handled.clear()
+            folder.write_image_list(
+                number, part.ids, map(ProcessedImage, states, _left_out_reasons(part, scored, unreadable))
+            )
+
+
+def _left_out_reasons(part: Dataset, scored: set[str], unreadable: dict[str, str]) -> Iterator[str]:
+    """Why each image was left out, empty for those that were not."""
+    assert part.images is not None
+    for row in range(len(part)):
+        yield "" if part.ids[row] in scored else unreadable.get(part.images.name(row), "cannot be read")
+
+
+# A machine may go at any time, and what it was at is given to another. A part whose images end every process is not.
+RETRIES = 3
+
+NumberedPart = tuple[int, Dataset]
+
+
+def score_parts(
+    ray: Any, job: ScoringJob, parts: Iterator[NumberedPart], *, probe: Dataset, advance: Callable[[int], None]
+) -> None:
+    """Scores all parts; the first error ends it, and the parts that are finished by then stay.
+
+    Args:
+        ray: The module, connected.
+        job: What the processes need to know.
+        parts: Numbers and images, made when a process asks for them.
+        probe: An image by which machines are checked to see the same files.
+        advance: Told how many images have been dealt with.
+    """
+    assert probe.images is not None
+    kind = ray.remote(num_cpus=1, num_gpus=job.workers.gpus, max_restarts=RETRIES, max_task_retries=RETRIES)(RayScorer)
+    processes = [kind.remote(job) for _ in range(job.workers.size)]
+    (state,) = image_states(probe.images)
+    # Whoever is ready gets a part. On a busy cluster some may never be, and nobody waits for them.
+    busy = {process.prepare.remote(probe, state): (process, "The start") for process in processes}
+    try:
+        while busy:
+            ready, _ = ray.wait(list(busy), num_returns=1)
+            process, task = busy[ready[0]]
+            if _is_finished(ray, ready[0], task, advance):
+                del busy[ready[0]]
+                part = next(parts, None)
+                if part is not None:
+                    stream = process.score.options(num_returns="streaming").remote(*part)
+                    busy[stream] = process, _part_name(*part)
+                elif all(message == "The start" for _, message in busy.values()):
+                    return
+    finally:
+        for process in processes:
+            ray.kill(process)
+
+
+def _is_finished(ray: Any, item: Any, task: str, advance: Callable[[int], None]) -> bool:
+    """Takes what a process has to say; True if it has nothing else to do."""
+    errors = ray.exceptions
+    try:
+        if not isinstance(item, ray.ObjectRefGenerator):
+            ray.get(item)
+            return True
+        advance(ray.get(next(item)))
+    except StopIteration:
+        return True
+    except errors.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, InputError | ImportError):
+            raise cause from None
+        text = " ".join(str(cause).split()).rstrip(".")
+        message = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
+        hint = "Try a smaller batch size." if "out of memory" in text else ""
+        raise InputError(got=f"{task} failed in a process of Ray: {message}.", hint=hint) from error
+    except errors.RayError as error:
+        got = f"{task} was given up, because its process ended {RETRIES + 1} times."
+        hint = "Perhaps there is too little memory: use fewer workers, or look for the cause in the logs of Ray."
+        raise InputError(got=got, hint=hint) from error
+    return False
+
+
+def _part_name(number: int, part: Dataset) -> str:
+    """A part for an error; its images, because one of them may be the cause."""
+    return f"Part {number}, {part.ids[0]!r} to {part.ids[-1]!r},"
+
+
+MAX_PART_ROWS = 16384
+# Parts that a process gets, at least, so that none is idle for long while the others finish.
+PARTS_PER_WORKER = 8
+
+Array = np.ndarray[Any, Any]
+ProgressContext = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True)
+class PartsWritten:
+    """What lies in the folder now.
+
+    Attributes:
+        folder: The folder; `open_predictions` opens it as one table.
+        rows: Its rows.
+        scored: How many of these are new.
+        left_out: Those of the images that could not be read, by id, with the reasons.
+    """
+
+    folder: Path
+    rows: int
+    scored: int
+    left_out: dict[str, str]
+
+
+def predict_with_ray(
+    classifier: str | os.PathLike[str],
+    samples: Any,
+    folder: str | os.PathLike[str],
+    *,
+    rule: Rule | None = None,
+    rows: int | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
+    device: str | None = None,
+    address: str | None = None,
+    on_bad_image: str = "skip",
+    overwrite: bool = False,
+    watch: ProgressContext | None = None,
+) -> PartsWritten:
+    """Scores images on a cluster of Ray, or all cores or GPUs of this machine, into a folder of Parquet parts.
+
+    Only what is not in the folder yet is scored. So it goes on after a crash where it was, and adds what is new to a
+    collection that grows. Each part appears whole or not at all.
+
+    Args:
+        classifier: The folder of a run, or one that `Classifier.save` wrote. Each process reads it.
+        samples: Images as `Classifier.predict` takes them: paths, folders, patterns, tables, tars or a data set.
+        folder: Where the parts go: a new folder, or one that was begun with the same classifier and rule.
+        rule: Another rule than that of the classifier.
+        rows: Images of a part; by default 16,384, or fewer where some processes would get none.
+        batch_size: How many images the network sees at once.
+        workers: Processes that score; by default one for each GPU, or for each core where there are no GPUs.
+        device: "cpu" or "cuda"; by default "cuda" if the cluster has GPUs.
+        address: Of a cluster, such as "auto". Classifier, images and folder must lie on a disk that all its machines
+            share. By default Ray is started on this machine, and ended again.
+        on_bad_image: "skip" leaves out what cannot be read and lists it in `left-out.csv`; "fail" refuses. What was
+            left out is tried again once it has changed.
+        overwrite: Whether to remove the parts that are in the folder, and begin anew.
+        watch: Called with how many images there are to score; gives a context with a function that is told how many
+            have been dealt with since the last call.
+    """
+    import_ray()
+    check_int("batch_size", OWNER, batch_size, low=1)
+    for name, value in (("rows", rows), ("workers", workers)):
+        if value is not None:
+            check_int(name, OWNER, value, low=1)
+    check_choice("on_bad_image", OWNER, on_bad_image, ("skip", "fail"))
+    if device is not None:
+        check_choice("device", OWNER, device, ("cpu", "cuda"))
+    source = Path(classifier).absolute()
+    described = None if rule is None else to_dict(rule)
+    digest = _classifier_digest(source, described)
+    dataset, parts = as_images(samples), PartsFolder(folder)
+    with parts.exclusive():
+        parts.begin(digest, overwrite=overwrite)
+        before = parts.rows()
+        todo = rows_to_score(dataset, parts.processed(), retry=on_bad_image == "fail")
+        with (watch or _no_progress)(len(todo)) as advance, connected(address) if len(todo) else nullcontext() as ray:
+            if len(todo):
+                cluster_workers = plan_workers(ray, workers=workers, device=device)
+                size = rows or _rows_per_part(len(dataset), cluster_workers, batch_size)
+                cluster_workers = replace(cluster_workers, size=min(cluster_workers.size, math.ceil(len(todo) / size)))
+                job = ScoringJob(source, described, parts.path, Path.cwd(), batch_size, on_bad_image, cluster_workers)
+                score_parts(
+                    ray, job, _numbered_parts(dataset, todo, size, parts), probe=dataset.take(todo[:1]), advance=advance
+                )
+        left_out = parts.list_left_out()
+        named = {name: left_out[name] for name in dataset.ids if name in left_out}
+        return PartsWritten(parts.path, parts.rows(), parts.rows() - before, named)
+
+
+def _classifier_digest(source: Path, rule: dict[str, Any] | None) -> str:
+    """What tells the classifier: all that is in its JSON, which names the weights by a digest."""
+    content = read_content(source)
+    backbone = content.get("backbone")
+    if not isinstance(backbone, dict):
+        hint = "Call `Classifier.predict`, which scores a million rows in seconds."
+        raise InputError("classifier", OWNER, "be one of images", "one of features", hint)
+    if backbone.get("kind") == "wrapped":
+        got, hint = f"a network of your own, {backbone.get('name')!r}", "Score with `Classifier.predict_parts`."
+        raise InputError("classifier", OWNER, "be such that its folder is enough to build it", got, hint)
+    content.pop("manyhot", None)  # a newer version gives the same scores
+    return text_digest(json.dumps(content if rule is None else content | {"rule": rule}, sort_keys=True))
+
+
+def _rows_per_part(total: int, cluster_workers: Workers, batch_size: int) -> int:
+    """Whole batches; of all images, not of those that are left, so that a second run cuts them as the first."""
+    share = math.ceil(total / (PARTS_PER_WORKER * cluster_workers.size * batch_size)) * batch_size
+    return max(batch_size, min(share, MAX_PART_ROWS // batch_size * batch_size))
+
+
+def _numbered_parts(dataset: Dataset, todo: Array, size: int, parts: PartsFolder) -> Iterator[NumberedPart]:
+    """The parts with their numbers, each made when it is asked for."""
+    for start, number in zip(range(0, len(todo), size), parts.free_numbers(), strict=False):
+        yield number, dataset.take(todo[start : start + size])
+
+
+@contextmanager
+def _no_progress(total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda count: None

@@ -1,0 +1,288 @@
+"""Links, calibrators and rules as JSON without code; modules whose fitted numbers stay exact; exact reprs."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import re
+from abc import ABC
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhot.checks import describe_type
+from manyhot.errors import InputError
+from manyhot.files import atomic_write
+from manyhot.registry import RENAMED, RENAMED_SHARING, find_class
+
+
+class ExactState(nn.Module):
+    """A module whose buffers keep their precision, and take the shape of what is loaded into them."""
+
+    def upgrade_buffers(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What buffers of an older format of `manyhot.save` lack of those that the module declares."""
+        return {}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moves to another device as any module, but keeps the precision of what was learnt: half would ruin it."""
+        exact = {name: buffer for name, buffer in self.named_buffers(recurse=False) if buffer.is_floating_point()}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in exact.items():
+            device = getattr(self, name).device
+            setattr(self, name, buffer.to(device, torch.float32 if device.type == "mps" else buffer.dtype))
+        return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        """Gives buffers the shape of what is loaded: before a fit nobody knows how many labels there are."""
+        for name, buffer in self.named_buffers(recurse=False):
+            loaded = state_dict.get(prefix + name)
+            if isinstance(loaded, Tensor) and loaded.shape != buffer.shape:
+                setattr(self, name, buffer.new_empty(loaded.shape))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class Fitted(ExactState, ABC):
+    """What learns from held-out data by `fit`, and refuses to be used before: a calibrator or a rule.
+
+    A subclass keeps every argument of its constructor as an attribute of the same name, and everything learnt in
+    buffers that the constructor declares; `manyhot.save` and `manyhot.load` need no more.
+
+    Attributes:
+        fitted: Whether `fit` has been called; true from the start for what has nothing to learn.
+    """
+
+    fitted: Tensor
+
+    def __init__(self, *, fitted: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("fitted", torch.tensor(fitted))
+
+    def learn(self, **buffers: Tensor) -> Self:
+        """Replaces buffers of these names, marks the module as fitted, and returns it."""
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer.detach().clone())
+        self.fitted = torch.ones_like(self.fitted)
+        return self
+
+    def require_fitted(self) -> None:
+        """Refuses to go on before `fit`."""
+        if not bool(self.fitted):
+            name = type(self).__name__
+            hint = "Call `fit` on held-out data, or load a fitted one with `manyhot.load`."
+            raise InputError("state", name, "be fitted before use", "an unfitted one", hint)
+
+
+# Larger arrays are told by their shape and a digest of their numbers.
+MAX_LISTED = 100
+
+
+class ConstructorRepr:
+    """Keeps how the arguments of its constructor are spelt, those of subclasses too, and prints as the call.
+
+    Example:
+        >>> mh.TwoWayLoss(margin=0.5)
+        TwoWayLoss(axis='both', temperature_pos=4, temperature_neg=1, margin=0.5)
+    """
+
+    _call: tuple[tuple[str, ...], dict[str, str]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Spells the arguments before anything can change them; `__init__` judges them."""
+        self = super().__new__(cls)
+        self._call = (
+            tuple(stable_repr(value) for value in args),
+            {name: stable_repr(value) for name, value in kwargs.items()},
+        )
+        return self
+
+    def __repr__(self) -> str:
+        """The call that makes such an object, with all arguments, those left at their defaults too."""
+        args, kwargs = self._call
+        call = inspect.signature(type(self)).bind(*args, **kwargs)
+        shown = []
+        for name, parameter in call.signature.parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                shown += call.arguments.get(name, ())
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                shown += [f"{key}={text}" for key, text in call.arguments.get(name, {}).items()]
+            else:
+                shown.append(f"{name}={call.arguments.get(name, stable_repr(parameter.default))}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def stable_repr(value: Any) -> str:
+    """A value as text that differs for different values, and is the same in another process.
+
+    Example:
+        >>> stable_repr([4.0, 0.1234567, "mean", torch.tensor([1.0, 2.5])])
+        "[4, 0.1234567, 'mean', [1, 2.5]]"
+    """
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        listed = value.numel() <= MAX_LISTED
+        return (
+            stable_repr(value.tolist())
+            if listed
+            else _digest(value.shape, value.contiguous().view(torch.uint8).numpy())
+        )
+    if isinstance(value, np.ndarray):
+        return (
+            stable_repr(value.tolist())
+            if value.size <= MAX_LISTED
+            else _digest(value.shape, np.ascontiguousarray(value))
+        )
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(stable_repr, value))}]"
+    if isinstance(value, torch.Generator):
+        return f"Generator({value.initial_seed()})"
+    if isinstance(value, float | np.floating):
+        return repr(float(value)).removesuffix(".0")
+    if isinstance(value, np.integer):
+        return repr(int(value))
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address says nothing in another process
+
+
+def _digest(shape: tuple[int, ...], numbers: np.ndarray[Any, Any]) -> str:
+    return f"<{' x '.join(map(str, shape))}: {hashlib.sha256(numbers.tobytes()).hexdigest()[:16]}>"
+
+
+# Files of all formats up to this one are read. 2: calibrators say what they were fitted on, and keep their bounds.
+# 3: classes and arguments have other names.
+FORMAT = 3
+_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+
+
+def save(module: ExactState, path: str | os.PathLike[str]) -> None:
+    """Writes a link, a calibrator or a rule to a JSON file.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/rule.json"
+        >>> save(mh.Threshold(0.3), path)
+        >>> load(path)
+        Threshold(0.3)
+    """
+    text = json.dumps(to_dict(module), indent=1, allow_nan=False)
+    with atomic_write(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Reads what `save` wrote; of a folder, such as that of a run, the `Classifier`.
+
+    A file can name the classes of this package and those that were given to `manyhot.registry.register`.
+
+    Args:
+        path: The JSON file, or the folder.
+    """
+    if os.path.isdir(path):
+        from manyhot.classifier import Classifier  # here, because it needs more than torch and numpy
+
+        return Classifier.load(path)
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        hint = "Pass a file that `manyhot.save` wrote."
+        raise InputError("path", "load", "be a JSON file", f"{os.fspath(path)!r} ({error})", hint) from None
+    if not isinstance(content, dict) or content.get("format") not in range(1, FORMAT + 1):
+        hint = "Pass a file that `manyhot.save` wrote, or update manyhot."
+        raise InputError("path", "load", f"hold format 1 to {FORMAT} of manyhot", repr(os.fspath(path)), hint)
+    try:
+        return from_dict(content)
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        got = f"{os.fspath(path)!r} ({type(error).__name__}: {error})"
+        raise InputError("path", "load", "hold all that `save` wrote", got, "Save it again.") from error
+
+
+def to_dict(module: object) -> dict[str, Any]:
+    """Kind, constructor arguments and buffers of a module, as values that JSON can hold."""
+    if not isinstance(module, ExactState):
+        hint = "Save what a metric computes, and the link, calibrator or rule that belongs to a model."
+        if isinstance(getattr(module, "link", None), ExactState):
+            hint = "Save its `link`; a loss itself goes into a checkpoint by its `state_dict`."
+        raise InputError("module", "save", "be a link, a calibrator or a rule", describe_type(module), hint)
+    kind = type(module)
+    names = list(inspect.signature(kind).parameters)
+    missing = [name for name in names if not hasattr(module, name)]
+    if missing:
+        rule = "keep its constructor's arguments as attributes to be saved"
+        hint = "Fit a calibrator and save that instead."
+        raise InputError("module", "save", rule, f"{kind.__name__} without {missing[0]!r}", hint)
+    arguments = {name: _encode(getattr(module, name)) for name in names}
+    buffers = {name: _encode(buffer) for name, buffer in module.named_buffers(recurse=False)}
+    return {"format": FORMAT, "kind": kind.__name__, "arguments": arguments, "buffers": buffers}
+
+
+def from_dict(content: dict[str, Any]) -> Any:
+    """The module that `describe` described, in this format or an older one.
+
+    Refuses one whose buffers are not exactly those that its class declares.
+    """
+    version = content.get("format", 1)
+    if version not in range(1, FORMAT + 1):
+        raise ValueError(f"{content['kind']} of format {version}, which is not known")
+    if version < 3:
+        content = upgrade_names(content)
+    arguments = {key: _decode(value) for key, value in content["arguments"].items()}
+    module = _find_class(str(content.get("kind")))(**arguments)
+    buffers = {key: _decode(value) for key, value in content["buffers"].items()}
+    added = module.upgrade_buffers(version, buffers)
+    declared = {name for name, _ in module.named_buffers(recurse=False)} - set(added)
+    for problem, names in (("without its", declared - set(buffers)), ("with an unknown", set(buffers) - declared)):
+        if names:
+            raise ValueError(f"{content['kind']} {problem} buffer {min(names)!r}")
+    for key, buffer in (buffers | added).items():
+        module.register_buffer(key, buffer)
+    return module
+
+
+def upgrade_names(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of format 1 or 2 with the class and argument names of format 3; its modules inside likewise."""
+    arguments = dict(content["arguments"])
+    if "per" in arguments:
+        arguments["sharing"] = RENAMED_SHARING[arguments.pop("per")]
+    return content | {"kind": RENAMED.get(content.get("kind", ""), content.get("kind")), "arguments": arguments}
+
+
+def _find_class(name: str) -> type[ExactState]:
+    """The registered class of a name; a file cannot name anything else."""
+    candidate = find_class(name)
+    if candidate is not None and issubclass(candidate, ExactState):
+        return candidate
+    hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
+    raise InputError("kind", "load", "be a link, a calibrator or a rule of manyhot", repr(name), hint)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, ExactState):
+        return {"module": to_dict(value)}
+    if isinstance(value, Tensor):
+        flat = value.detach().cpu().flatten().tolist()
+        numbers = [number if abs(number) < float("inf") else str(number) for number in flat]
+        return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "values": numbers}
+    if isinstance(value, tuple | list):
+        return [_encode(item) for item in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return {"number": str(value)}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "module" in value:
+        return from_dict(value["module"])
+    if "number" in value:
+        return _SPECIAL[value["number"]]
+    numbers = [_SPECIAL[item] if isinstance(item, str) else item for item in value["values"]]
+    return torch.tensor(numbers, dtype=getattr(torch, value["tensor"])).reshape(value["shape"])

@@ -1,0 +1,236 @@
+"""Classifies uploaded images in micro-batches."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from manyhot.decide import Threshold
+from manyhot.decide.rule import rule_values
+from manyhot.images import decode, open_header
+from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
+from manyhot.studio.items import MAX_SHOWN_ALONE, shown_labels, summarize_labels
+from manyhot.studio.schemas import Classification, ModelInfo
+
+if TYPE_CHECKING:
+    from manyhot.classifier import Classifier
+
+Pending = tuple[Tensor, "Future[Tensor]"]
+
+
+class MicroBatcher:
+    """Scores inputs one by one for those who ask, and together for the network.
+
+    While the network is busy, requests gather; when it is free, it takes all that wait, up to a number. So a lone
+    request waits for nobody, and many share the cost of a pass.
+
+    Args:
+        score: From inputs (n, ...) to scores (n, K); called by as many threads as there are workers.
+        most: How many inputs the network takes at once.
+        workers: How many passes may run at once, each on its share of the cores. Two passes on a core each take less
+            time than one of both on two cores, which would wait for each other after every layer.
+
+    Example:
+        >>> batcher = MicroBatcher(lambda inputs: inputs.sum(1, keepdim=True))
+        >>> batcher.submit(torch.tensor([1.0, 2.0])).result()
+        tensor([3.])
+        >>> batcher.close()
+    """
+
+    def __init__(self, score: Callable[[Tensor], Tensor], *, most: int = 32, workers: int = 1) -> None:
+        self._score, self._most = score, most
+        self._waiting: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
+        self._lock, self._closed = threading.Lock(), False
+        self._begun, cores = threading.Barrier(workers + 1), torch.get_num_threads()
+        self._threads = [
+            threading.Thread(target=self._work, args=(max(1, cores // workers),), name="manyhot-batcher", daemon=True)
+            for _ in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+        self._begun.wait()
+        # What a worker has set holds for itself, but also for all threads that come after it.
+        torch.set_num_threads(cores)
+
+    def submit(self, inputs: Tensor) -> Future[Tensor]:
+        """The scores (K,) of one input, once they are there.
+
+        Raises:
+            RuntimeError: The batcher has been closed.
+        """
+        future: Future[Tensor] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the server is shutting down")
+            self._waiting.put((inputs, future))
+        return future
+
+    def close(self) -> None:
+        """Answers what waits, and ends."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                for _ in self._threads:
+                    self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, cores: int) -> None:
+        torch.get_num_threads()  # a thread that has never asked would take the number of all others at its first pass
+        torch.set_num_threads(cores)
+        self._begun.wait()
+        while True:
+            first = self._waiting.get()
+            if first is None:
+                return
+            batch, last = self._gather(first)
+            self._answer([one for one in batch if one[1].set_running_or_notify_cancel()])
+            if last:
+                return
+
+    def _gather(self, first: Pending) -> tuple[list[Pending], bool]:
+        """What waits, as far as it is not left to the other workers, and whether nothing comes after it."""
+        batch = [first]
+        share = min(self._most, 1 + self._waiting.qsize() // len(self._threads))
+        while len(batch) < share:
+            try:
+                more = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            if more is None:
+                return batch, True
+            batch.append(more)
+        return batch, False
+
+    def _answer(self, batch: list[Pending]) -> None:
+        if not batch:
+            return
+        try:
+            scores = self._score(torch.stack([inputs for inputs, _ in batch]))
+        except Exception as error:  # whoever asked is told; the thread must go on for the others
+            for _, future in batch:
+                future.set_exception(error)
+            return
+        for (_, future), row in zip(batch, scores, strict=True):
+            future.set_result(row)
+
+
+UPLOAD_BYTES = 32 * 2**20
+UPLOAD_PIXELS = 50_000_000
+# What browsers show, and TIFF. The decoders of rarer formats are slower, stop all other threads, or do not keep limits.
+UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
+# Pictures of more pixels are decoded one after the other: the largest takes some 800 megabytes.
+LARGE_PIXELS = 2**23
+# Pictures that may be under way at once; whoever comes after that is asked to try again.
+MAX_WAITING = 128
+# Passes through the network at once on a processor, and pictures in each for every core that it has: more leave the
+# cache, which takes a sixth more time, and the first would wait for the last.
+MAX_PASSES, IMAGES_PER_CORE = 4, 2
+# Labels that are shown besides those that are given.
+UPLOAD_MOST_PROBABLE = 12
+
+
+class TooManyUploads(Exception):
+    """More pictures are under way than are taken."""
+
+
+class UploadClassifier:
+    """Answers for pictures that come as bytes.
+
+    Args:
+        classifier: With a backbone, and with probabilities.
+        explorer: How labels are decided, where the caller chooses.
+        most_waiting: How many pictures may be under way at once.
+    """
+
+    def __init__(self, classifier: Classifier, explorer: DecisionExplorer, *, most_waiting: int = MAX_WAITING) -> None:
+        assert classifier.preprocessing is not None
+        self.classifier, self.explorer, self.most_waiting = classifier, explorer, most_waiting
+        self._preprocessing = classifier.preprocessing
+        classifier.network.eval()
+        self._device = next(classifier.network.parameters()).device
+        passes = min(MAX_PASSES, torch.get_num_threads())
+        on_processor = {"most": IMAGES_PER_CORE * (torch.get_num_threads() // passes), "workers": passes}
+        self._batcher = MicroBatcher(self._probs_and_scores, **(on_processor if self._device.type == "cpu" else {}))
+        # Decoding a picture takes memory, so not more at once than there are cores to do it.
+        self._decoders = ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1)), thread_name_prefix="manyhot-decoder")
+        self._large_decoder = ThreadPoolExecutor(1, thread_name_prefix="manyhot-large-decoder")
+        self._under_way = 0
+
+    def facts(self) -> ModelInfo:
+        """What it is, and how large pictures may be."""
+        return ModelInfo(words=repr(self.classifier), upload_bytes=UPLOAD_BYTES, upload_pixels=UPLOAD_PIXELS)
+
+    async def classify(self, data: bytes, name: str, choice: DecisionChoice) -> Classification:
+        """The answer for one picture.
+
+        Args:
+            data: The bytes of its file.
+            name: What it is called.
+            choice: How labels are decided; by the rule of the classifier by default.
+
+        Raises:
+            UnreadableImage: The bytes are no picture, or too large a one.
+            TooManyUploads: Too many others are under way.
+        """
+        start = time.perf_counter()
+        if self._under_way >= self.most_waiting:
+            raise TooManyUploads
+        self._under_way += 1
+        try:
+            loop = asyncio.get_running_loop()
+            large = await loop.run_in_executor(self._decoders, self._is_large, data, name)
+            pool = self._large_decoder if large else self._decoders
+            pixels = await loop.run_in_executor(pool, self._prepare, data, name)
+            probs, scores = await asyncio.wrap_future(self._batcher.submit(pixels))
+        finally:
+            self._under_way -= 1
+        return self._answer(probs.unsqueeze(0), scores.unsqueeze(0), name, choice, start)
+
+    def close(self) -> None:
+        """Answers what is under way, and ends."""
+        self._decoders.shutdown()
+        self._large_decoder.shutdown()
+        self._batcher.close()
+
+    def _is_large(self, data: bytes, name: str) -> bool:
+        """Whether a picture is large when it is decoded, as a JPEG seldom is: it is decoded at a smaller size."""
+        side = 2 * max(self._preprocessing.size)
+        header = open_header(data, name=name, max_pixels=UPLOAD_PIXELS, formats=UPLOAD_FORMATS)
+        header.draft(None, (side, side))
+        return bool(header.width * header.height > LARGE_PIXELS)
+
+    def _prepare(self, data: bytes, name: str) -> Tensor:
+        side = max(self._preprocessing.size)
+        image = decode(data, name=name, max_pixels=UPLOAD_PIXELS, min_side=side, formats=UPLOAD_FORMATS)
+        return self._preprocessing.prepare(image)
+
+    def _probs_and_scores(self, pixels: Tensor) -> Tensor:
+        """(N, 2, K)."""
+        with torch.no_grad():
+            scores = self.classifier.network.scores(pixels.to(self._device))
+        table = self.classifier.decide(scores)
+        assert table.scores is not None
+        return torch.stack([table.probabilities(), table.scores], 1)
+
+    def _answer(self, probs: Tensor, scores: Tensor, name: str, choice: DecisionChoice, start: float) -> Classification:
+        names = self.classifier.labels.names
+        values = rule_values(probs, scores, self.classifier.link)
+        if choice.by not in (None, "rule"):
+            decision = self.explorer.rule(self.explorer.settled(choice))(values)
+        elif self.classifier.rule is not None:
+            decision = self.classifier.rule(values)
+        else:
+            decision = Threshold(0.5)(probs)
+        labels = shown_labels(names, probs[0], decision.labels[0], probable=UPLOAD_MOST_PROBABLE, most=MAX_SHOWN_ALONE)
+        summary = summarize_labels(labels, decision.labels[0], names, abstain=bool(decision.abstain[0]))
+        return Classification(name=name, seconds=time.perf_counter() - start, **summary)

@@ -1,0 +1,226 @@
+"""Thumbnails of a collection: requested by row, never by path, and read only below the folders it was opened with."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from manyhot.image_paths import locate_images
+from manyhot.images import IGNORE_PILLOW_WARNINGS, NO_SUCH_FILE, ImageLocation, UnavailableImage, thumbnail
+
+NOT_REGULAR = "it is no ordinary file"
+# Files of an archive are read into memory as a whole.
+MAX_MEMBER_BYTES = 2**28
+# Systems without these need none: they do not wait at pipes, or open no folders.
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FILE_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True)
+class ContainedImage(ImageLocation):
+    """A place below a folder.
+
+    Attributes:
+        root: The folder. What lies between it and the file, and the file itself, must be no links.
+    """
+
+    root: Path = Path()
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The image as a file to read from.
+
+        Raises:
+            Unreadable: It is no ordinary file, or too large to be read from its archive.
+        """
+        if self.size is not None and not 0 <= self.size <= MAX_MEMBER_BYTES:
+            raise UnavailableImage(f"it has {self.size:,} bytes")
+        with open_below(self.root, self.file) as file:
+            if self.size is None:
+                yield file
+            else:
+                file.seek(self.start)
+                yield io.BytesIO(file.read(self.size))
+
+
+def open_below(root: Path, path: Path) -> BinaryIO:
+    """Opens a file by walking down from a folder, so that no link that comes up meanwhile leads elsewhere.
+
+    Args:
+        root: The folder.
+        path: The file, with all links followed.
+
+    Raises:
+        OSError: There is no such file, or a link on the way.
+        Unreadable: It is a pipe, a device or a folder.
+    """
+    if os.open in os.supports_dir_fd:
+        *folders, name = path.relative_to(root).parts
+        folder = os.open(root, _FOLDER_FLAGS)
+        try:
+            for part in folders:
+                outer, folder = folder, os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+                os.close(outer)
+            number = os.open(name, _FILE_FLAGS, dir_fd=folder)
+        finally:
+            os.close(folder)
+    else:
+        number = os.open(path, _FILE_FLAGS)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise UnavailableImage(NOT_REGULAR)
+    return os.fdopen(number, "rb")
+
+
+THUMBNAIL_SIDES = (128, 256, 512, 1024)
+OUTSIDE = "it lies outside of the folders of this collection"
+UNNAMED = "the table names no file for it"
+# How many bytes of small pictures are kept.
+CACHE_BYTES = 64 * 2**20
+# Pictures that are decoded at once: a large one takes some hundred megabytes.
+MAX_CONCURRENT_DECODES = 2
+
+
+class Thumbnails:
+    """Small pictures of rows.
+
+    A path in a table is not to be trusted: with `..`, as an absolute path or as a symbolic link it may lead anywhere.
+    So the file that is opened in the end must lie in one of the folders, all links followed, or it is not read. What
+    is sent is a new JPEG of the pixels, never the bytes of a file.
+
+    Args:
+        paths: The path of each row as the table has it, None where there is none.
+        roots: The folders that relative paths may begin in, which are also those that may be read from.
+    """
+
+    def __init__(self, paths: Sequence[str | None], roots: Sequence[Path]) -> None:
+        self.roots = [root.resolve() for root in roots]
+        locations = locate_images([path or "" for path in paths], roots)
+        self._locations = [self._known(path, location) for path, location in zip(paths, locations, strict=True)]
+        self._cache = _BytesCache(CACHE_BYTES)
+        self._semaphore = threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
+
+    def __len__(self) -> int:
+        return len(self._locations)
+
+    def why(self, row: int) -> str | None:
+        """Why the picture of a row cannot be shown; None if nothing is known against it."""
+        location = self._locations[row]
+        return str(location) if isinstance(location, UnavailableImage) else None
+
+    def file(self, row: int) -> Path | None:
+        """Where the picture lies as a file of its own; None for one in an archive, or none at all."""
+        location = self._locations[row]
+        return None if isinstance(location, UnavailableImage) or location.size is not None else location.file
+
+    def etag(self, row: int, side: int) -> str:
+        """A text that is another one as soon as the picture may be another one.
+
+        Raises:
+            Unreadable: There is no such picture.
+        """
+        location = self._location(row)
+        try:
+            state = os.stat(location.file)
+        except OSError:
+            raise UnavailableImage(NO_SUCH_FILE) from None
+        facts = (location.file, location.start, location.size, state.st_size, state.st_mtime_ns, side)
+        return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+    def jpeg(self, row: int, side: int) -> bytes:
+        """The picture as a JPEG whose longer side is so many pixels.
+
+        Raises:
+            Unreadable: There is no such picture, or it cannot be read.
+        """
+        etag = self.etag(row, side)
+        cached = self._cache.get(etag)
+        if cached is None:
+            with self._semaphore, IGNORE_PILLOW_WARNINGS:  # odd pictures make Pillow warn
+                image = thumbnail(self._location(row), side)
+                written = io.BytesIO()
+                # Pillow would put the comment of the file into the new one.
+                image.save(written, format="JPEG", quality=85, comment=b"")
+            cached = written.getvalue()
+            self._cache.put(etag, cached)
+        return cached
+
+    def summary(self) -> str:
+        """How many pictures there are, in a sentence; with a remedy for those that may not be read."""
+        whys = [str(location) for location in self._locations if isinstance(location, UnavailableImage)]
+        if not whys:
+            return f"All {len(self):,} pictures were found."
+        outside = sum(why == OUTSIDE for why in whys)
+        text = f"{len(self) - len(whys):,} of {len(self):,} pictures were found."
+        if outside:
+            text += f" {outside:,} lie outside of the folders of this collection; allow their folder with --root."
+        elif all(why == UNNAMED for why in whys):
+            text += " The table names no files."
+        else:
+            text += " Name the folder that their paths begin in with --root."
+        return text
+
+    def _location(self, row: int) -> ContainedImage:
+        """The place of a row, checked anew: a link may have been changed since."""
+        location = self._locations[row]
+        checked = location if isinstance(location, UnavailableImage) else self._checked(location)
+        if isinstance(checked, UnavailableImage):
+            raise UnavailableImage(str(checked))
+        return checked
+
+    def _known(self, path: str | None, location: ImageLocation | UnavailableImage) -> ImageLocation | UnavailableImage:
+        """The place as the table has it, with its links, if it may be read; or why not."""
+        if not path:
+            return UnavailableImage(UNNAMED)
+        checked = self._checked(location)
+        return checked if isinstance(checked, UnavailableImage) else location
+
+    def _checked(self, location: ImageLocation | UnavailableImage) -> ContainedImage | UnavailableImage:
+        """The place with all links followed, or the reason why nothing is read there."""
+        if isinstance(location, UnavailableImage):
+            return location
+        try:
+            file = location.file.resolve(strict=True)
+        except (OSError, RuntimeError):  # gone, or links that lead in a circle
+            return UnavailableImage(NO_SUCH_FILE)
+        root = next((root for root in self.roots if file.is_relative_to(root)), None)
+        if root is None:
+            return UnavailableImage(OUTSIDE)
+        return (
+            ContainedImage(file, location.start, location.size, root)
+            if file.is_file()
+            else UnavailableImage(NOT_REGULAR)
+        )
+
+
+class _BytesCache:
+    """The bytes that were asked for last, up to a total."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._total = most, 0
+        self._items: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> bytes | None:
+        with self._lock:
+            if key in self._items:
+                self._items.move_to_end(key)
+            return self._items.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        with self._lock:
+            if key in self._items or len(value) > self._most:
+                return
+            self._items[key] = value
+            self._total += len(value)
+            while self._total > self._most:
+                self._total -= len(self._items.popitem(last=False)[1])

@@ -1,0 +1,228 @@
+"""Cells of labels: separators of label names, lists of names, and words such as yes and no."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from manyhot.errors import InputError
+from manyhot.labels import Labels
+from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
+from manyhot.tables.columns import PredictionReadOptions
+from manyhot.tables.vocabulary import BLANK_CELLS, CELL_VALUES
+
+SEPARATORS = ("|", ";", ",", " ")
+LIST_LITERAL = "[]"  # stands for lists as Python or JSON writes them
+SAMPLE_TEXTS = 1000
+
+
+def separator_for_labels(texts: Iterable[str], labels: Labels) -> str:
+    """The separator under which most pieces of the texts are names of labels; the first of `SEPARATORS` on a tie.
+
+    Example:
+        >>> separator_for_labels(["traffic light", "dog, traffic light"], mh.Labels(["dog", "traffic light"]))
+        ','
+    """
+    known = set(labels.names)
+    shares = {}
+    sample = [text for text in texts if text.strip() not in BLANK_CELLS]
+    if sample and all(text.strip().startswith("[") and text.strip().endswith("]") for text in sample):
+        return LIST_LITERAL
+    for separator in SEPARATORS:
+        pieces = [piece.strip() for text in sample for piece in text.split(separator) if piece.strip()]
+        shares[separator] = sum(piece in known for piece in pieces) / max(len(pieces), 1)
+    return max(SEPARATORS, key=shares.__getitem__)
+
+
+def parse_name_list(text: str, owner: str) -> list[str]:
+    """The names in a list as Python or JSON writes it, without the spaces around them; none in a blank text."""
+    if text.strip() in BLANK_CELLS:
+        return []
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        value = None
+    if not isinstance(value, list):
+        hint = "Repair it, or pass `separator`."
+        raise InputError("labels", owner, "be lists such as ['cat', 'dog']", repr(text), hint)
+    return [str(name).strip() for name in value]
+
+
+class LabelNameReader:
+    """Reads lists of label names, batch after batch, and remembers what it met.
+
+    Args:
+        labels: The known names.
+        options: What the user said: which sign separates the names of a text, otherwise found out from the first texts;
+            and whether names that are no labels are left out, otherwise refused.
+    """
+
+    def __init__(self, labels: Labels, options: PredictionReadOptions) -> None:
+        self._labels, self._options = labels, options
+        self._separator, self._detected = options.separator, False
+        self._unknown_count = 0
+
+    def read(self, column: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Rows and columns of the labels in a column of texts such as "dog|cat", or of lists of names.
+
+        Spaces around a name are not part of it, and a blank text is a row without labels.
+        """
+        pa = import_arrow()
+        if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
+            column = self._split(as_strings(column))
+        names = pa.compute.utf8_trim_whitespace(as_strings(pa.compute.list_flatten(column)))
+        row_indices = as_numpy(pa.compute.list_parent_indices(column)).astype(np.int64)
+        # Programs write a blank cell as "nan" or "NULL", and people write "none".
+        blank = pa.array([text for text in BLANK_CELLS if text not in set(self._labels.names)], pa.string())
+        filled = ~as_numpy(pa.compute.is_in(names, value_set=blank))
+        indices = pa.compute.index_in(names, value_set=pa.array(self._labels.names, pa.string()))
+        known = as_numpy(indices.is_valid())
+        unknown = filled & ~known
+        if unknown.any() and not self._options.leave_out:
+            self._raise_unknown(names[int(unknown.argmax())].as_py())
+        self._unknown_count += int(unknown.sum())
+        columns = as_numpy(indices.fill_null(0)).astype(np.int64)
+        return row_indices[filled & known], columns[filled & known]
+
+    def notes(self, column: str, name: str) -> list[str]:
+        """What was found out about a column of a file."""
+        of_file = f" of {name}" if name else ""
+        description = ""
+        if self._separator is not None:
+            description = (
+                ", written as lists" if self._separator == LIST_LITERAL else f", separated by {self._separator!r}"
+            )
+            description += " as detected" if self._detected else ""
+        notes = [f"Targets are the label names in column {column!r}{of_file}{description}."]
+        if self._unknown_count:
+            notes.append(
+                f"Left out {self._unknown_count:,} entries of column {column!r}{of_file} that are none of the labels."
+            )
+        return notes
+
+    def _raise_unknown(self, name: str) -> None:
+        matches = difflib.get_close_matches(name, self._labels.names, n=1)
+        suggestion = f"Did you mean {matches[0]!r}? " if matches else ""
+        hint = f"{suggestion}Pass other_labels='leave out' to do without such names."
+        if not matches:
+            hint = f"{hint[:-1]}, or rename the column if it does not hold true labels."
+        raise InputError("targets", self._options.owner, f"name the {len(self._labels)} labels", repr(name), hint)
+
+    def _split(self, texts: Any) -> Any:
+        if self._separator is None:
+            filled = texts.slice(0, SAMPLE_TEXTS).to_pylist()
+            self._separator, self._detected = separator_for_labels(filled, self._labels), True
+        pa = import_arrow()
+        if self._separator == LIST_LITERAL:
+            return pa.array(
+                [parse_name_list(text, self._options.owner) for text in texts.to_pylist()], pa.list_(pa.string())
+            )
+        return pa.compute.split_pattern(texts, self._separator)
+
+
+MAX_TEXTS = 20_000
+
+
+def detect_separator(texts: Counter[str], label_names: Sequence[str] | None = None) -> str:
+    """What separates the names in some texts; empty where each text is one name.
+
+    A sign counts as a separator if the pieces it leaves turn up in different company: "dog cat" beside "cat bird".
+    Pieces that are always together, as in "traffic light", are one name. Bars and semicolons hardly occur in names.
+
+    Args:
+        texts: How often each text occurs.
+        label_names: Names that should be among them, if any are known: the sign that brings out most of them is right.
+
+    Example:
+        >>> detect_separator(Counter(["traffic light, dog", "traffic light", "dog, stop sign"]))
+        ','
+        >>> detect_separator(Counter(["traffic light", "dog", "stop sign"]))
+        ''
+    """
+    if texts and all(text.startswith("[") and text.endswith("]") for text in texts):
+        return LIST_LITERAL
+    guess = _guess_separator(texts)
+    if label_names is None:
+        return guess
+    known = set(label_names)
+    separators = (guess, *SEPARATORS, "")
+    counts = [
+        sum(name in known for text in texts for name in split_names("", text, separator)) for separator in separators
+    ]
+    return separators[counts.index(max(counts))]
+
+
+def _guess_separator(texts: Counter[str]) -> str:
+    texts_with = {separator: [text for text in texts if separator in text] for separator in SEPARATORS}
+    spaced = 2 * len(texts_with[" "]) > len(texts) and _mixing_share(texts, " ") >= 0.5
+    for separator in ("|", ";"):
+        rare = spaced and 100 * len(texts_with[separator]) < len(texts)
+        if texts_with[separator] and not rare:
+            return separator
+    commas = texts_with[","]
+    if commas and not (spaced and 100 * len(commas) < len(texts)):
+        # Whole texts that come again and again, with pieces that never part, are names with a comma in them.
+        again = sum(texts[text] for text in commas) >= 2 * len(commas)
+        if not (again and _mixing_share(texts, ",") < 0.2):
+            return ","
+    return " " if texts_with[" "] and _mixing_share(texts, " ") >= 0.5 else ""
+
+
+def _mixing_share(texts: Iterable[str], separator: str) -> float:
+    """Share of pieces, among those of texts with several, that also occur in another text."""
+    pieces = [[piece.strip() for piece in text.split(separator) if piece.strip()] for text in texts]
+    occurs = Counter(piece for parts in pieces for piece in set(parts))
+    several = [piece for parts in pieces if len(parts) > 1 for piece in set(parts)]
+    return sum(occurs[piece] > 1 for piece in several) / max(len(several), 1)
+
+
+def describe_separator(separator: str, unit: str) -> str:
+    """How names are separated, as the end of a sentence."""
+    if separator == LIST_LITERAL:
+        return "written as lists"
+    return f"separated by {separator!r}" if separator else f"one a {unit}"
+
+
+def find_separator(texts: Sequence[str], counts: np.ndarray[Any, Any], label_names: Sequence[str] | None) -> str:
+    """The separator that `detect_separator` finds in a sample of texts that occur so often."""
+    step = max(1, len(texts) // MAX_TEXTS)
+    sample = Counter({text.strip(): int(count) for text, count in zip(texts[::step], counts[::step], strict=True)})
+    for text in BLANK_CELLS:
+        del sample[text]
+    return detect_separator(sample, label_names)
+
+
+def split_names(owner: str, text: str, separator: str) -> list[str]:
+    """The names in one text."""
+    if separator == LIST_LITERAL:
+        return parse_name_list(text, owner)
+    return [name.strip() for name in (text.split(separator) if separator else [text])]
+
+
+def sort_names(names: Iterable[str]) -> list[str]:
+    """Names in the order of the alphabet, or by value if all are whole numbers."""
+    names = list(names)
+    return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
+
+
+def read_cell_words(column: Any, name: str, owner: str, argument: str) -> Any:
+    """A column of targets as numbers, where it holds texts such as "yes", "no", "1" and "-1"; nulls for blanks."""
+    pa = import_arrow()
+    types = pa.types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not any(is_text(kind) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
+        return column
+    coded = as_strings(column).dictionary_encode()
+    values = []
+    for text in coded.dictionary.to_pylist():
+        plain = text.strip()
+        if plain not in BLANK_CELLS and plain.lower() not in CELL_VALUES:
+            rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{plain!r} in column {name!r}"
+            raise InputError(argument, owner, rule, got, "Write 1 for present, 0 for absent and nothing for unknown.")
+        values.append(None if plain in BLANK_CELLS else float(CELL_VALUES[plain.lower()]))
+    return pa.array(values, pa.float32()).take(coded.indices)

@@ -1,0 +1,192 @@
+"""Several losses trained on the same data with the same settings, and their comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from manyhot.data.dataset import Dataset
+from manyhot.engine import Progress
+from manyhot.engine.devices import DeviceContext, open_device_context
+from manyhot.engine.validation import lower_is_better
+from manyhot.errors import InputError
+from manyhot.evaluation.catalog import METRIC_INFO, format_value
+from manyhot.evaluation.result import too_small
+from manyhot.losses import Loss
+from manyhot.settings import TrainSettings, as_text
+from manyhot.training.pipeline import fit_classifier, start_run, validated_data, write_run
+from manyhot.training.prepare import PreparedData, Watch, prepare
+from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compared_values, write_text
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What each loss came to on the same data.
+
+    Attributes:
+        rows: For each loss by name: figures "before" calibration (None where the scores mean no probabilities), figures
+            "after", and "seconds".
+        judged: The split that the figures are of.
+        folder: Where the runs lie.
+        too_small: Why the judged rows are too few to compare by, in a sentence; None where they are enough.
+    """
+
+    rows: dict[str, dict[str, Any]]
+    judged: str
+    folder: Path
+    too_small: str | None = None
+
+    def best(self, figure: str) -> str:
+        """The loss with the best value of a figure after calibration."""
+        if figure not in COMPARED_METRICS:
+            raise InputError(
+                "figure", "Comparison", f"be one of {', '.join(COMPARED_METRICS)}", repr(figure), "Pick one."
+            )
+        known = {name: row["after"][figure] for name, row in self.rows.items() if row["after"].get(figure) is not None}
+        return (min if lower_is_better(figure) else max)(known, key=known.__getitem__)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
+        return {"judged": self.judged, "too_small": self.too_small, "losses": self.rows}
+
+    def _repr_html_(self) -> str:
+
+        return comparison_as_html(self)
+
+
+def compare(
+    data: Dataset,
+    losses: Mapping[str, str | Loss],
+    settings: TrainSettings | None = None,
+    *,
+    folder: str | os.PathLike[str],
+    source: Mapping[str, Any] | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    watch: Watch | None = None,
+    overwrite: bool = False,
+    notes: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Trains with each loss on the same rows, from the same start, for the same number of steps.
+
+    A loss whose run is in the folder already, from the same settings, is not trained again, and one that was broken
+    off goes on.
+
+    Args:
+        data: Samples with labels; splits that are missing are drawn.
+        losses: What to train with, as texts or losses, by the name to show.
+        settings: Everything but the loss.
+        folder: Where the runs go, one folder a loss.
+        source: How the data were read, to be kept with the settings.
+        progress: Gives, for the name of a loss, where it is told how far its training is.
+        watch: Shows how many images a frozen backbone has looked at.
+        overwrite: Whether runs in the folder that come from other settings are replaced, not refused.
+        notes: Called with what people should know about the data before training begins.
+    """
+    folder, settings = Path(folder), settings or TrainSettings()
+    value: object = losses
+    if not isinstance(value, Mapping) or not value:
+        hint = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
+        raise InputError("losses", "compare", "be losses by name", repr(value), hint)
+    losses = {name: as_text("loss", "compare", loss) for name, loss in losses.items()}
+    for text in losses.values():  # a typing mistake is told before the first loss has trained for an hour
+        data = validated_data(data, settings.replace(loss=text), "compare", notes)
+    if "test" not in data.split_sizes() and "val" not in data.split_sizes():
+        raise InputError("data", "compare", "have rows to judge by", "none", "Leave `test` above 0.")
+    prepared = prepare(data, settings, watch=watch)
+    context = open_device_context(settings.fit)
+    source = {**(source or {}), "digest": dataset_digest(data)}
+    rows = {}
+    for name, text in losses.items():
+        loss_progress = None if progress is None else progress(name)
+        loss_settings = settings.replace(loss=text)
+        run = train_one(
+            loss_settings, folder / slug(name), prepared, source, context, loss_progress, overwrite=overwrite
+        )
+        figures = run.figures
+        rows[name] = {
+            "loss": text,
+            "before": None if figures["before"] is None else compared_values(figures["before"]),
+            "after": compared_values(figures["after"]),
+            "seconds": figures["seconds"],
+        }
+        judged, small = figures["judged"], too_small(figures["after"]["counts"])
+    comparison = Comparison(rows, judged, folder, small)
+    if context.rank == 0:
+        write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1) + "\n")
+    return comparison
+
+
+def train_one(
+    settings: TrainSettings,
+    folder: Path,
+    prepared: PreparedData,
+    source: Mapping[str, Any],
+    context: DeviceContext,
+    progress: Progress | None,
+    *,
+    overwrite: bool,
+) -> Run:
+    """The run of one recipe: found, gone on with, or trained now; of several processes, the first looks and writes."""
+    state = context.from_first(run_state(folder, {"data": dict(source), **settings.settings()}))
+    if state == "finished":
+        return Run(folder)
+    if state == "other" and not overwrite:
+        hint = "Choose another folder, or overwrite."
+        rule = "be free of runs with other settings or other data"
+        raise InputError("folder", "compare", rule, repr(str(folder)), hint)
+    if context.rank == 0:
+        if state == "other":
+            clear_run(folder)
+        start_run(folder, settings, prepared, source)
+    trained = fit_classifier(prepared, settings, folder=folder, resume=state == "begun", progress=progress)
+    if context.rank == 0:
+        write_run(folder, trained, prepared)
+    context.from_first(None)  # nobody reads the run before it is written
+    return Run(folder)
+
+
+def run_state(folder: Path, settings: Mapping[str, Any]) -> str:
+    """What is in a folder: "nothing", a run with "other" settings, or one with these, "begun" or "finished"."""
+    if not (folder / CONFIG).exists():
+        return "nothing"
+    run = Run(folder)
+    if run.config != settings:
+        return "other"
+    return "finished" if run.finished else "begun"
+
+
+def dataset_digest(data: Dataset) -> str:
+    """A text that is another one when samples, labels or splits are others."""
+    assert data.targets is not None
+    parts = (json.dumps([data.labels.names, data.ids]).encode(), *(part.tobytes() for part in data.targets.cells()))
+    splits = "|".join(map(str, () if data.splits is None else data.splits)).encode()
+    return hashlib.sha256(b"".join((*parts, splits))).hexdigest()[:16]
+
+
+def slug(name: str) -> str:
+    """A name as a folder: `SPA + LPR` -> `spa-lpr`."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "loss"
+
+
+def comparison_as_html(comparison: Comparison) -> str:
+    """One row a loss, the best value of each column in bold."""
+    if comparison.too_small is not None:
+        return f"<p>{escape(comparison.too_small)}</p>"
+    names = {name for row in comparison.rows.values() for name, value in row["after"].items() if value is not None}
+    columns = [name for name in METRIC_INFO if name in names]
+    best = {name: comparison.best(name) for name in columns}
+    head = "".join(f"<th>{escape(title)}</th>" for title in ("loss", *(METRIC_INFO[name].title for name in columns)))
+    body = []
+    for loss, row in comparison.rows.items():
+        texts = [(format_value(name, row["after"].get(name)), best[name] == loss) for name in columns]
+        cells = "".join(f"<td>{f'<b>{escape(text)}</b>' if first else escape(text)}</td>" for text, first in texts)
+        body.append(f"<tr><td>{escape(loss)}</td>{cells}</tr>")
+    judged = escape(f"Losses on the rows of {comparison.judged!r}, after calibration")
+    return f"<h3>{judged}</h3><table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"

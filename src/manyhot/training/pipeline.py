@@ -1,0 +1,333 @@
+"""The whole training: prepare the data, train the network, fit calibrator and rule, evaluate, write the run."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyhot.calibrate import Calibrator
+from manyhot.classifier import Classifier
+from manyhot.data.dataset import Dataset
+from manyhot.data.loading import Batches
+from manyhot.decide import Rule
+from manyhot.distributed import rank, world_size
+from manyhot.engine import Progress, fit, score
+from manyhot.errors import InputError
+from manyhot.evaluation import Evaluation, evaluate
+from manyhot.evaluation.pipeline import split_to_evaluate
+from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.losses import Loss, SumLoss
+from manyhot.network import Network
+from manyhot.predictions import Predictions
+from manyhot.settings import TrainSettings, write_settings
+from manyhot.training.build import (
+    HeadEnsemble,
+    build_calibrator,
+    build_head,
+    build_loss,
+    build_rule,
+    ensemble_loss,
+    reading_of,
+    transfer_thresholds,
+)
+from manyhot.training.prepare import (
+    PreparedData,
+    Watch,
+    on_raw_features,
+    open_backbone,
+    prepare,
+    with_all_splits,
+    with_learnable_labels,
+)
+from manyhot.training.run import CHECKPOINT, CONFIG, FIGURES, LABELS, PREDICTIONS, Run, write_text
+
+
+def train(
+    data: Dataset,
+    settings: TrainSettings | None = None,
+    *,
+    folder: str | os.PathLike[str],
+    source: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+    notes: Callable[[str], None] | None = None,
+) -> Run:
+    """Trains a classifier and writes the run folder.
+
+    Args:
+        data: Samples with labels; splits that are missing are drawn.
+        settings: What to train and how; the best known defaults if left out.
+        folder: Where the run goes.
+        source: How the data were read, to be kept with the settings.
+        resume: Whether to go on with the run that is in the folder.
+        progress: Where it is told how far the training is; a bar in a terminal and lines elsewhere by default.
+        watch: Shows how many images a frozen backbone has looked at.
+        notes: Called with what people should know about the data before training begins.
+    """
+    folder, settings = Path(folder), settings or TrainSettings()
+    data = validated_data(data, settings, "train", notes)
+    if rank() == 0:
+        check_folder(folder, resume=resume)
+    prepared = prepare(data, settings, open_backbone(data, settings), watch=watch)
+    begin = lambda: start_run(folder, settings, prepared, source)  # noqa: E731
+    trained = fit_classifier(prepared, settings, folder=folder, resume=resume, progress=progress, begin=begin)
+    if rank() == 0:
+        write_run(folder, trained, prepared)
+    return Run(folder)
+
+
+def validated_data(data: Dataset, settings: TrainSettings, owner: str, notes: Callable[[str], None] | None) -> Dataset:
+    """The data with all splits and with labels that can be learnt, after a look at what was asked for."""
+    candidate_data: object = data
+    if not isinstance(candidate_data, Dataset):
+        hint = "Pass what `read_data` or `from_arrays` gives."
+        raise InputError("data", owner, "be a Dataset", type(candidate_data).__name__, hint)
+    candidate_settings: object = settings
+    if not isinstance(candidate_settings, TrainSettings):
+        hint = "Pass `TrainSettings.build({...})`."
+        raise InputError("settings", owner, "be a TrainSettings", type(candidate_settings).__name__, hint)
+    num_notes = len(data.notes)
+    complete = with_learnable_labels(with_all_splits(data, settings), settings.min_count)
+    check_settings(settings, complete)
+    if notes is not None:
+        for note in complete.notes[num_notes:]:
+            notes(note)
+    return complete
+
+
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Refuses a folder with another run, before anything is computed; what the run is, `fit` compares."""
+    checkpoint, finished = (folder / CHECKPOINT).exists(), (folder / FIGURES).exists()
+    if not resume and (checkpoint or finished):
+        hint = "Pass resume=True to go on with that run, or another folder."
+        raise InputError("folder", "train", "be free of other runs", repr(str(folder)), hint)
+    if resume and finished and not checkpoint:
+        hint = "Train in another folder."
+        rule = "have a checkpoint to go on from, or no finished run"
+        raise InputError("folder", "train", rule, repr(str(folder)), hint)
+
+
+def start_run(folder: Path, settings: TrainSettings, prepared: PreparedData, source: Mapping[str, Any] | None) -> None:
+    """What a run folder holds from the start: settings and names of labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_settings({"data": dict(source or {}), **settings.settings()}, folder / CONFIG)
+    write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
+
+
+def write_run(folder: Path, trained: TrainingResult, prepared: PreparedData) -> None:
+    """Classifier, predictions and figures; the figures come last, so that their file says that the run is whole."""
+    trained.classifier.save(folder)
+    trained.predictions.save(folder / PREDICTIONS)
+    figures = figures_of(trained, prepared)
+    write_text(folder / FIGURES, json.dumps(figures, indent=1) + "\n")
+
+
+def figures_of(trained: TrainingResult, prepared: PreparedData) -> dict[str, Any]:
+    """What is worth knowing about a trained network, as values that JSON can hold."""
+    table = trained.predictions
+    sizes = {name: len(part) for name, part in prepared.parts.items()}
+    judged = split_to_evaluate(table)
+    figures: dict[str, Any] = {
+        "rows": sizes,
+        "seconds": trained.seconds,
+        "best epoch": trained.best_epoch,
+        "bad images": trained.bad,
+        "judged": judged,
+        "calibrated": table.calibrator is not None,
+    }
+    if judged is None:
+        return figures
+    rows = table.of_split(judged)
+    figures["after"] = evaluate(rows).to_dict()
+    before = before_calibration(rows)
+    figures["before"] = None if before is None else before.to_dict()
+    return figures
+
+
+def before_calibration(rows: Predictions) -> Evaluation | None:
+    """How the probabilities of the loss's own link do; None where it has none, or where there was no calibrator."""
+    if rows.calibrator is None or rows.scores is None or rows.link is None or isinstance(rows.link, NoLink):
+        return None
+    return evaluate(rows.replace(probs=rows.link.probs(rows.scores), decisions=None))
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A network that has been trained and made honest.
+
+    Attributes:
+        classifier: All that is needed for new samples.
+        predictions: Of the splits "val" and "test".
+        history: What was measured after each epoch.
+        seconds: How long the epochs took, also those before a break.
+        bad: Images that could not be read, and why.
+        best_epoch: The epoch whose weights were kept, from 1; None where that was the last.
+    """
+
+    classifier: Classifier
+    predictions: Predictions
+    history: list[dict[str, Any]]
+    seconds: float
+    bad: dict[str, str]
+    best_epoch: int | None
+
+
+def fit_classifier(
+    prepared: PreparedData,
+    settings: TrainSettings,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    begin: Callable[[], None] | None = None,
+) -> TrainingResult:
+    """Trains a network by its settings, then fits link, calibrator and rule on the split "val".
+
+    Args:
+        prepared: The data.
+        settings: Loss, head, calibrator, rule and plan.
+        folder: Where checkpoints and the log go; None to keep none.
+        resume: Whether to go on from the checkpoint in `folder`.
+        progress: Where the engine tells how far it is.
+        begin: Called once nothing is left to be refused, before the first step.
+    """
+    train = prepared.parts["train"]
+    loss = build_loss(settings.loss, train.targets, seed=settings.fit.seed)
+    calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
+    learnt = ensemble_loss(loss, settings)
+    network = build_network(prepared, settings, learnt)
+    fitted = fit(
+        network,
+        learnt,
+        train,
+        settings=settings.fit,
+        val=prepared.parts.get("val"),
+        folder=folder,
+        resume=resume,
+        progress=progress,
+        begin=begin,
+    )
+    if isinstance(network.head, HeadEnsemble):
+        network.head = network.head.merged().eval()
+    transfer_thresholds(network.head, loss)
+    loss.cpu()  # scores come back to the CPU, and so must what reads them
+    if isinstance(loss.link, QuasibinaryLink):
+        scores, rows = score(network, train, settings=settings.fit)
+        loss.link.fit([(scores, train.targets.dense(rows))])
+    table = held_out_predictions(network, prepared, settings, loss.link)
+    table, calibrator, rule = fit_calibrator_and_rule(table, calibrator, rule)
+    network.cpu()
+    network.head = on_raw_features(network.head, prepared)
+    if prepared.frozen:
+        network = Network(prepared.backbone, network.head, reading=network.reading)
+    classifier = Classifier(network, prepared.data.labels, link=loss.link, calibrator=calibrator, rule=rule)
+    seconds = sum(float(epoch["seconds"]) for epoch in fitted.history)
+    return TrainingResult(classifier, table, fitted.history, seconds, unreadable_images(prepared), fitted.best_epoch)
+
+
+def unreadable_images(prepared: PreparedData) -> dict[str, str]:
+    """The images that no process could read, and why."""
+    bad = dict(prepared.bad)
+    for part in prepared.parts.values():
+        bad |= getattr(part, "unreadable", {})
+    if world_size() > 1:
+        of_all: list[dict[str, str]] = [{} for _ in range(world_size())]
+        torch.distributed.all_gather_object(of_all, bad)
+        bad = {name: reason for one in of_all for name, reason in one.items()}
+    return bad
+
+
+def check_settings(settings: TrainSettings, data: Dataset) -> None:
+    """Refuses, before anything is written or trained, what cannot be built or made of the scores."""
+    assert data.targets is not None
+    loss = build_loss(settings.loss, data.targets.take([]), seed=settings.fit.seed)
+    calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
+    learnt = data.of_split("train").targets
+    if loss.single_label and learnt is not None and bool((learnt.sizes() > 1).any()):
+        hint = "Choose a loss for several labels a row, such as BCE."
+        got = f"{type(loss).__name__} for rows with several labels"
+        raise InputError("loss", "train", "fit the rows to train on", got, hint)
+    if calibrator is None and isinstance(loss, SumLoss) and not loss.adds_over_labels:
+        hint = "Leave the calibrator as it is, or choose a loss that adds over labels, such as BCE."
+        rule_text = "be given for a loss that also compares labels or rows"
+        raise InputError("calibrator", "train", rule_text, "'none'", hint)
+    if rule is not None and calibrator is None and isinstance(loss.link, NoLink):
+        got = f"{type(loss).__name__} without a calibrator"
+        hint = "Choose a calibrator, such as BetaCalibration(), or no rule."
+        raise InputError("rule", "train", "have probabilities to decide by", got, hint)
+    unfitted = [
+        name for name, part in (("calibrator", calibrator), ("rule", rule)) if part is not None and not part.fitted
+    ]
+    if unfitted and "val" not in data.split_sizes():
+        hint = "Leave `val` above 0, or choose 'none'."
+        raise InputError(unfitted[0], "train", "have rows of a split 'val' to learn from", "none", hint)
+
+
+def build_network(prepared: PreparedData, settings: TrainSettings, loss: Loss) -> Network:
+    """The network to train: head and backbone, or the head alone where features are frozen."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.fit.seed)
+        head = build_head(settings, prepared.width, len(prepared.data.labels), loss, prepared.rates())
+    # A copy, because several losses may start from the same backbone.
+    backbone = None if prepared.frozen else copy.deepcopy(prepared.backbone)
+    return Network(backbone, head, reading=reading_of(loss))
+
+
+def held_out_predictions(network: Network, prepared: PreparedData, settings: TrainSettings, link: Link) -> Predictions:
+    """The scores of the splits "val" and "test", with their targets."""
+    names = [name for name in ("val", "test") if name in prepared.parts]
+    scores, targets, ids, paths, splits = [], [], [], [], []
+    for name in names:
+        part: Batches = prepared.parts[name]
+        part_scores, rows = score(network, part, settings=settings.fit)
+        data = prepared.data.of_split(name).take(rows.numpy())
+        scores.append(part_scores)
+        targets.append(part.targets.dense(rows))
+        ids += data.ids
+        if data.images is not None:
+            paths += [data.images.name(row) for row in range(len(data))]
+        splits += [name] * len(data)
+    if not names:
+        scores, targets = [torch.zeros(0, len(prepared.data.labels))], [torch.zeros(0, len(prepared.data.labels))]
+    return Predictions(
+        scores=torch.cat(scores),
+        targets=torch.cat(targets),
+        ids=ids,
+        paths=paths or None,
+        splits=splits,
+        labels=prepared.data.labels,
+        link=link,
+    )
+
+
+def fit_calibrator_and_rule(
+    table: Predictions, calibrator: Calibrator | None, rule: Rule | None
+) -> tuple[Predictions, Calibrator | None, Rule | None]:
+    """The table with probabilities and decisions by what its split "val" teaches, and what taught them.
+
+    Where no image of that split could be read, there is nothing to learn from, and the loss's own link has to do.
+    """
+    assert table.scores is not None
+    val = table.of_split("val") if "val" in table.split_sizes() else None
+    if calibrator is not None and val is not None:
+        calibrator.fit(val.scores, val.targets)
+        table = table.replace(probs=calibrator(table.scores), calibrator=calibrator)
+    else:
+        calibrator = None
+    has_probs = calibrator is not None or not isinstance(table.link, NoLink)
+    if rule is None or not has_probs or (val is None and not bool(rule.fitted)):
+        return table, calibrator, None
+    probs = table.probabilities()
+    values = table.rule_values()
+    if val is not None and not bool(rule.fitted):
+        rows = torch.tensor([split == "val" for split in table.splits or ()])
+        rule.fit(values[rows], val.targets)
+    return table.replace(probs=probs, decisions=rule(values), calibrator=calibrator, rule=rule), calibrator, rule
