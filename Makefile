@@ -48,12 +48,13 @@ browser: ## a Chromium for the tests of the studio's page, where none is there a
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "No Chromium was found. Install one, or name it: export MANYHOT_BROWSER=/path/to/chrome"; fi
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## ruff, mypy and the order of the subpackages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
-format: $(READY) ## let ruff rewrite the code in the house format
+format: $(READY) ## let ruff rewrite the code in the format of the project
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -80,7 +81,7 @@ wheel: ## build the wheel into dist/, install it into an empty .venv-wheel and r
 	cd .venv-wheel && bin/manyhot --help && OMP_NUM_THREADS=1 bin/python ../tests/installed.py
 
 docs: $(READY) ## build the documentation into site/; a warning is an error
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 demo: $(READY) ## run the demonstration
 	$(BIN)/manyhot demo
@@ -89,7 +90,7 @@ bench: $(READY) ## time against peers: WHAT=losses, metrics, thresholds, predict
 	$(BIN)/python benchmarks/$(WHAT).py
 
 clean: ## remove caches and built files
-	rm -rf build dist site demo-output .coverage .coverage.* coverage.xml htmlcov .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site demo-output .coverage .coverage.* coverage.xml htmlcov .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name '.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well

@@ -3,7 +3,7 @@
 python benchmarks/engine.py [--rounds 7] [--threads 1] [--least 0.97] [--cpu-time] [--json engine.json]
 
 Both train the same network on the same batches with the same optimiser; the plain loop does nothing else. `fit` also
-shuffles by seed, sets the rate of every step, seeds every step, watches for losses that are not finite and keeps its
+shuffles by seed, sets the rate of every step, seeds every step, checks that losses are finite and records its
 figures. With a folder, it writes a checkpoint after each epoch too.
 """
 
@@ -97,8 +97,7 @@ def measure(
     name: str, problem: tuple[Tensor, Tensor, Network, int], *, epochs: int, rounds: int, clock: Callable[[], float]
 ) -> dict[str, Any]:
     inputs, targets, network, batch_size = problem
-    rows, columns = targets.numpy().nonzero()
-    data = FeatureBatches(inputs, SparseTargets.from_cells(rows, columns, None, shape=tuple(targets.shape)))
+    data = FeatureBatches(inputs, SparseTargets.from_dense(targets))
     fit_settings = FitSettings(epochs=epochs, batch_size=batch_size, accelerator="cpu")
 
     def ours(folder: str | None = None) -> None:

@@ -1,20 +1,23 @@
-"""The engine on a GPU: steps in parts, breaks, half precision and compiling, checked against the CPU or each other.
+"""The engine on a GPU: accumulation, interruptions, half precision and compilation, checked against the CPU.
 
 python benchmarks/engine_gpu.py
 """
 
+import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import manyhot as mh
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine import FitSettings, NoProgress, fit
+from manyhot.engine import FitResult, FitSettings, NoProgress, fit
 from manyhot.network import Network
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -33,7 +36,15 @@ from tests.engine.problems import (
 from tests.losses import CASES
 
 
-def trained(case, *, dtype=torch.float64, after=None, folder=None, norm=False, **options):
+def trained(
+    case: Any,
+    *,
+    dtype: torch.dtype = torch.float64,
+    after: int | None = None,
+    folder: str | None = None,
+    norm: bool = False,
+    **options: Any,
+) -> FitResult:
     dense = targets_of(case)
     train = data_of(dense, dtype=dtype)
     if after is not None:
@@ -56,7 +67,7 @@ def trained(case, *, dtype=torch.float64, after=None, folder=None, norm=False, *
     )
 
 
-def breaks_leave_no_trace(name, **options):
+def resumes_exactly(name: str, **options: Any) -> None:
     case = CASES[name]
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         expected = trained(case, folder=one, **options)
@@ -65,20 +76,19 @@ def breaks_leave_no_trace(name, **options):
                 trained(case, folder=other, after=after, checkpoint_minutes=1e-9, **options)
             except Broken:
                 continue
-            raise AssertionError("the run was not broken off")
+            raise AssertionError("the run was not interrupted")
         assert_same(expected, trained(case, folder=other, **options))
 
 
-def throughput(images, targets, precision, rounds=5):
+def throughput(images: Tensor, targets: Tensor, precision: str, rounds: int = 5) -> tuple[float, float]:
     """Images a second of `fit` over those of a plain loop, on a small network with images in the GPU's memory."""
     labels, batch_size, epochs = targets.shape[1], 256, 40
-    rows, columns = targets.cpu().numpy().nonzero()
-    data = FeatureBatches(images.cpu(), SparseTargets.from_cells(rows, columns, None, shape=tuple(targets.shape)))
+    data = FeatureBatches(images.cpu(), SparseTargets.from_dense(targets.cpu()))
 
-    def network():
+    def network() -> Network:
         return Network(nn.Sequential(Pixels()), mh.LinearHead(64, labels)).cuda()
 
-    def plain():
+    def plain() -> None:
         model, loss = network(), mh.BinaryCrossEntropyLoss().cuda()
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         for _ in range(epochs):
@@ -90,11 +100,11 @@ def throughput(images, targets, precision, rounds=5):
                 optimizer.step()
                 optimizer.zero_grad()
 
-    def ours():
+    def ours() -> None:
         fit_settings = FitSettings(epochs=epochs, batch_size=batch_size, accelerator="cuda", precision=precision)
         fit(network(), mh.BinaryCrossEntropyLoss(), data, settings=fit_settings, progress=NoProgress())
 
-    seconds = {plain: [], ours: []}
+    seconds: dict[Callable[[], None], list[float]] = {plain: [], ours: []}
     for turn in range(-1, rounds):
         for way in (plain, ours) if turn % 2 else (ours, plain):
             torch.cuda.synchronize()
@@ -107,6 +117,8 @@ def throughput(images, targets, precision, rounds=5):
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     for name, case in CASES.items():
         whole = trained(case, accumulate=1)
         assert_close(whole, trained(case, accumulate=3))
@@ -114,7 +126,7 @@ def main() -> None:
             on_cpu = trained(case, accelerator="cpu")
             whole.network.cpu(), whole.loss.cpu()
             assert_close(on_cpu, whole)
-    print(f"{len(CASES)} losses: three parts are one, and the GPU gives what the CPU gives")
+    print(f"{len(CASES)} losses: three accumulated parts give the same as one, and the GPU the same as the CPU")
     for options in (
         {},
         {"precision": "bf16"},
@@ -122,13 +134,13 @@ def main() -> None:
         {"precision": "16", "accumulate": 2, "ema": 0.9, "optimizer": "adamw"},
     ):
         for name in ("bce", "two-way", "quasibinary", "role"):
-            breaks_leave_no_trace(name, dtype=torch.float32, norm=True, **options)
-    print("breaks leave no trace, in full and in half precision")
+            resumes_exactly(name, dtype=torch.float32, norm=True, **options)
+    print("interrupted runs resume exactly, in full and in half precision")
     rough = trained(CASES["two-way"], dtype=torch.float32, precision="16", accumulate=2)
     whole = trained(CASES["two-way"], dtype=torch.float32, precision="32")
     assert_close(whole, rough, rtol=0.05)
     assert_close(whole, trained(CASES["two-way"], dtype=torch.float32, compile=True), rtol=1e-3)
-    print("half precision in parts and a compiled network stay close to full precision")
+    print("accumulated half precision and a compiled network stay close to full precision")
     images = torch.randint(0, 256, (4096, 3, 64, 64), dtype=torch.uint8, device="cuda")
     targets = (torch.rand(4096, 20, device="cuda") < 0.1).to(torch.int8)
     for precision in ("32", "bf16"):

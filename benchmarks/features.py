@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from timing import interleaved, ratio
+from timing import Step, interleaved, ratio
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
@@ -57,6 +57,7 @@ class PlainFiles(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def plain_loop(backbone: Backbone, dataset: Dataset, size: int, workers: int) -> np.ndarray:
+    assert isinstance(dataset.images, Files)
     paths = [dataset.images.path(row) for row in range(len(dataset))]
     loader = DataLoader(PlainFiles(paths, size), batch_size=64, num_workers=workers)
     with torch.inference_mode():
@@ -74,7 +75,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, 
 
     expected = plain_loop(backbone, dataset, arguments.size, arguments.workers)
     difference = float(np.abs(extract(folder / "cache") - expected).max())
-    steps = {
+    steps: dict[str, Step] = {
         "plain timm and DataLoader": lambda: plain_loop(backbone, dataset, arguments.size, arguments.workers),
         "extract_features without a cache": lambda: extract(False),
         "extract_features, all in the cache": lambda: extract(folder / "cache"),

@@ -1,9 +1,9 @@
-"""How far one command walks: the files of the package whose functions run in five commands, on made data.
+"""The call depth of commands: the files of the package whose functions run in five commands, on generated data.
 
 python benchmarks/hops.py [--src src] [--show train] [--json hops.json]
 
-Each command runs in a process of its own. A file counts as soon as one of its functions runs, in any thread; what runs
-while a module or a class is being defined does not (`co_flags & CO_OPTIMIZED`). `--show` lists the files of a command.
+Each command runs in its own process. A file counts as soon as one of its functions runs, in any thread; code that runs
+while a module or a class is defined does not (`co_flags & CO_OPTIMIZED`). `--show` lists the files of a command.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SHADES = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (50, 60, 230)}
 
 
 def make_photos(folder: Path, count: int = 300) -> None:
-    """Grey pictures with patches of zero to three colours, enough of them to be judged, and their labels."""
+    """Grey images with patches of zero to three colours, enough of them to evaluate on, and their labels."""
     draw = np.random.default_rng(0)
     (folder / "photos").mkdir()
     with (folder / "photos.csv").open("w", newline="") as file:
@@ -76,7 +76,7 @@ def record(package: Path, report: Path, arguments: list[str]) -> None:
 
 
 def measure(src: Path) -> dict[str, list[str]]:
-    """The files that each command walks through."""
+    """The files whose functions each command runs."""
     result = {}
     with tempfile.TemporaryDirectory() as work:
         make_photos(Path(work))
@@ -110,7 +110,7 @@ def main() -> None:
         print(*result[options.show], sep="\n")
     if options.json:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=src, text=True).strip()
-        content = {"commit": commit, "command": "python benchmarks/hops.py"}
+        content: dict[str, object] = {"commit": commit, "command": "python benchmarks/hops.py"}
         content |= {name: len(files) for name, files in result.items()}
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 

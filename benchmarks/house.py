@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tokenize
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,11 +54,11 @@ class LineRange(NamedTuple):
         return f"{self.file}:{self.first}-{self.last}"
 
 
-def spans(nodes: list[ast.AST]) -> set[int]:
-    return {line for node in nodes for line in range(node.lineno, node.end_lineno + 1)}
+def spans(nodes: Sequence[ast.stmt]) -> set[int]:
+    return {line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
-def docstrings(tree: ast.Module) -> list[ast.AST]:
+def docstrings(tree: ast.Module) -> list[ast.stmt]:
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, owners) and node.body]
     return [
@@ -76,7 +77,7 @@ def statements(tree: ast.Module) -> dict[int, int]:
         first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
         named = [getattr(target, "id", "") for target in getattr(node, "targets", ())]
         if "__all__" not in named:
-            result |= dict.fromkeys(range(first, node.end_lineno + 1), number)
+            result |= dict.fromkeys(range(first, (node.end_lineno or first) + 1), number)
     imports = spans([node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)])
     return {line: number for line, number in result.items() if line not in imports}
 
@@ -125,7 +126,7 @@ def repeated(files: dict[str, list[Line]], key: str) -> list[tuple[LineRange, Li
         length = LEAST
         while ((one[0], one[1] + length - LEAST + 1), (other[0], other[1] + length - LEAST + 1)) in matches:
             length += 1
-        result.append(tuple(_line_range(files, *end, length) for end in (one, other)))
+        result.append((_line_range(files, *one, length), _line_range(files, *other, length)))
     return result
 
 

@@ -1,12 +1,15 @@
-"""Calibrators, rules and metrics on a GPU: every law, and the same results as on the CPU.
+"""Calibrators, rules and metrics on a GPU: every property, and the same results as on the CPU.
 
 python benchmarks/laws_gpu.py
 """
 
+import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,13 +21,16 @@ from tests.calibrate.cases import CASES as CALIBRATORS
 from tests.decide.rules import CASES as RULES
 from tests.metrics.cases import CASES as METRICS
 
-Trial = tuple[str, Callable[[], None]]
+Trial = tuple[str, Callable[[], object]]
 
 
-def laws() -> Iterator[Trial]:
-    """Every law of every object, on the GPU."""
-    cases = [("metric", METRICS, METRIC_PROPERTIES), ("calibrator", CALIBRATORS, CALIBRATOR_PROPERTIES)]
-    on_gpu = [
+def properties() -> Iterator[Trial]:
+    """Every property of every object, on the GPU."""
+    cases: list[tuple[str, Any, Any]] = [
+        ("metric", METRICS, METRIC_PROPERTIES),
+        ("calibrator", CALIBRATORS, CALIBRATOR_PROPERTIES),
+    ]
+    on_gpu: list[tuple[str, Any, Any]] = [
         (f"{kind} {name}", dataclasses.replace(case, device="cuda"), own)
         for kind, named, own in cases
         for name, case in named.items()
@@ -35,7 +41,7 @@ def laws() -> Iterator[Trial]:
     ]
     for name, case, own in on_gpu:
         for check in own:
-            yield f"{name} {check.__name__}", lambda check=check, case=case: check(case)
+            yield f"{name} {check.__name__}", partial(check, case)
 
 
 def agreements() -> Iterator[Trial]:
@@ -57,19 +63,21 @@ def agreements() -> Iterator[Trial]:
 
     for name, case in CALIBRATORS.items():
         if not case.single_label:
-            yield f"calibrator {name} on both devices", lambda make=case.make: calibrated(make)
+            yield f"calibrator {name} on both devices", partial(calibrated, case.make)
     for name, (make, options) in RULES.items():
         if not options.get("names_labels"):
-            yield f"rule {name} on both devices", lambda make=make: decided(make)
+            yield f"rule {name} on both devices", partial(decided, make)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     tried = broken = 0
-    for name, trial in (*laws(), *agreements()):
+    for name, trial in (*properties(), *agreements()):
         tried += 1
         try:
             trial()
-        except Exception as error:  # every trial is made, and every failure reported
+        except Exception as error:  # every trial is run, and every failure reported
             broken += 1
             print(f"BROKEN {name}: {type(error).__name__} {str(error)[:300]}", flush=True)
     print(f"{torch.cuda.get_device_name()}: {tried} trials, {broken} broken")

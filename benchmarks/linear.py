@@ -28,7 +28,7 @@ from manyhot.linear import LinearPath, fit_path
 OURS = "fit_path, all labels at once"
 PEERS = {"LogisticRegression, from zero": False, "LogisticRegression, warm start": True}
 LEAST_RATIO = 3.0  # how many times as fast for a label as the faster of the two it must be
-SHARE = 1e-4  # by which a value may lie above the lowest
+SHARE = 1e-4  # by which a value may exceed the lowest
 
 
 def make_data(rows: int, *, width: int = 448, labels: int = 80) -> tuple[np.ndarray, np.ndarray]:

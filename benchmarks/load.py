@@ -1,6 +1,6 @@
-"""Asks an HTTP server of this machine: at a rate that does not depend on its answers, or as fast as it answers.
+"""Requests to an HTTP server on this machine: at a rate independent of its answers, or as fast as it answers.
 
-The client is a few lines over sockets, because the usual ones take more of a processor than the answers they wait for.
+The client is a few lines over sockets, because common ones take more processor time than the answers they wait for.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 HOST = "127.0.0.1"
 TIMEOUT = 20.0
-# Requests that may be under way at once. A server that lets more gather has lost; it is not buried.
+# Requests that may be in flight at once; a server with more is overloaded, and is not loaded further.
 MOST = 100
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
@@ -23,7 +23,7 @@ Request = tuple[str, bytes]
 
 @dataclass
 class Load:
-    """What came of some requests: seconds of each answer by kind, errors by reason, and what was seen each second."""
+    """The results of some requests: seconds of each answer by kind, errors by reason, and samples taken each second."""
 
     latencies: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     errors: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Load:
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is kept; one request at a time."""
+    """A persistent connection; one request at a time."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -51,6 +51,7 @@ class Connection(asyncio.Protocol):
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -89,7 +90,7 @@ class Connections:
         self._idle: list[Connection] = []
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Status and body; a connection that was closed while nobody used it is replaced, once."""
+        """Status and body; a connection that was closed while idle is replaced, once."""
         self.under_way += 1
         try:
             self._idle = [one for one in self._idle if not one.closed]
@@ -143,9 +144,9 @@ async def at_rate(
     give_up: bool = False,
     watch: Callable[[], float] | None = None,
 ) -> Load:
-    """Sends requests at chance moments, so many a second on average, whether or not earlier ones have been answered.
+    """Sends requests at random moments at an average rate, whether or not earlier ones have been answered.
 
-    An answer's time counts from the moment at which the request was due, so that waiting before it is sent is waiting.
+    Latency is measured from the moment at which a request was due, so that it includes waiting before it is sent.
 
     Args:
         port: Of the server.
@@ -153,8 +154,8 @@ async def at_rate(
         rate: Requests a second.
         seconds: For how long.
         seed: Of the moments.
-        give_up: Whether to end once too many are under way; otherwise those in excess are counted as errors.
-        watch: What to look at about once a second.
+        give_up: Whether to end once too many are in flight; otherwise those in excess are counted as errors.
+        watch: Called about once a second for a sample.
     """
     draw, turns, load = random.Random(seed), itertools.cycle(requests), Load()
     connections, tasks = Connections(port), set()
@@ -181,7 +182,7 @@ async def at_rate(
 
 
 async def saturating(port: int, requests: Sequence[Request], *, clients: int, seconds: float) -> Load:
-    """So many clients, each of which asks again as soon as it has its answer."""
+    """Clients that each send the next request as soon as the last is answered."""
     turns, load, connections = itertools.cycle(requests), Load(), Connections(port)
     cpu, start = time.process_time(), time.perf_counter()
 
@@ -216,8 +217,8 @@ def get(path: str, kind: str) -> Request:
 
 
 def upload(path: str, data: bytes, name: str) -> Request:
-    """A request that sends a picture as a browser does."""
-    edge = "----one-picture-at-a-time"
+    """A request that uploads an image as a browser does."""
+    edge = "----one-image-at-a-time"
     part = f'--{edge}\r\nContent-Disposition: form-data; name="image"; filename="{name}"\r\n'
     body = f"{part}Content-Type: image/jpeg\r\n\r\n".encode() + data + f"\r\n--{edge}--\r\n".encode()
     head = (

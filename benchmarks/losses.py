@@ -6,11 +6,12 @@ python benchmarks/losses.py [--rounds 60] [--threads 1] [--json losses.json]
 import argparse
 import json
 import statistics
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from timing import interleaved, peak_memory, ratio, sparse_targets, training_step
-from timm.loss import AsymmetricLossMultiLabel
+from timm.loss.asymmetric_loss import AsymmetricLossMultiLabel
 
 import manyhot as mh
 
@@ -18,15 +19,16 @@ SHAPES = [(512, 80), (256, 1000), (64, 10000)]
 TORCH_BCE, TIMM_ASL = "torch binary_cross_entropy_with_logits", "timm AsymmetricLossMultiLabel"
 
 
-def candidates(rows: int, labels: int):
+def candidates(rows: int, labels: int) -> dict[str, tuple[Any, ...]]:
     """Every loss with the arguments that it takes besides the scores; the peers come first."""
     scores, targets = sparse_targets(rows, labels)
     single = targets * (targets.cumsum(1) == 1)
     both_heads = torch.stack([scores, scores.flip(0)], dim=1)
     spa = mh.StrictlyProperAsymmetricLoss
+    timm_asl: Any = AsymmetricLossMultiLabel
     return {
         TORCH_BCE: (F.binary_cross_entropy_with_logits, scores, targets),
-        TIMM_ASL: (AsymmetricLossMultiLabel(gamma_neg=4, gamma_pos=1, clip=0.05), scores, targets),
+        TIMM_ASL: (timm_asl(gamma_neg=4, gamma_pos=1, clip=0.05), scores, targets),
         "BinaryCrossEntropyLoss": (mh.BinaryCrossEntropyLoss(), scores, targets),
         "FocalLoss": (mh.FocalLoss(), scores, targets),
         "AsymmetricLoss": (mh.AsymmetricLoss(gamma_neg=4, gamma_pos=1, margin=0.05), scores, targets),
@@ -91,7 +93,7 @@ def check_targets(results: dict[int, dict[str, list[float]]]) -> list[dict[str, 
 def print_memory() -> float:
     rows, labels = SHAPES[-1]
     loss, scores, targets = candidates(rows, labels)["SPA + LabelPairRegulariser"]
-    peak = peak_memory(training_step(loss, scores, targets)) / (scores.numel() * scores.element_size())
+    peak: float = peak_memory(training_step(loss, scores, targets)) / (scores.numel() * scores.element_size())
     verdict = "met" if peak < 12 else "MISSED"
     print(f"\nPeak extra memory of SPA + LabelPairRegulariser at {(rows, labels)}, in sizes of the scores:")
     print(f"{peak:.1f} (below 12: {verdict})")

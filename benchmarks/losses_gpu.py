@@ -1,6 +1,6 @@
-"""Losses on a GPU: the laws, and the time of forward + backward against naive forms, compilers and the memory floor.
+"""Losses on a GPU: their properties, and forward + backward timed against naive forms, compilers and memory bandwidth.
 
-python benchmarks/losses_gpu.py laws
+python benchmarks/losses_gpu.py properties
 python benchmarks/losses_gpu.py times [--shape 4096 1000] [--json gpu.json]
 """
 
@@ -9,13 +9,16 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import naive
 import torch
 import torch._inductor.exc
 import triton
 from timing import sparse_targets
+from torch import Tensor
 
 import manyhot as mh
 from manyhot.testing import LOSS_PROPERTIES, check_compiles, check_link_is_slope_ratio
@@ -24,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.losses import CASES
 
 
-def laws(names: list[str]) -> int:
-    """Every law for every loss in float32 and bfloat16; compiled by Inductor in float32."""
+def check_properties(names: list[str]) -> int:
+    """Every property of every loss in float32 and bfloat16; compiled by Inductor in float32."""
     broken, cases = 0, {name: CASES[name] for name in names or CASES}
     for dtype in (torch.float32, torch.bfloat16):
         for name, case in cases.items():
@@ -35,19 +38,22 @@ def laws(names: list[str]) -> int:
                 start = time.perf_counter()
                 try:
                     check(on_gpu, **options)
-                except Exception as error:  # every law is tried, and every failure reported
+                except Exception as error:  # every property is checked, and every failure reported
                     broken += 1
                     print(f"BROKEN {dtype} {name} {check.__name__}: {type(error).__name__} {str(error)[:300]}")
                 if time.perf_counter() - start > 20:
                     print(f"slow: {dtype} {name} {check.__name__} {time.perf_counter() - start:.0f} s")
             if dtype == torch.float32 and case.build(torch.zeros(1, 5)).adds_over_labels:
                 check_link_is_slope_ratio(case.build(torch.zeros(1, 5)))
-        print(f"{dtype}: {len(cases)} losses x {len(LOSS_PROPERTIES)} laws tried, {broken} broken so far", flush=True)
+        print(
+            f"{dtype}: {len(cases)} losses x {len(LOSS_PROPERTIES)} properties checked, {broken} broken so far",
+            flush=True,
+        )
     return broken
 
 
-def candidates(rows: int, labels: int):
-    """Name, ours, naive, arguments besides the scores, scores, bytes a cell that must move at the least."""
+def candidates(rows: int, labels: int) -> list[tuple[Any, ...]]:
+    """Name, ours, naive, arguments besides the scores, scores, minimum bytes per cell to move."""
     scores, targets = (t.cuda() for t in sparse_targets(rows, labels))
     single = targets * (targets.cumsum(1) == 1)
     heads = torch.stack([scores, scores.flip(0)], dim=1)
@@ -99,8 +105,8 @@ def candidates(rows: int, labels: int):
     ]
 
 
-def milliseconds(loss, scores, arguments) -> float | None:
-    """Median time of forward + backward; None where memory does not suffice or the compiler gives up."""
+def milliseconds(loss: Callable[..., Tensor], scores: Tensor, arguments: tuple[Tensor, ...]) -> float | None:
+    """Median time of forward + backward; None if it runs out of memory or cannot be compiled."""
     leaf = scores.clone().requires_grad_()
 
     def step() -> None:
@@ -109,15 +115,15 @@ def milliseconds(loss, scores, arguments) -> float | None:
 
     try:
         step()
-        return triton.testing.do_bench(step, warmup=30, rep=100, return_mode="median")
+        return float(triton.testing.do_bench(step, warmup=30, rep=100, return_mode="median"))
     except (torch.OutOfMemoryError, torch._inductor.exc.InductorError) as error:
         print(f"  ({type(error).__name__}: {str(error).splitlines()[0][:100]})")
         torch.cuda.empty_cache()
         return None
 
 
-def graphed(loss, scores, arguments) -> float | None:
-    """The same replayed as a CUDA graph, which only losses that never wait for a value allow."""
+def graphed(loss: Callable[..., Tensor], scores: Tensor, arguments: tuple[Tensor, ...]) -> float:
+    """The same replayed as a CUDA graph, which only losses without device synchronisation allow."""
     leaf = scores.clone().requires_grad_()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -129,14 +135,15 @@ def graphed(loss, scores, arguments) -> float | None:
     leaf.grad = None
     with torch.cuda.graph(graph, stream=stream):
         loss(leaf, *arguments).backward()
-    return triton.testing.do_bench(graph.replay, warmup=30, rep=100, return_mode="median")
+    return float(triton.testing.do_bench(graph.replay, warmup=30, rep=100, return_mode="median"))
 
 
 def copy_bandwidth() -> float:
     """Bytes a second of a large copy, read and written."""
     source = torch.empty(1 << 30, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)
-    return 8 * source.numel() / (triton.testing.do_bench(lambda: target.copy_(source), return_mode="median") / 1e3)
+    taken = float(triton.testing.do_bench(lambda: target.copy_(source), return_mode="median"))
+    return 8 * source.numel() / (taken / 1e3)
 
 
 def times(shape: tuple[int, int], bandwidth: float) -> list[dict[str, object]]:
@@ -163,14 +170,14 @@ def times(shape: tuple[int, int], bandwidth: float) -> list[dict[str, object]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["laws", "times"])
+    parser.add_argument("what", choices=["properties", "times"])
     parser.add_argument("--shape", type=int, nargs=2, action="append", metavar=("ROWS", "LABELS"))
-    parser.add_argument("--only", nargs="+", default=[], help="names of the losses whose laws are tried")
+    parser.add_argument("--only", nargs="+", default=[], help="names of the losses whose properties are checked")
     parser.add_argument("--json", help="also write the figures to this file")
     arguments = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}", flush=True)
-    if arguments.what == "laws":
-        return int(laws(arguments.only) > 0)
+    if arguments.what == "properties":
+        return int(check_properties(arguments.only) > 0)
     bandwidth = copy_bandwidth()
     print(f"copy bandwidth {bandwidth / 1e12:.2f} TB/s, read and written")
     shapes = [tuple(shape) for shape in arguments.shape or [(4096, 1000), (4096, 10000)]]

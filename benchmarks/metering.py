@@ -23,17 +23,17 @@ def total_processor_seconds() -> float:
 
 
 class Patience:
-    """Time to wait until others leave the machine alone, and to measure once more where they did not.
+    """A time budget for waiting until the machine is idle, and for repeating measurements that others disturbed.
 
     Args:
-        seconds: All of it.
+        seconds: The budget.
     """
 
     def __init__(self, seconds: float) -> None:
         self.left = seconds
 
     def wait(self) -> None:
-        """Until the machine is quiet, or patience has ended; all servers must be asleep."""
+        """Waits until the machine is idle or the budget is spent; all servers must be suspended."""
         while self.left > 0:
             busy, start = total_processor_seconds(), time.perf_counter()
             time.sleep(2.0)
@@ -46,13 +46,13 @@ class Patience:
 def measure(
     server: Server, ask: Callable[..., Any], patience: Patience, *, watch: bool = False
 ) -> tuple[Load, Figures]:
-    """Lets a server run under a load; of several tries, the one in which others took the least.
+    """Measures a server under load; of several tries, the one with the least processor time taken by others.
 
     Args:
-        server: Asleep, as it will be again.
+        server: Suspended, before and after.
         ask: Makes the load.
-        patience: How long to wait for a quiet machine.
-        watch: Whether to look at the server's memory every second.
+        patience: Budget for waiting for an idle machine.
+        watch: Whether to sample the server's memory every second.
     """
     tries: list[tuple[Load, Figures]] = []
     options = {"watch": server.megabytes} if watch else {}

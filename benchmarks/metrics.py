@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
-from timing import interleaved, ratio
+from timing import Step, interleaved, ratio
 from torch import Tensor
 from torchmetrics.classification import MultilabelAveragePrecision, MultilabelRankingAveragePrecision
 
@@ -49,6 +50,8 @@ evaluation = mh.evaluate(mh.Predictions.open(sys.argv[1]))
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "before": before, "peak": peak(), "map": evaluation["map"]}))
 """
+# Steps by name, and the value that each one leaves for the check of agreement.
+Candidates = tuple[dict[str, Step], dict[str, float]]
 
 
 def predictions(rows: int, labels: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -60,18 +63,18 @@ def predictions(rows: int, labels: int, *, seed: int = 0) -> tuple[Tensor, Tenso
     return torch.sigmoid(torch.randn(rows, labels, generator=draw) + 3 * targets - 3), targets
 
 
-def map_candidates(probs: Tensor, targets: Tensor):
-    """By label; each leaves its value where the agreement of all is looked at."""
-    values = {}
+def map_candidates(probs: Tensor, targets: Tensor) -> Candidates:
+    """By label."""
+    values: dict[str, float] = {}
 
-    def ours():
+    def ours() -> None:
         values[OURS] = mean_of_defined(metrics.average_precision(probs, targets))
 
-    def sklearn():
+    def sklearn() -> None:
         columns = zip(targets.T.numpy(), probs.T.numpy(), strict=True)
         values[SKLEARN] = statistics.fmean(average_precision_score(*column) for column in columns)
 
-    def torchmetrics():
+    def torchmetrics() -> None:
         metric = MultilabelAveragePrecision(targets.shape[1])
         metric.update(probs, targets.long())
         values[TORCHMETRICS] = float(metric.compute())
@@ -79,17 +82,17 @@ def map_candidates(probs: Tensor, targets: Tensor):
     return {OURS: ours, SKLEARN: sklearn, TORCHMETRICS: torchmetrics}, values
 
 
-def ranking_candidates(probs: Tensor, targets: Tensor):
+def ranking_candidates(probs: Tensor, targets: Tensor) -> Candidates:
     """By sample, all on the same few rows."""
-    values = {}
+    values: dict[str, float] = {}
 
-    def ours():
+    def ours() -> None:
         values[OURS] = metrics.MeanAveragePrecision(average="samples").update(probs, targets).compute()["map"]
 
-    def sklearn():
+    def sklearn() -> None:
         values[SKLEARN] = label_ranking_average_precision_score(targets.numpy(), probs.numpy())
 
-    def torchmetrics():
+    def torchmetrics() -> None:
         metric = MultilabelRankingAveragePrecision(targets.shape[1])
         metric.update(probs, targets.long())
         values[TORCHMETRICS] = float(metric.compute())
@@ -97,11 +100,11 @@ def ranking_candidates(probs: Tensor, targets: Tensor):
     return {OURS: ours, SKLEARN: sklearn, TORCHMETRICS: torchmetrics}, values
 
 
-def measure(name: str, shape: tuple[int, int], made, rounds: int) -> dict[str, object]:
-    steps, values = made
+def measure(name: str, shape: tuple[int, int], candidates: Candidates, rounds: int) -> dict[str, Any]:
+    steps, values = candidates
     seconds = interleaved(steps, rounds=rounds, warm_up=1)
     apart = {peer: abs(values[peer] - values[OURS]) for peer in CLOSE}
-    result = {
+    result: dict[str, Any] = {
         "name": name,
         "rows": shape[0],
         "labels": shape[1],
@@ -119,7 +122,7 @@ def measure(name: str, shape: tuple[int, int], made, rounds: int) -> dict[str, o
     return result
 
 
-def compare_with_peers(rounds: int) -> list[dict[str, object]]:
+def compare_with_peers(rounds: int) -> list[dict[str, Any]]:
     print(f"{'':34}{'':16}{OURS:>13}{SKLEARN + ' /':>15}{TORCHMETRICS + ' /':>15}")
     results = []
     for shape in SHAPES:
@@ -167,7 +170,7 @@ def evaluate_large_table(rows: int, threads: int) -> dict[str, float]:
         command = [sys.executable, "-c", EVALUATE, str(path), str(threads)]
         answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         size = path.stat().st_size / 1e6
-    figures = json.loads(answer) | {"file": size}
+    figures: dict[str, float] = json.loads(answer) | {"file": size}
     print(f"\nmanyhot.evaluate of {rows:,} x {LARGE_LABELS} from Parquet ({size:.0f} MB), in a process of its own")
     print(f"{figures['seconds']:.1f} s; peak memory {figures['peak']:.0f} MB, {figures['before']:.0f} MB after import;")
     print(f"the scores alone take {rows * LARGE_LABELS * 4 / 1e6:.0f} MB")

@@ -8,12 +8,13 @@ time for all is in proportion. Both must agree.
 
 import argparse
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
 
-from manyhot.metrics import RetrievalPrecision, all_queries, sample_queries
+from manyhot.metrics import RetrievalPrecision, TagQuery, all_queries, sample_queries
 
 
 def draw(rows: int, labels: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -24,7 +25,7 @@ def draw(rows: int, labels: int) -> tuple[torch.Tensor, torch.Tensor]:
     return log_odds, (torch.rand(rows, labels, generator=generator) < log_odds.sigmoid()).int()
 
 
-def by_scikit_learn(log_odds: torch.Tensor, targets: torch.Tensor, queries: list) -> list[float]:
+def by_scikit_learn(log_odds: torch.Tensor, targets: torch.Tensor, queries: Sequence[TagQuery]) -> list[float]:
     """The definition, by way of a library."""
     present, absent = (torch.nn.functional.logsigmoid(factor * log_odds.double()).numpy() for factor in (1, -1))
     truth = targets.numpy()
@@ -53,9 +54,9 @@ def main() -> None:
     ours = time.perf_counter() - start
     indices = np.linspace(0, len(queries) - 1, options.peer_queries).astype(int)
     start = time.perf_counter()
-    want = by_scikit_learn(log_odds, targets, [queries[index] for index in indices])
+    expected = by_scikit_learn(log_odds, targets, [queries[index] for index in indices])
     peer = (time.perf_counter() - start) / len(indices) * len(queries)
-    np.testing.assert_allclose(result.details["by_query"].cpu().numpy()[indices], want, atol=1e-9)
+    np.testing.assert_allclose(result.details["by_query"].cpu().numpy()[indices], expected, atol=1e-9)
     print(f"{len(queries):,} queries over {options.rows:,} samples x {options.labels} labels, mAP {result.value:.4f}")
     print(
         f"ours on {options.device} {ours:.1f} s; scikit-learn {peer:.0f} s (from {len(indices)}), {peer / ours:.0f} x"

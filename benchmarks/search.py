@@ -11,8 +11,11 @@ import argparse
 import json
 import statistics
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,7 +25,7 @@ import torch
 from timing import Step, interleaved
 
 from manyhot.predictions import Predictions, PredictionsWriter
-from manyhot.search import Collection
+from manyhot.search import Collection, SearchResult
 
 LISTS = pa.schema([("id", pa.string()), ("probs", pa.list_(pa.float32()))])
 PARTS = 5
@@ -88,46 +91,50 @@ def candidates(folder: Path, matrix: np.ndarray) -> dict[str, Step]:
 
     def by_numpy() -> list[int]:
         scores = np.log(matrix[:, first]) + np.log(matrix[:, second]) + np.log1p(-matrix[:, third])
-        best = np.argpartition(scores, -K)[-K:]
-        return best[np.argsort(-scores[best])].tolist()
+        return best_rows(scores)
 
     def by_products() -> list[int]:
         scores = matrix[:, first] * matrix[:, second] * (1 - matrix[:, third])
-        best = np.argpartition(scores, -K)[-K:]
-        return best[np.argsort(-scores[best])].tolist()
+        return best_rows(scores)
 
-    ways = {
+    ways: dict[str, Callable[[], list[Any]]] = {
         "the three columns in memory, read once (floor)": lambda: [column.sum() for column in contiguous],
-        "search, columns kept": lambda: hits(cached.search(QUERY, k=K, expect=False)),
-        "search, columns kept, with expected matches": lambda: hits(cached.search(QUERY, k=K)),
+        "search, columns cached": lambda: hits(cached.search(QUERY, k=K, expect=False)),
+        "search, columns cached, with expected matches": lambda: hits(cached.search(QUERY, k=K)),
         "search, from the files": lambda: hits(files.search(QUERY, k=K, expect=False)),
         "its statement in DuckDB": lambda: numbers(database.execute(statement).fetchall()),
         "the same in DuckDB over lists": lambda: numbers(database.execute(of_lists).fetchall()),
         "NumPy, logarithms over the matrix": by_numpy,
         "NumPy, products over the matrix": by_products,
     }
-    want = by_numpy()
+    expected = by_numpy()
     for name, way in ways.items():
-        if "floor" not in name and len(set(way()) & set(want)) < K - 1:  # single precision may swap the last one
+        if "floor" not in name and len(set(way()) & set(expected)) < K - 1:  # single precision may swap the last one
             raise SystemExit(f"{name} finds others")
-    return ways
+    return {**ways}
 
 
-def hits(result) -> list[int]:
+def best_rows(scores: np.ndarray) -> list[int]:
+    best = np.argpartition(scores, -K)[-K:]
+    rows: list[int] = best[np.argsort(-scores[best])].tolist()
+    return rows
+
+
+def hits(result: SearchResult) -> list[int]:
     return [int(hit.id.removeprefix("image ")) for hit in result.hits]
 
 
-def numbers(rows: list[tuple]) -> list[int]:
+def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
     return [int(row[0].removeprefix("image ")) for row in rows]
 
 
 def growth(folder: Path, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of some queries for one part, and for all of them."""
     few, many = (Collection.open(path) for path in (folder / "columns" / "part-0.parquet", folder / "columns"))
-    steps = {}
+    steps: dict[str, Step] = {}
     for name, query in GROWTH_QUERIES.items():
         for collection in (few, many):
-            steps[f"{name}, {len(collection):,} rows"] = lambda c=collection, q=query: c.search(q, k=K)
+            steps[f"{name}, {len(collection):,} rows"] = partial(collection.search, query, k=K)
     return interleaved(steps, rounds=rounds, warm_up=2)
 
 
@@ -139,8 +146,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="a new folder for the files, which are left there")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
-    target = nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory()
-    with target as name:
+    temporary = nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory()
+    with temporary as name:
         folder = Path(name)
         matrix = write(folder, options.rows, options.labels)
         sizes = {name: size_of(folder / name) / options.rows for name in ("columns", "lists")}
@@ -149,12 +156,12 @@ def main() -> None:
         seconds = interleaved(candidates(folder, matrix), rounds=options.rounds, warm_up=1)
         del matrix
         grown = growth(folder, options.rounds)
-    floor, ours = (statistics.median(list(seconds.values())[target]) for target in (0, 1))
+    floor, ours = (statistics.median(list(seconds.values())[index]) for index in (0, 1))
     print(f"{'':50}{'ms':>9}{'x floor':>9}{'x search':>10}")
     for name, times in seconds.items():
         middle = statistics.median(times)
         print(f"{name:50}{1e3 * middle:9.1f}{middle / floor:9.1f}{middle / ours:10.1f}")
-    print("\nwith expected matches, columns kept")
+    print("\nwith expected matches, columns cached")
     for name, times in grown.items():
         print(f"{name:50}{1e3 * statistics.median(times):9.1f}")
     if options.json:

@@ -1,6 +1,6 @@
-"""Servers as processes of their own: started, waited for, watched, and always ended.
+"""Servers in their own processes: started, awaited, monitored, and always terminated.
 
-Several can be there at once and be measured in turn: all but one are put to sleep, and take no processor.
+Several can be measured in turn: all but one are suspended, and take no processor time.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Server:
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Lets it run within the block, and sleep afterwards."""
+        """Resumes it within the block, and suspends it afterwards."""
         os.killpg(self.process.pid, signal.SIGCONT)
         try:
             yield
@@ -43,7 +43,7 @@ class Server:
         return [folder for folder in Path("/proc").glob("[0-9]*") if _session(folder) == self.process.pid]
 
     def megabytes(self) -> float:
-        """Memory of all its processes; what several of them share is counted once."""
+        """Memory of all its processes; shared memory is counted once."""
         total = 0
         for folder in self.processes():
             with contextlib.suppress(OSError):  # it has ended
@@ -73,7 +73,7 @@ def _session(folder: Path) -> int | None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -81,7 +81,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], *, port: int, health: str, log: Path) -> Iterator[Server]:
-    """Starts a server, waits until it is well, and ends it with everything that it has started.
+    """Starts a server, waits until it is healthy, and terminates it with all processes that it has started.
 
     Args:
         command: What to run.
@@ -117,11 +117,11 @@ def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None
         time.sleep(0.1)
     log_tail = log.read_text(errors="replace")[-2000:]
     why = f"took more than {START_SECONDS} s to start" if process.poll() is None else f"ended with {process.returncode}"
-    raise SystemExit(f"The server {why}. It said:\n{log_tail}")
+    raise SystemExit(f"The server {why}. Its output:\n{log_tail}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """First a word, then force, for all of its session; who sleeps is woken to hear it."""
+    """SIGTERM, then SIGKILL, to its whole session; suspended processes are resumed to receive it."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal_number)

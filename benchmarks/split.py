@@ -32,10 +32,10 @@ def make_data(rows: int, labels: int) -> np.ndarray:
 
 
 def iterative_stratification(dense: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Sechidis et al. (2011): the rarest label that is left first, each row to the split that wants it most."""
+    """Sechidis et al. (2011): the rarest remaining label first, each row to the split that needs it most."""
     draw = np.random.default_rng(seed)
     names, parts = np.array(list(SHARES), dtype=object), np.array(list(SHARES.values()))
-    desired, wants = parts * len(dense), parts[:, None] * dense.sum(0)
+    desired, needed = parts * len(dense), parts[:, None] * dense.sum(0)
     assigned, left = np.zeros(len(dense), dtype=np.int64), np.ones(len(dense), dtype=bool)
     while left.any():
         remaining = dense[left].sum(0)
@@ -45,12 +45,12 @@ def iterative_stratification(dense: np.ndarray, seed: int = 0) -> np.ndarray:
             keys = (
                 (draw.random(len(parts)), desired)
                 if label is None
-                else (draw.random(len(parts)), desired, wants[:, label])
+                else (draw.random(len(parts)), desired, needed[:, label])
             )
             best = np.lexsort(keys)[-1]
             assigned[row], left[row] = best, False
             desired[best] -= 1
-            wants[best] -= dense[row]
+            needed[best] -= dense[row]
     return names[assigned]
 
 

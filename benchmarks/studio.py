@@ -1,14 +1,14 @@
-"""`manyhot studio` under load: pictures to classify, beside the same model behind LitServe; and the page's requests.
+"""`manyhot studio` under load: image classification, beside the same model behind LitServe; and the page's requests.
 
 python benchmarks/studio.py [--seconds 60] [--step 5] [--rounds 3] [--rows 20000] [--page-rate 40] [--patience 0]
 
 Each server runs as a process of its own on 127.0.0.1, and all but one sleep at any time. Of each is measured:
 
-- answers a second to 1, 8 and 32 clients that ask again as soon as they are answered, the median of some rounds;
+- answers a second to 1, 8 and 32 clients that send the next request after each answer, the median of some rounds;
 - the knee: the highest rate at which 99 of 100 answers come within a bound, in steps of rising rate, until two steps
   in a row exceed it. The bound is three times the median answer to a single client, that of the fastest server, and
-  the same for all. Requests come at chance moments and do not wait for each other; the time of an answer counts from
-  the moment at which its request was due;
+  the same for all. Requests arrive at random and do not wait for each other; latency is measured from the moment at
+  which a request was due;
 - a longer time at that rate: times, errors, memory. LitServe is held at the knee of the studio as well.
 """
 
@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -95,22 +96,22 @@ def candidates(run: Path, root: Path) -> list[Candidate]:
 
 
 def report_progress(what: str, figures: Figures) -> None:
-    """Says how far it has got, beside the tables."""
+    """Prints progress to stderr."""
     summary = f"{figures['rate']:.1f} answers/s, p99 {figures['p99']:.0f} ms, taken by others {figures['others']:.0%}"
     print(f"{what}: {summary}", file=sys.stderr, flush=True)
 
 
-def check_answers(server: Server, requests: list[Request], known: list[dict]) -> list[dict]:
-    """The answers to all pictures, which must be those that other servers gave."""
+def check_answers(server: Server, requests: list[Request], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers for all images, which must equal those of other servers."""
     answers = asyncio.run(ask_each(server.port, requests))
     if any(status != 200 for status, _ in answers):
-        raise SystemExit(f"A picture was refused: {next(body for status, body in answers if status != 200)!r}")
+        raise SystemExit(f"An image was rejected: {next(body for status, body in answers if status != 200)!r}")
     entries = [json.loads(body) for _, body in answers]
     for ours, theirs in zip(entries, known or entries, strict=True):
         probs, others = ({label["name"]: label["prob"] for label in answer["labels"]} for answer in (ours, theirs))
         apart = max(abs(probs[name] - others[name]) for name in probs)
         if ours["given"] != theirs["given"] or apart > 1e-4:
-            raise SystemExit("Two servers answer differently about the same picture.")
+            raise SystemExit("Two servers answer differently for the same image.")
     return entries
 
 
@@ -133,7 +134,7 @@ def saturate(
 def find_knees(
     entries: list[tuple[Candidate, Server]], photos: list[bytes], *, bound: float, seconds: float, patience: Patience
 ) -> None:
-    """The highest rate of each server that kept to the bound before two steps in a row did not."""
+    """The highest rate of each server within the bound before two steps in a row exceed it."""
     broken = dict.fromkeys((one.name for one, _ in entries), 0)
     for number, share in enumerate(SHARES):
         for one, server in entries:
@@ -142,7 +143,7 @@ def find_knees(
             rate, requests = share * one.closed[8]["rate"], one.requests(photos)
             ask = partial(at_rate, server.port, requests, rate=rate, seconds=seconds, seed=number, give_up=True)
             load, figures = measure(server, ask, patience)
-            one.ramp.append({"asked": rate, **figures})
+            one.ramp.append({"requested": rate, **figures})
             report_progress(f"{one.name}, {rate:.0f} a second", figures)
             within_bound = not load.errors and figures["p99"] <= bound
             one.knee, broken[one.name] = (rate, 0) if within_bound else (one.knee, broken[one.name] + 1)
@@ -164,12 +165,12 @@ def hold(server: Server, requests: list[Request], *, rate: float, seconds: float
         }
         for kind, times in load.latencies.items()
     }
-    return {"asked": rate, **figures, **at, "MB at end": memory[-1], "slope": slope, "kinds": kinds}
+    return {"requested": rate, **figures, **at, "MB at end": memory[-1], "slope": slope, "kinds": kinds}
 
 
 def compare(entries: list[Candidate], photos: list[bytes], options: argparse.Namespace, folder: Path) -> float:
     """Measures all servers in turn; returns the bound."""
-    known: list[dict] = []
+    known: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         servers = []
         for one in entries:
@@ -180,7 +181,7 @@ def compare(entries: list[Candidate], photos: list[bytes], options: argparse.Nam
             servers.append((one, server))
         patience = Patience(60 * options.patience)
         saturate(servers, photos, seconds=options.step, rounds=options.rounds, patience=patience)
-        bound = TIMES * min(one.closed[1]["p50"] for one in entries)
+        bound: float = TIMES * min(one.closed[1]["p50"] for one in entries)
         find_knees(servers, photos, bound=bound, seconds=options.step, patience=patience)
         for one, server in servers:
             rates = [one.knee] if one.path == entries[0].path else [one.knee, entries[0].knee]
@@ -192,7 +193,7 @@ def compare(entries: list[Candidate], photos: list[bytes], options: argparse.Nam
 
 
 def page_requests(rows: int) -> list[Request]:
-    """What the page asks for while somebody types, looks and moves a slider."""
+    """The requests of the page while a user types, browses and moves a slider."""
     draw, requests = random.Random(0), []
     for kind in draw.choices(list(PAGE), list(PAGE.values()), k=4000):
         query, size = quote(draw.choice(QUERIES)), f"by=size&value={draw.randrange(1, 80) / 10}"
@@ -231,7 +232,7 @@ def show_closed(entries: list[Candidate], peer: Candidate | None) -> None:
 def show_held(entries: list[Candidate], bound: float, peer: Candidate | None) -> None:
     print(f"\n99 of 100 answers within {bound:.0f} ms, {TIMES:g} times the median answer to a single client\n")
     for one in entries:
-        steps = ", ".join(f"{step['asked']:.0f}: {step['p50']:.0f}/{step['p99']:.0f}" for step in one.ramp)
+        steps = ", ".join(f"{step['requested']:.0f}: {step['p50']:.0f}/{step['p99']:.0f}" for step in one.ramp)
         ratio = f", {one.knee / peer.knee:.2f} x" if peer and peer.knee else ""
         print(f"{one.name}: knee at {one.knee:.1f} a second{ratio} (rate: p50/p99 in ms: {steps})")
     print("\n| held | requests/s | answers/s | p50 ms | p99 ms | errors | processor ms | taken by others", end="")
@@ -239,13 +240,13 @@ def show_held(entries: list[Candidate], bound: float, peer: Candidate | None) ->
     for one in entries:
         for held in one.held:
             memory = [one.fresh, *(value for key, value in held.items() if key.startswith("MB at"))]
-            cells = [f"{held[key]:.1f}" for key in ("asked", "rate", "p50", "p99", "errors", "server")]
+            cells = [f"{held[key]:.1f}" for key in ("requested", "rate", "p50", "p99", "errors", "server")]
             cells += [f"{held['others']:.0%}", ", ".join(f"{value:.0f}" for value in memory), f"{held['slope']:+.1f}"]
             print(f"| {one.name} | {' | '.join(cells)} |")
 
 
 def show_page(page: Figures) -> None:
-    print("\n| the page asks for | requests/s | p50 ms | p99 ms |\n|---|---|---|---|")
+    print("\n| requests of the page | requests/s | p50 ms | p99 ms |\n|---|---|---|---|")
     for kind, figures in {"all": page, **page["kinds"]}.items():
         print(f"| {kind} | {figures['rate']:.1f} | {figures['p50']:.1f} | {figures['p99']:.1f} |")
     print(f"\n{page['errors']} errors; {page['server']:.1f} ms of the processor a request; ", end="")
@@ -271,7 +272,7 @@ def main() -> None:
         folder, photos = Path(name), draw_photos(PHOTOS, width=SIZE[0], height=SIZE[1])
         small, large = make_runs(folder, photos=photos, labels=LABELS, rows=options.rows)
         gc.collect()
-        gc.freeze()  # no pause of the client shall look like one of a server
+        gc.freeze()  # so that a pause of the client does not look like one of a server
         entries = candidates(small, folder)
         kilobytes = sum(map(len, photos)) / len(photos) / 1e3
         print(f"{LABELS} labels, photos of {SIZE[0]} x {SIZE[1]} pixels, {kilobytes:.0f} KB; {os.cpu_count()} cores\n")

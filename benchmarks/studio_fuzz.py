@@ -2,8 +2,8 @@
 
 python benchmarks/studio_fuzz.py [--requests 10000] [--seed 0] [--json studio_fuzz.json]
 
-The studio runs as a process of its own on 127.0.0.1, with thirty pictures, a small model, and edits. Half of the
-requests fit the description, of which half name real rows, labels and pictures; the others do not fit it. Of every
+The studio runs as a process of its own on 127.0.0.1, with thirty images, a small model, and edits. Half of the
+requests fit the description, of which half name real rows, labels and images; the others do not fit it. Of every
 answer it is checked that its status is below 500, that its headers are those of all answers, and that an error is one
 sentence. Exits with 1 if one is not, or if the server is not well in the end.
 """
@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -24,7 +25,7 @@ from tests.studio.servers import Started
 from tests.studio.targets import Target, resident
 
 
-def fuzz(requests: int, seed: int) -> dict[str, object]:
+def fuzz(requests: int, seed: int) -> dict[str, Any]:
     """Sends the requests to a studio of its own; what came of it."""
     with tempfile.TemporaryDirectory() as folder:
         started = Started(write_run(Path(folder)), "--no-open", "--port", "0")
@@ -47,7 +48,7 @@ def fuzz(requests: int, seed: int) -> dict[str, object]:
     }
 
 
-def show(result: dict[str, object]) -> None:
+def show(result: dict[str, Any]) -> None:
     """Prints a table: operations by statuses, and what the server looked like before and after."""
     rows = result["operations"]
     columns = sorted({status for counts in rows.values() for status in counts})

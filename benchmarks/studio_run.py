@@ -1,4 +1,4 @@
-"""A run to serve: EfficientNet-Lite0 with a head that nobody trained, photos that nobody took, and predictions."""
+"""A run to serve: EfficientNet-Lite0 with an untrained head, generated photos, and predictions."""
 
 import io
 from pathlib import Path
@@ -40,7 +40,8 @@ def make_classifier(photos: list[bytes], labels: int) -> tuple[Classifier, Tenso
     pixels = [backbone.preprocessing.prepare(decode(photo, name="photo", min_side=size)) for photo in photos]
     with torch.no_grad():
         spread, mean = torch.std_mean(network.scores(torch.stack(pixels)), 0)
-        head.weight /= spread[:, None]
+        head.weight.div_(spread[:, None])
+        assert head.bias is not None
         head.bias.copy_(-mean / spread - 2)
         scores = network.scores(torch.stack(pixels))
     noise = torch.randn(scores.shape, generator=torch.Generator().manual_seed(1))
@@ -54,7 +55,7 @@ def make_classifier(photos: list[bytes], labels: int) -> tuple[Classifier, Tenso
 def write_run(
     folder: Path, classifier: Classifier, scores: Tensor, *, photos: int, targets: Tensor | None = None
 ) -> None:
-    """A run with these scores as its predictions; pictures are the photos in turn."""
+    """A run with these scores as its predictions; images are the photos in turn."""
     classifier.save(folder)
     table = classifier.decide(scores)
     rows = range(len(scores))
@@ -65,7 +66,7 @@ def write_run(
         abstain=table.abstain,
         targets=targets,
         labels=table.labels,
-        ids=[f"picture {row:06d}" for row in rows],
+        ids=[f"image {row:06d}" for row in rows],
         paths=[f"photos/{row % photos}.jpg" for row in rows],
         splits=["val" if row % 4 == 0 else "test" for row in rows],
         link=table.link,

@@ -42,12 +42,12 @@ def loop_over_curves(values: Tensor, targets: Tensor) -> np.ndarray:
 
 
 def peak_memory(step: Step) -> int | None:
-    """Largest number of bytes that one step holds beyond what was held before; Linux alone can tell."""
+    """Largest number of bytes that one step holds beyond what was held before; on Linux only."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not reset.exists():
         return None
     step()
-    ctypes.CDLL(None).malloc_trim(0)  # or memory that was freed and kept for later would hide what is needed
+    ctypes.CDLL(None).malloc_trim(0)  # or freed memory that the allocator holds would hide the need
     reset.write_text("5")
 
     def resident() -> int:
@@ -83,7 +83,8 @@ def main() -> None:
     print(f"{arguments.rows} rows, {arguments.labels} labels, {targets.double().mean():.1%} present\n")
     print(f"{'':36}{'seconds':>10}{'loop / this':>14}{'memory / values':>18}")
     for name in steps:
-        share = "unknown" if memory[name] is None else f"{memory[name] / table_size:.2f}"
+        peak = memory[name]
+        share = "unknown" if peak is None else f"{peak / table_size:.2f}"
         speed = 1 / ratio(seconds, name, PEER)
         print(f"{name:36}{statistics.median(seconds[name]):10.2f}{speed:13.1f}x{share:>18}")
     speed = 1 / ratio(seconds, EXACT, PEER)

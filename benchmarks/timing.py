@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 def training_step(loss: Callable[..., Tensor], scores: Tensor, *arguments: Tensor) -> Step:

@@ -1,4 +1,4 @@
-"""Lays out docstrings for the API pages: formulas as code, the house's own sections as paragraphs of their own."""
+"""Lays out docstrings for the API pages: formulas as code, the sections of losses as paragraphs of their own."""
 
 import re
 
@@ -19,13 +19,13 @@ class Sections(Extension):
 
 def lay_out(text):
     """The docstring in Markdown."""
-    # "Examples" is the section whose prompts are shown as code; with one example the house writes "Example".
+    # "Examples" is the section whose prompts are shown as code; docstrings with one example say "Example".
     summary, *paragraphs = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE).split("\n\n")
     return "\n\n".join([summary, *(lay_out_paragraph(paragraph) for paragraph in paragraphs)])
 
 
 def lay_out_paragraph(paragraph):
-    """A formula in a fence, house sections apart from each other, anything else as it is."""
+    """A formula in a fence, the sections of losses separated, anything else unchanged."""
     if FORMULA.match(paragraph):
         return f"```text\n{paragraph}\n```"
     if not SECTION.match(paragraph):

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from experiments import default, linear_evaluation, tuning
@@ -19,8 +20,8 @@ EXAMPLES = """examples:
   python -m experiments all --smoke                        seconds, on generated data
   python -m experiments tune --data DATA                   six trials for every method, on validation data
   python -m experiments linear-evaluation --data DATA      linear classifiers on frozen features
-  python -m experiments default --data DATA                the default recipe against the papers, on DATA/tables/*.npz
-  python -m experiments page                               docs/evidence.md and its pictures, of the runs that are kept
+  python -m experiments default --data DATA                the default settings against the papers, on DATA/tables/*.npz
+  python -m experiments page                               docs/evidence.md and its figures, from the stored runs
 
 DATA holds one folder a data set, such as DATA/tiny-imagenet, in its usual layout; see experiments/README.md.
 """
@@ -39,17 +40,17 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets to use instead of those of the study")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="seeds of the runs")
-    parser.add_argument("--results", type=Path, default=RUNS, help="folder of the runs that are kept")
+    parser.add_argument("--results", type=Path, default=RUNS, help="folder of the stored runs")
     parser.add_argument("--weights", type=Path, help="safetensors file of EfficientNet-Lite0, if not installed")
     parser.add_argument("--workers", type=int, default=1, help="runs at once, each in a process of its own")
     parser.add_argument("--minutes", type=float, help="begin no further run after so long")
-    parser.add_argument("--render", action="store_true", help="train nothing, print the tables of what is there")
-    parser.add_argument("--smoke", action="store_true", help="two epochs on small generated data, kept nowhere")
+    parser.add_argument("--render", action="store_true", help="train nothing, print the tables of the stored runs")
+    parser.add_argument("--smoke", action="store_true", help="two epochs on small generated data, nothing is stored")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs what was asked for; 1 if a run failed, 2 for a mistake on the command line."""
+    """Runs the named studies and commands; returns 1 if a run failed, 2 for a mistake on the command line."""
     options = parse(arguments)
     try:
         return _run(options)
@@ -63,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
         for study in STUDIES.values():
             print(f"{study.name:18s} {study.title} ({', '.join(study.sets)})")
         print(f"{'linear-evaluation':18s} Linear classifiers on frozen features ({', '.join(linear_evaluation.SETS)})")
-        print(f"{'default':18s} The default recipe against the papers ({'; '.join(default.SETS)})")
+        print(f"{'default':18s} The default settings against the papers ({'; '.join(default.SETS)})")
         return 0
     studies = [name for name in options.names if name in STUDIES or name == "all"]
     others = [name for name in OTHERS if name in options.names]
@@ -92,6 +93,7 @@ def _studies(
     scope = Scope(tuple(options.sets), tuple(options.seeds), shorten if options.smoke else None)
     failed = 0
     if not options.render:
+        assert catalogue is not None
         jobs = [job for study in chosen for job in study.runs(scope)]
         failed = run_all(jobs, catalogue, store, workers=options.workers, minutes=options.minutes)
     for study in chosen:
@@ -102,6 +104,7 @@ def _studies(
 def _linear(options: argparse.Namespace, catalogue: Catalogue | Generated | None, store: RunStore) -> int:
     sets = tuple(options.sets) or linear_evaluation.SETS
     if not options.render:
+        assert catalogue is not None
         linear_evaluation.run(catalogue, store.folder, sets=sets, log=print)
     print(linear_evaluation.page(store.folder))
     return 0
@@ -119,9 +122,10 @@ def _default(options: argparse.Namespace, catalogue: Catalogue | None, store: Ru
 def _tune(options: argparse.Namespace, catalogue: Catalogue | None, store: RunStore) -> int:
     failed = 0
     if not options.render:
-        common = {"workers": options.workers, "minutes": options.minutes}
-        failed = run_all(tuning.jobs(), catalogue, store, **common)
-        failed += run_all(tuning.pair_jobs(store), catalogue, store, **common)
+        assert catalogue is not None
+        run = partial(run_all, open_dataset=catalogue, store=store, workers=options.workers, minutes=options.minutes)
+        failed = run(tuning.jobs())
+        failed += run(tuning.pair_jobs(store))
     tuning.write(store)
     return min(failed, 1)
 

@@ -1,10 +1,10 @@
 """What calibration is worth on photos: four losses, every calibrator, one map for all labels or one for each.
 
-A linear head is fitted to frozen features with each loss. Calibrators learn from held-out rows and are judged by the
-rest. The features are read from a folder that holds
+A linear head is fitted to frozen features with each loss. Calibrators are fitted on held-out rows and evaluated on the
+rest. The features are read from a folder with
 
-    train-0.npy, train-1.npy, ...   (N, D) int8, to be put one after the other; val-*.npy likewise
-    scale.npy                       (D,), by which they are multiplied
+    train-0.npy, train-1.npy, ...   (N, D) int8, concatenated; val-*.npy likewise
+    scale.npy                       (D,), factors of the features
     train-labels.npz, val-labels.npz   targets (N, K / 8) as packed bits, names (K,)
 
     python experiments/calibration.py --data DIR [--out experiments/results]
@@ -24,6 +24,7 @@ from rich.progress import track
 from torch import Tensor
 
 import manyhot as mh
+from manyhot.registry import RENAMED_SHARING
 
 LOSSES: dict[str, Callable[[], mh.Loss]] = {
     "BCE": mh.BinaryCrossEntropyLoss,
@@ -38,11 +39,13 @@ CALIBRATORS = {
     "isotonic": mh.IsotonicCalibration,
 }
 SHARINGS = ("all", "none", "partial")
+# Their names in the JSON file; empty for a link, which is not fitted.
+PER = {"": "", **{sharing: per for per, sharing in RENAMED_SHARING.items()}}
 HELD_OUT = (1_000, 8_000)
 EPOCHS, BATCH, RATE = 12, 512, 3e-3
-# The order of rows was drawn once; the first of them are held out for calibration, the rest of the last 27,185 judge.
+# Of the validation rows in random order, the first are held out for calibration, and the last 27,185 evaluate.
 SEED = 0
-# Nats a row that make no difference.
+# Differences in log loss below this many nats per row are ties.
 EQUAL = 5e-5
 
 
@@ -54,12 +57,12 @@ class Rows(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One way to read the scores of one head, and how good the probabilities are."""
+    """One way to read the scores of one head, and the figures of its probabilities."""
 
     loss: str
     rows: int
     method: str
-    per: str
+    sharing: str
     values: dict[str, float]
 
 
@@ -119,68 +122,75 @@ def trials(name: str, loss: mh.Loss, head: mh.LinearHead, held_out: Rows, test: 
                 yield Trial(name, rows, method, sharing, judge(calibrator(test_scores), test.targets))
 
 
-def shrunk_against_others(results: list[Trial]) -> list[str]:
-    """For every loss and method: the log loss of shrunk maps, and how far the others lie above it."""
+def partial_against_others(results: list[Trial]) -> list[str]:
+    """For every loss and method: the log loss with partial sharing, and the differences of the others to it."""
     lines = [
-        "| loss | rows | method | shrunk | one for all | one a label | best |",
+        "| loss | rows | method | partial | all | none | best |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in LOSSES:
         for rows in HELD_OUT:
             for method in CALIBRATORS:
-                values = {t.per: t.values["log_loss"] for t in results if t[:3] == (name, rows, method)}
-                best = (
-                    "partial"
-                    if values["partial"] < min(values.values()) + EQUAL
-                    else min(values, key=values.__getitem__)
-                )
-                others = [f"{values[sharing] - values['partial']:+.4f}" for sharing in ("all", "none")]
-                lines.append(
-                    f"| {name} | {rows:,} | {method} | {values['partial']:.4f} | {' | '.join(others)} | {best} |"
-                )
+                values = {t.sharing: t.values["log_loss"] for t in results if t[:3] == (name, rows, method)}
+                partial, lowest = values["partial"], min(values, key=values.__getitem__)
+                best = "partial" if partial < values[lowest] + EQUAL else lowest
+                others = " | ".join(f"{values[sharing] - partial:+.4f}" for sharing in ("all", "none"))
+                lines.append(f"| {name} | {rows:,} | {method} | {partial:.4f} | {others} | {best} |")
     return lines
 
 
 def table(results: list[Trial], rows: int) -> list[str]:
-    """Every trial with so many rows to learn from, as Markdown."""
+    """All trials with calibrators fitted on `rows` rows, as Markdown."""
     lines = [
-        "| loss | read by | map for | mAP by class % | mAP by sample % | ECE % | ACE % | MCE % | log loss |",
+        "| loss | read by | sharing | mAP by class % | mAP by sample % | ECE % | ACE % | MCE % | log loss |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for trial in results:
         if trial.rows in (0, rows):
             shares = " | ".join(f"{100 * trial.values[key]:.2f}" for key in ("map", "map_sample", "ece", "ace", "mce"))
-            lines.append(f"| {trial.loss} | {trial.method} | {trial.per} | {shares} | {trial.values['log_loss']:.4f} |")
+            read_by, log_loss = f"{trial.method} | {trial.sharing}", trial.values["log_loss"]
+            lines.append(f"| {trial.loss} | {read_by} | {shares} | {log_loss:.4f} |")
     return lines
 
 
+def as_json(trial: Trial) -> dict[str, object]:
+    """A trial with the keys and values of the first results, so that old and new files are read alike."""
+    return {
+        "loss": trial.loss,
+        "rows": trial.rows,
+        "method": trial.method,
+        "per": PER[trial.sharing],
+        "values": trial.values,
+    }
+
+
 def write(results: list[Trial], rows: tuple[int, int], out: Path) -> None:
-    """The tables for people, and the same as JSON."""
+    """The tables as Markdown, and the same as JSON."""
     out.mkdir(parents=True, exist_ok=True)
     text = [
         "# Calibration on photos",
         "",
-        f"Linear heads on frozen features, fitted on {rows[0]:,} rows; calibrators judged on {rows[1]:,} rows that",
+        f"Linear heads on frozen features, fitted on {rows[0]:,} rows; calibrators evaluated on {rows[1]:,} rows that",
         "neither saw. Log loss is the sum over labels, in nats a row; errors of calibration are those of 15 bins of",
         "equal width over all cells. `python experiments/calibration.py --data DIR` makes this page.",
         "",
-        "Nothing was chosen on the rows that judge. The constants of the calibrators were chosen on scene, yeast,",
-        "Corel5k and on rows of the part that the heads here are fitted on: how alike labels are before any is seen,",
-        "and up to where a link is believed. So was `BetaCalibration` as the default of the command line. The first of them was",
-        "revised once, on the same data, after a look at this page: from 0.2 to 0.1.",
+        "Nothing was chosen on the evaluation rows. The constants of the calibrators were chosen on scene, yeast,",
+        "Corel5k and on rows that the heads here are fitted on: the prior strength of shared parameters, and up to",
+        "where a link is reliable. So was `BetaCalibration` as the default of the command line. The first was revised",
+        "once, on the same data, after a look at this page: from 0.2 to 0.1.",
     ]
     for size in reversed(HELD_OUT):
         text += ["", f"## Calibrated on {size:,} rows", "", *table(results, size)]
     text += [
         "",
-        "## Shrunk against the others",
+        "## Partial sharing against the others",
         "",
-        "Log loss, and by how much the others lie above it; less than 0.00005 is equal.",
+        "Log loss with partial sharing, and how much more it is with `all` and `none`; less than 0.00005 is equal.",
         "",
     ]
-    text += shrunk_against_others(results)
+    text += partial_against_others(results)
     (out / "calibration.md").write_text("\n".join(text) + "\n")
-    (out / "calibration.json").write_text(json.dumps([trial._asdict() for trial in results], indent=1) + "\n")
+    (out / "calibration.json").write_text(json.dumps([as_json(trial) for trial in results], indent=1) + "\n")
 
 
 def main() -> None:
@@ -193,7 +203,7 @@ def main() -> None:
     val, _ = read(options.data, "val")
     order = torch.randperm(len(val.targets), generator=torch.Generator().manual_seed(SEED))
     held_out, test = (Rows(*(part[rows] for part in val)) for rows in order.tensor_split([max(HELD_OUT)]))
-    console.print(f"{len(train.targets):,} rows to fit on, {len(test.targets):,} to judge by, {len(names)} labels")
+    console.print(f"{len(train.targets):,} rows to fit on, {len(test.targets):,} to evaluate on, {len(names)} labels")
     results: list[Trial] = []
     for name, make in track(LOSSES.items(), description="Losses", console=console, disable=not console.is_terminal):
         loss = make()

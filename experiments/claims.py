@@ -1,31 +1,34 @@
-"""What the papers claim, and what the runs say of it: each claim in parts, each part held against an interval."""
+"""The claims of the papers and the runs: each claim in parts, each part compared with an interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from experiments import studies as one_label
-from experiments import studies as zero_labels
 from experiments.runs import SEEDS, RunStore, jobs_of
 from experiments.studies import (
     BCE_RATES,
     MANY_LABEL_METRICS,
+    ONE_LABEL_AS_PRINTED,
+    ONE_LABEL_METHODS,
     ONE_LABEL_METRICS,
     QUASIBINARY,
     RANKING_LOSSES,
     SET_METHODS,
     SOFTMAX,
     UNIFORM_METHODS,
+    by_trained_activation,
     many_label_methods,
+    printed_jobs,
     set_method,
     tuned_method,
     uniform_method,
+    zero_or_one_label_methods,
 )
-from experiments.tables import MeanInterval, MethodResults, at, own
+from experiments.tables import Figures, MeanInterval, MethodResults, at, own
 from experiments.training import Method
 
 ABOVE, BELOW, TIED = "above", "below", "tied"
-# What nobody would notice, and what everybody would; as fractions.
+# Differences below the first are negligible, those above the second are large; as fractions.
 LEAST_GAP, CLEAR_GAP = 0.002, 0.01
 PARTLY_SHARE = 0.25
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold here", "not run"
@@ -36,11 +39,11 @@ class Part:
     """One comparison.
 
     Attributes:
-        text: What is compared, as the page says it.
-        gap: The first figure less the second; None where runs are missing, or have one seed each and not the same.
-        claimed: Whether the paper has it "above" or "below" the second, or "tied" with it.
+        text: Description on the page.
+        gap: The first figure less the second; None if runs are missing, or have one seed each and not the same.
+        claimed: Whether the paper claims the first "above" or "below" the second, or "tied" with it.
         unit: "points" of percent, or "" for plain numbers.
-        least: How large a difference the claim speaks of.
+        least: Smallest difference that supports the claim.
     """
 
     text: str
@@ -51,7 +54,7 @@ class Part:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval is where the paper says; None where it cannot tell, and for small gaps of one seed."""
+        """Whether the interval agrees with the paper; None if undecided, and for small gaps of one seed."""
         if self.gap is None:
             return None
         mean, half = self.gap.mean, self.gap.half
@@ -78,13 +81,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says in its headline.
+    """A main claim of a paper.
 
     Attributes:
         paper: Its number.
         text: The claim.
-        parts: What it amounts to, the most telling first.
-        reason: What to make of it.
+        parts: Its comparisons, the most important first.
+        reason: Interpretation.
     """
 
     paper: str
@@ -94,7 +97,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """All parts hold; at least a quarter of those that are not open do; or fewer."""
+        """Whether all parts hold, at least a quarter of those that are decided, or fewer."""
         answers = [part.holds for part in self.parts]
         known = [answer for answer in answers if answer is not None]
         if not known:
@@ -105,17 +108,17 @@ class Claim:
 
 
 class ClaimRuns:
-    """The runs by what the claims ask of them.
+    """The results that several claims use.
 
     Args:
-        store: The runs that are kept.
+        store: Of the runs.
     """
 
     def __init__(self, store: RunStore) -> None:
         self.store = store
 
     def of(self, methods: Sequence[Method], dataset: str, metrics: Sequence[str], metric: str) -> MethodResults:
-        """The figures of arms on a material."""
+        """The figures of methods on a dataset."""
         return MethodResults(self.store, jobs_of(methods, dataset, metrics, SEEDS), metric)
 
     @cached_property
@@ -141,10 +144,10 @@ def quasibinary_claims(runs: ClaimRuns) -> list[Claim]:
 
 def one_label_claim(runs: ClaimRuns) -> Claim:
     """Table I."""
-    errors = runs.of(one_label.ONE_LABEL_METHODS, "tiny-imagenet", ONE_LABEL_METRICS, "one_label")
-    heads = runs.of(one_label.ONE_LABEL_METHODS, "tiny-imagenet features", ONE_LABEL_METRICS, "one_label")
-    printed = MethodResults(runs.store, one_label.printed_jobs("tiny-imagenet"), "one_label")
-    error, mean_bce = at("top1_error"), one_label.ONE_LABEL_AS_PRINTED[3].name
+    errors = runs.of(ONE_LABEL_METHODS, "tiny-imagenet", ONE_LABEL_METRICS, "one_label")
+    heads = runs.of(ONE_LABEL_METHODS, "tiny-imagenet features", ONE_LABEL_METRICS, "one_label")
+    printed = MethodResults(runs.store, printed_jobs("tiny-imagenet"), "one_label")
+    error, mean_bce = at("top1_error"), ONE_LABEL_AS_PRINTED[3].name
     return Claim(
         "000",
         "With 200 classes binary cross-entropy does not converge, and the quasibinary classifier is as good as "
@@ -173,13 +176,11 @@ def one_label_claim(runs: ClaimRuns) -> Claim:
 
 def zero_label_claim(runs: ClaimRuns) -> Claim:
     """Table II."""
-    empty = runs.of(
-        zero_labels.zero_or_one_label_methods(), "tiny-imagenet features: zero labels", ("zero_label",), "zero_label"
-    )
-    nets = runs.of(zero_labels.zero_or_one_label_methods(), "tiny-imagenet: zero labels", ("zero_label",), "zero_label")
+    empty = runs.of(zero_or_one_label_methods(), "tiny-imagenet features: zero labels", ("zero_label",), "zero_label")
+    nets = runs.of(zero_or_one_label_methods(), "tiny-imagenet: zero labels", ("zero_label",), "zero_label")
     return Claim(
         "000",
-        "For pictures without a label the quasibinary classifier is at once as accurate as softmax and the best"
+        "For images without a label the quasibinary classifier is at once as accurate as softmax and the best"
         " at saying that nothing is there.",
         [
             Part("AUROC, quasibinary less BCE, heads", empty.gap("quasibinary", "BCE", own("auroc")), ABOVE, ""),
@@ -199,7 +200,7 @@ def zero_label_claim(runs: ClaimRuns) -> Claim:
                 "",
             ),
         ],
-        "A low confidence on strangers is cheap if all confidences are low. By AUROC, which does not care, the "
+        "A low confidence on unknown classes is cheap if all confidences are low. By AUROC, which does not care, the "
         "methods for one label hardly differ, and quasibinary is behind the others by a little.",
     )
 
@@ -386,9 +387,8 @@ def average_k_claims(runs: ClaimRuns) -> list[Claim]:
         methods = [set_method(name, k, dataset) for name in SET_METHODS]
         results = runs.of(methods, dataset, ONE_LABEL_METRICS, "average_k")
 
-        def get(figures: dict) -> float | None:
-            sets = figures["activations"][figures["trained"]].get(str(k), {})
-            return sets.get(shots or "accuracy")
+        def get(figures: Figures) -> float | None:
+            return by_trained_activation(k, shots or "accuracy")(figures)
 
         return results.gap(set_method("AVG-K", k, dataset).name, set_method(other, k, dataset).name, get)
 
@@ -428,7 +428,7 @@ def uniform_claims(runs: ClaimRuns) -> list[Claim]:
     nets = runs.of(methods, "tiny-imagenet", ONE_LABEL_METRICS, "uniform")
     flowers = runs.of([*methods, AT_32], "flowers features", ONE_LABEL_METRICS, "uniform")
     features = runs.of(methods, "tiny-imagenet features", ONE_LABEL_METRICS, "uniform")
-    strangers = runs.of(methods, "tiny-imagenet features: open set", ("open_set",), "open_set")
+    open_set = runs.of(methods, "tiny-imagenet features: open set", ("open_set",), "open_set")
     uniform, plain, softmax = at("scores", "uniform"), at("scores", "sample_wise"), at("softmax", "uniform")
     return [
         Claim(
@@ -466,23 +466,23 @@ def uniform_claims(runs: ClaimRuns) -> list[Claim]:
             [
                 Part(
                     "balanced accuracy, bce-u less soft-u, heads",
-                    strangers.gap("bce-u", "soft-u", at("scores", "balanced_accuracy")),
+                    open_set.gap("bce-u", "soft-u", at("scores", "balanced_accuracy")),
                     ABOVE,
                 ),
                 Part(
                     "AUROC, bce-u less soft-u, heads",
-                    strangers.gap("bce-u", "soft-u", at("scores", "auroc")),
+                    open_set.gap("bce-u", "soft-u", at("scores", "auroc")),
                     ABOVE,
                     "",
                 ),
                 Part(
                     "balanced accuracy after softmax, bce-u less soft-u, heads",
-                    strangers.gap("bce-u", "soft-u", at("softmax", "balanced_accuracy")),
+                    open_set.gap("bce-u", "soft-u", at("softmax", "balanced_accuracy")),
                     ABOVE,
                 ),
             ],
             'With the threshold that is best for known classes on "val", BCE accepts more of everything: more '
-            "known samples that are right, and more strangers. By AUROC the two are nearly equal.",
+            "known samples that are right, and more samples of unknown classes. By AUROC the two are nearly equal.",
         ),
     ]
 

@@ -1,8 +1,8 @@
-"""Why true numbers of matches leave their intervals more often than they should: how much the calibrator has seen.
+"""Why true match counts fall outside their intervals too often: the number of rows that the calibrator is fitted on.
 
 The test rows of a run are cut in two at random. Calibrators are fitted on the rows of `val`, on one half of the test
-rows, and on the very half that is judged, which no real calibrator has seen; then the numbers of matches in that half
-are held against their intervals:
+rows, and on the very half that is evaluated, which no real calibrator has; then the match counts in that half are
+compared with their intervals:
 
     python experiments/count_intervals.py RUNS_FOLDER/bce --out experiments/results
 """
@@ -19,21 +19,21 @@ SEED = 0
 
 
 def coverage(calibrator: mh.Calibrator, table: mh.Predictions, queries: TagQueries) -> tuple[float, float]:
-    """The share of true numbers of matches within their 95 % intervals: for all queries, and for single labels."""
+    """The share of true match counts within their 95 % intervals: for all queries, and for single labels."""
     counts = MatchCounts(queries).update(calibrator.log_odds(table.scores), table.targets).compute()
     within = counts.details["within"].double()
     return float(counts["count_coverage"]), float(within[queries.lengths() == 1].mean())
 
 
 def judge(run: Path, each: int) -> list[tuple[str, int, float, float]]:
-    """What each calibrator was fitted on, of how many rows, and how often its intervals hold."""
+    """For each calibrator, the rows it was fitted on, their number, and the coverage of its intervals."""
     stored = mh.Predictions.open(run / "predictions.parquet")
     val, test = (stored.read(split=name, kinds=["scores", "targets"]) for name in ("val", "test"))
     order = torch.randperm(len(test), generator=torch.Generator().manual_seed(SEED))
     other, judged = (test.take(rows) for rows in order.tensor_split(2))
     queries = stratified_queries(len(test.labels), each, seed=SEED)
     results = []
-    for name, table in (("`val`", val), ("other test rows", other), ("the rows that are judged", judged)):
+    for name, table in (("`val`", val), ("other test rows", other), ("the rows that are evaluated", judged)):
         calibrator = mh.BetaCalibration(link=table.link).fit(table.scores, table.targets)
         results.append((name, len(table), *coverage(calibrator, judged, queries)))
     return results
@@ -45,7 +45,7 @@ def page(results: list[tuple[str, int, float, float]], each: int) -> str:
         "# Intervals of match counts, and what the calibrator has seen",
         "",
         f"`BetaCalibration()`, fitted on different rows; up to {each:,} queries of each kind.",
-        f"Judged on {results[-1][1]:,} rows. Made by",
+        f"Evaluated on {results[-1][1]:,} rows. Made by",
         "",
         f"    python experiments/count_intervals.py RUN --each {each}",
         "",

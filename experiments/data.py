@@ -29,14 +29,14 @@ from manyhot.preprocessing import Preprocessing
 
 @dataclass(frozen=True)
 class ExperimentDataset:
-    """What arms are trained on.
+    """The data that methods are trained on.
 
     Attributes:
         name: Of the data and what was made of them, such as "tiny-imagenet 120+80".
         labels: Their names.
         width: Number of features.
-        parts: Gives the batches of "train", "val" and "test" for a plan, whose seed decides what is drawn.
-        backbone: Gives, for a seed, what turns pictures into features; None where the samples are features.
+        parts: Gives the batches of "train", "val" and "test" for fit settings, whose seed decides what is drawn.
+        backbone: Builds, for a seed, the network that turns images into features; None where the samples are features.
     """
 
     name: str
@@ -48,13 +48,13 @@ class ExperimentDataset:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What training does to a picture.
+    """Random changes to an image in training.
 
     Attributes:
-        area: Smallest share of the picture that is kept; 1 for all of it.
-        flip: Whether half of the pictures are mirrored.
-        sizes: Sides in pixels through the run, shared out evenly over its epochs: (32, 64) sees small pictures in the
-            first half, which costs a quarter, and whole ones in the second. Empty for the size of the data.
+        area: Smallest share of the image that a crop covers; 1 for no cropping.
+        flip: Whether half of the images are mirrored.
+        sizes: Sides in pixels through the run, shared out evenly over its epochs: (32, 64) sees small images in the
+            first half, which costs a quarter, and full ones in the second. Empty for the size of the data.
     """
 
     area: float = 0.5
@@ -63,16 +63,16 @@ class Augmentation:
 
 
 class PixelBatches(Batches):
-    """Rows of a tensor of pictures, for `manyhot.engine.fit`.
+    """Rows of a tensor of images, for `manyhot.engine.fit`.
 
-    What is drawn for a row depends on seed and epoch alone, as the engine asks.
+    What is drawn for a row depends on seed and epoch alone, as the engine requires.
 
     Args:
         pixels: (M, 3, H, W) uint8, on the device where the network learns.
-        rows: (N,) which of the pictures these are.
+        rows: (N,) indices into the images.
         targets: (N, K).
         augmentation: For training; None for rows that are only scored.
-        seed: Of what is drawn.
+        seed: Of the random changes.
         epochs: Of the run, to share out the sizes.
     """
 
@@ -98,11 +98,12 @@ class PixelBatches(Batches):
         self._scaled: dict[int, Tensor] = {}
 
     def load(self, groups: Iterable[Sequence[int]], *, epoch: int | None) -> Iterator[Batch]:
-        """One batch for each group of rows; changed at random where there is an epoch and changes are wanted."""
+        """One batch for each group of rows, augmented if an epoch and an augmentation are set."""
         device = self.pixels.device
-        changed = epoch is not None and self.augmentation is not None
-        draws = self._draw(epoch) if changed else None
-        source = self._at(self._size(epoch)) if changed else self.pixels
+        draws, source = None, self.pixels
+        if epoch is not None and self.augmentation is not None:
+            draws = self._draw(self.augmentation, epoch)
+            source = self._at(self._size(self.augmentation, epoch))
         for group in groups:
             rows = torch.as_tensor(group, dtype=torch.int64)
             index = rows.to(device, non_blocking=True)
@@ -112,12 +113,12 @@ class PixelBatches(Batches):
             pixels = pixels.contiguous(memory_format=torch.channels_last)
             yield Batch(pixels, self._dense.index_select(0, index), index)
 
-    def _size(self, epoch: int) -> int:
-        sizes = self.augmentation.sizes
+    def _size(self, augmentation: Augmentation, epoch: int) -> int:
+        sizes = augmentation.sizes
         return sizes[min(len(sizes) * epoch // self.epochs, len(sizes) - 1)] if sizes else self.pixels.shape[-1]
 
     def _at(self, size: int) -> Tensor:
-        """All pictures at another size, computed once."""
+        """All images at another size, computed once."""
         if size == self.pixels.shape[-1]:
             return self.pixels
         if size not in self._scaled:
@@ -128,18 +129,18 @@ class PixelBatches(Batches):
             self._scaled[size] = torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])
         return self._scaled[size]
 
-    def _draw(self, epoch: int) -> Tensor:
+    def _draw(self, augmentation: Augmentation, epoch: int) -> Tensor:
         """(N, 4) for each row: scale, shifts across and down, and whether it is mirrored as 1 or -1."""
         generator = torch.Generator().manual_seed(mix_seeds(self.seed, 7, epoch))
         uniform = torch.rand(len(self), 4, generator=generator)
-        scale = (self.augmentation.area + (1 - self.augmentation.area) * uniform[:, 0]).sqrt()
+        scale = (augmentation.area + (1 - augmentation.area) * uniform[:, 0]).sqrt()
         shifts = (2 * uniform[:, 1:3] - 1) * (1 - scale).unsqueeze(1)
-        mirror = torch.where((uniform[:, 3] < 0.5) & torch.tensor(self.augmentation.flip), -1.0, 1.0)
+        mirror = torch.where((uniform[:, 3] < 0.5) & torch.tensor(augmentation.flip), -1.0, 1.0)
         return torch.cat([scale[:, None], shifts, mirror[:, None]], 1).to(self.pixels.device)
 
 
 def change(pixels: Tensor, draws: Tensor) -> Tensor:
-    """Crops, scales back to the same size and mirrors, each picture as drawn; floats from 0 to 255."""
+    """Crops, scales back to the same size and mirrors, each image as drawn; floats from 0 to 255."""
     scale, shift_x, shift_y, mirror = draws.unbind(1)
     zero = torch.zeros_like(scale)
     maps = torch.stack([scale * mirror, zero, shift_x, zero, scale, shift_y], 1).view(-1, 2, 3)
@@ -152,16 +153,16 @@ def change(pixels: Tensor, draws: Tensor) -> Tensor:
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 
 
-def small_resnet(name: str = "resnet18", *, stride: int = 1) -> nn.Module:
-    """A ResNet of timm for small pictures: the first layer sees 3 x 3 pixels, and nothing is pooled after it.
+def small_resnet(name: str = "resnet18", *, stride: int = 1) -> Any:
+    """A ResNet of timm for small images: the first layer sees 3 x 3 pixels, without pooling after it.
 
     Args:
         name: Of the model.
-        stride: Of the first layer: 1 for pictures of 32 pixels, 2 for 64, which then cost the same.
+        stride: Of the first layer: 1 for images of 32 pixels, 2 for 64, which then cost the same.
     """
     import timm
 
-    model = timm.create_model(name, num_classes=0)
+    model: Any = timm.create_model(name, num_classes=0)
     model.conv1 = nn.Conv2d(3, model.conv1.out_channels, 3, stride=stride, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()
@@ -169,11 +170,11 @@ def small_resnet(name: str = "resnet18", *, stride: int = 1) -> nn.Module:
 
 
 def backbone_builder(name: str, size: int, weights: Path | None = None) -> Callable[[int], Backbone]:
-    """What builds a backbone with its first weights, given a seed.
+    """A function that builds a backbone with its initial weights from a seed.
 
     Args:
         name: "small-resnet18", "efficientnet_lite0", or a model of timm from scratch.
-        size: Side of the pictures.
+        size: Side of the images.
         weights: A safetensors file to start from, where published weights are not installed.
     """
 
@@ -182,7 +183,7 @@ def backbone_builder(name: str, size: int, weights: Path | None = None) -> Calla
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 module = small_resnet(name.removeprefix("small-"), stride=1 if size < 48 else 2)
-            return wrap(module, module.num_features, Preprocessing(size=size, mean=MEAN, std=STD), name=name)
+            return wrap(module, module.num_features, Preprocessing(size=(size, size), mean=MEAN, std=STD), name=name)
         pretrained = name == "efficientnet_lite0"
         return create_backbone(name, pretrained=pretrained and weights is None, size=size, seed=seed, weights=weights)
 
@@ -190,14 +191,14 @@ def backbone_builder(name: str, size: int, weights: Path | None = None) -> Calla
 
 
 class ReusableBackbone:
-    """A backbone that every run starts anew in the same memory.
+    """A backbone that every run initialises again in the same memory.
 
-    It is not compiled: on a large GPU these networks wait for their launches, which several runs at once make up for,
-    and compiling gained nothing over that.
+    It is not compiled: on a large GPU these networks are bound by kernel launches, which several concurrent runs make
+    up for, and compiling gained nothing over that.
 
     Args:
-        build: From a seed to a backbone with its first weights.
-        device: Where it learns.
+        build: From a seed to a backbone with its initial weights.
+        device: Where it is trained.
     """
 
     def __init__(self, build: Callable[[int], Backbone], device: torch.device) -> None:
@@ -205,10 +206,10 @@ class ReusableBackbone:
         self._backbone: Backbone | None = None
 
     def __call__(self, seed: int) -> Backbone:
-        """The backbone with the first weights of a seed."""
+        """The backbone with the initial weights of a seed."""
         fresh = self.build(seed)
         if self._backbone is None:
-            self._backbone = fresh.to(self.device, memory_format=torch.channels_last)
+            self._backbone = fresh.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         else:
             self._backbone.load_state_dict(fresh.state_dict())
         return self._backbone.train()
@@ -226,8 +227,8 @@ class Rows:
         labels: Names of the K labels.
         targets: (N, K).
         splits: (N,) "train", "val" or "test"; rows of other splits are not used.
-        samples: (M, 3, H, W) uint8 pictures, or (M, D) features.
-        positions: (N,) which of the samples each row is; several sets may share their samples.
+        samples: (M, 3, H, W) uint8 images, or (M, D) features.
+        positions: (N,) the index of each row's sample; several datasets may share their samples.
     """
 
     name: str
@@ -240,8 +241,8 @@ class Rows:
     def take(self, rows: Any, name: str) -> "Rows":
         """Only these rows."""
         rows = np.asarray(rows)
-        cache = {"targets": self.targets.take(rows), "splits": self.splits[rows]}
-        return replace(self, name=name, positions=self.positions[torch.from_numpy(rows)], **cache)
+        own = {"targets": self.targets.take(rows), "splits": self.splits[rows]}
+        return replace(self, name=name, positions=self.positions[torch.from_numpy(rows)], **own)
 
     def select(self, columns: Sequence[int], name: str) -> "Rows":
         """Only these labels; samples that lose all of theirs stay, as samples without a label."""
@@ -249,7 +250,7 @@ class Rows:
         return replace(self, name=name, labels=labels, targets=self.targets.select(columns))
 
     def with_val(self, count: int, *, seed: int = 0) -> "Rows":
-        """With so many of the rows to train on set aside as "val", the same share of each label; as is where it has."""
+        """With `count` training rows set aside as "val", the same share of each label; unchanged if it has a "val"."""
         if (self.splits == "val").any():
             return self
         train = np.flatnonzero(self.splits == "train")
@@ -268,7 +269,7 @@ class Rows:
         return replace(self, splits=splits)
 
     def of(self, split: str) -> tuple[Tensor, SparseTargets]:
-        """Places and targets of a split."""
+        """Positions and targets of a split."""
         rows = np.flatnonzero(self.splits == split)
         return self.positions[torch.from_numpy(rows)], self.targets.take(rows)
 
@@ -280,7 +281,7 @@ class Rows:
         return first
 
     def images(self, backbone: ReusableBackbone, width: int, augmentation: Augmentation) -> ExperimentDataset:
-        """As what a network learns from."""
+        """The dataset to train a network on."""
 
         def parts(fit_settings: FitSettings) -> dict[str, Batches]:
             batches: dict[str, Batches] = {}
@@ -300,7 +301,7 @@ class Rows:
         return ExperimentDataset(self.name, self.labels, width, parts, backbone)
 
     def features(self) -> ExperimentDataset:
-        """As what a head learns from: centred, in a unit in which features vary by 1."""
+        """The dataset to train a head on: features centred and scaled to a mean variance of 1."""
         positions, _ = self.of("train")
         train = self.samples[positions].float()
         mean, scale = train.mean(0), train.var(0, correction=0).mean().sqrt()
@@ -316,7 +317,7 @@ class Rows:
 
 
 def rows_of(dataset: Dataset, samples: Tensor, name: str) -> Rows:
-    """A data set of manyhot with its pictures or features in one tensor."""
+    """A dataset of manyhot with its images or features in one tensor."""
     if dataset.splits is None or dataset.targets is None:
         raise InputError("data", name, "have labels and splits", "none", "See experiments/README.md for the layouts.")
     splits = np.asarray(dataset.splits)
@@ -324,13 +325,13 @@ def rows_of(dataset: Dataset, samples: Tensor, name: str) -> Rows:
 
 
 def decoded(dataset: Dataset, size: int, cache: Path, *, workers: int | None = None) -> Tensor:
-    """(N, 3, size, size) uint8 of all pictures of a data set, read once and then kept in a file.
+    """(N, 3, size, size) uint8 of all images of a dataset, decoded once and cached in a file.
 
     Args:
-        dataset: With images; one that cannot be read stops everything.
+        dataset: With images; one that cannot be read raises.
         size: Side in pixels, both sides scaled to it.
         cache: The file, an .npy.
-        workers: Processes that read.
+        workers: Processes that decode.
     """
     with made_once(cache) as missing:
         if missing:
@@ -342,7 +343,7 @@ def decoded(dataset: Dataset, size: int, cache: Path, *, workers: int | None = N
 
 def _decode(dataset: Dataset, size: int, file: Path, workers: int) -> None:
     pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(dataset), 3, size, size))
-    _READING[0] = dataset.images, Preprocessing(size=size)
+    _READING[0] = dataset.images, Preprocessing(size=(size, size))
     with get_context("fork").Pool(workers) as pool:
         for row, image in enumerate(pool.imap(_read, range(len(dataset)), chunksize=64)):
             pixels[row] = image
@@ -352,23 +353,25 @@ def _decode(dataset: Dataset, size: int, file: Path, workers: int) -> None:
 
 @contextmanager
 def made_once(file: Path) -> Iterator[bool]:
-    """Whether the file has yet to be made; meanwhile other processes that want it wait."""
+    """Whether the file is missing and must be made in the block; other processes wait for it meanwhile."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock(file.with_suffix(".lock")):
         yield not file.is_file()
 
 
-# Forked processes find it here; as an argument it would travel to them with every picture.
+# Forked processes read it here; as an argument it would be sent to them with every image.
 _READING: dict[int, Any] = {}
 
 
 def _read(row: int) -> np.ndarray:
     images, preprocessing = _READING[0]
-    return preprocessing.prepare(read_image(images, row)).numpy()
+    pixels: np.ndarray = preprocessing.prepare(read_image(images, row)).numpy()
+    return pixels
 
 
 def reduced(file: Path, features: np.ndarray, dataset: Dataset, width: int) -> None:
-    """Keeps the first principal components of features, those of the rows to train on, as `feature_rows` reads them."""
+    """Writes the first principal components of features, fitted on the training rows, as `feature_rows` reads them."""
+    assert dataset.targets is not None
     train = np.asarray(dataset.splits) == "train"
     centred = features - features[train].mean(0)
     _, axes = np.linalg.eigh(centred[train].T @ centred[train])
@@ -381,7 +384,7 @@ def reduced(file: Path, features: np.ndarray, dataset: Dataset, width: int) -> N
 
 
 def feature_rows(file: Path, name: str, *, rename: Mapping[str, str] | None = None) -> Rows:
-    """Features from an npz file with x (N, D), y (N, K), splits (N,) and, if they are known, names (K,)."""
+    """Features from an npz file with x (N, D), y (N, K), splits (N,) and optionally names (K,)."""
     with np.load(file) as content:
         x, y, splits = content["x"], content["y"], content["splits"]
         names = content["names"] if "names" in content else np.arange(y.shape[1])
@@ -392,14 +395,14 @@ def feature_rows(file: Path, name: str, *, rename: Mapping[str, str] | None = No
 
 @dataclass(frozen=True)
 class Kind:
-    """How the pictures of a set are learnt from.
+    """How networks are trained on a dataset.
 
     Attributes:
         size: Side in pixels.
-        backbone: What learns; see `start_of`.
+        backbone: Its name; see `backbone_builder`.
         width: Its number of features.
-        val: Rows to set aside where the set has no split "val".
-        augmentation: What training does to pictures.
+        val: Rows to set aside where the dataset has no split "val".
+        augmentation: Of training images.
         fit_settings: How to train, but for the seed.
     """
 
@@ -444,16 +447,16 @@ KINDS = {
     "nus-wide": Kind(128, "efficientnet_lite0", 1280, 6000, Augmentation(area=0.35), TUNED),
     "coco": Kind(128, "efficientnet_lite0", 1280, 6081, Augmentation(area=0.35), TUNED),
 }
-REDUCED = 384  # principal components of frozen features that are kept
+REDUCED = 384  # principal components of frozen features
 
 
 class Catalogue:
-    """Opens materials and keeps them open.
+    """Opens datasets by name and caches them.
 
     Args:
-        folder: Where the data lie, one folder a set, in any layout that `read_layout` knows.
+        folder: Of the data, one folder per dataset, in any layout that `read_layout` knows.
         weights: A safetensors file with the weights of EfficientNet-Lite0, where their package is not installed.
-        cache: For decoded pictures and frozen features; below `folder` by default.
+        cache: For decoded images and frozen features; below `folder` by default.
     """
 
     def __init__(self, folder: Path, *, weights: Path | None = None, cache: Path | None = None) -> None:
@@ -463,11 +466,11 @@ class Catalogue:
         self._nets: dict[tuple[str, int], ReusableBackbone] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        """For processes of their own, which open what they need."""
+        """Without the cached datasets: worker processes open what they need."""
         return {**self.__dict__, "_rows": {}, "_nets": {}}
 
     def __call__(self, name: str) -> ExperimentDataset:
-        """The material of a name."""
+        """The dataset of a name."""
         kind, rows = kind_of(name), self._variant(name)
         if is_features(name):
             return rows.features()
@@ -504,7 +507,7 @@ class Catalogue:
 
 
 def kind_of(name: str) -> Kind:
-    """How a set is learnt from."""
+    """How networks are trained on the dataset of this name."""
     whole, colon, variant = name.partition(": ")
     source = whole.removesuffix(" features")
     if source not in KINDS:
@@ -515,11 +518,11 @@ def kind_of(name: str) -> Kind:
 
 
 def fit_settings_for(name: str) -> FitSettings:
-    """How arms are trained on a material, but for the seed."""
+    """How methods are trained on a dataset, but for the seed."""
     kind = kind_of(name)
     if is_features(name):
         return replace(FEATURES, epochs=4 * FEATURES.epochs) if kind.val < 1000 else FEATURES
-    # A long tail has a fifth of the rows; with twice the epochs each arm still has fewer steps than on all of them.
+    # A long tail has a fifth of the rows; with twice the epochs each method still takes fewer steps than on all.
     return (
         replace(kind.fit_settings, epochs=2 * kind.fit_settings.epochs)
         if name.endswith(": long-tailed")
@@ -528,7 +531,7 @@ def fit_settings_for(name: str) -> FitSettings:
 
 
 def input_settings(name: str) -> dict[str, Any]:
-    """What else decides a run on a material: size, network, and what is done to pictures."""
+    """The inputs of a run on a dataset: image size, backbone and augmentation, by the keys of the stored results."""
     kind = kind_of(name)
     if is_features(name):
         return {"features": REDUCED, "of": "efficientnet_lite0", "size": feature_size(kind), "val": kind.val}
@@ -536,17 +539,17 @@ def input_settings(name: str) -> dict[str, Any]:
 
 
 def feature_size(kind: Kind) -> int:
-    """Side of the pictures that frozen features are of."""
+    """Side of the images that frozen features are extracted from."""
     return 192 if kind.size > 64 else 128
 
 
 def is_features(name: str) -> bool:
-    """Whether a material is of frozen features."""
+    """Whether a dataset consists of frozen features."""
     return name.partition(": ")[0].endswith(" features")
 
 
 def default_device() -> torch.device:
-    """Where networks learn."""
+    """Where networks are trained."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -562,22 +565,22 @@ def without_some_labels(rows: Rows, name: str) -> Rows:
 
 
 def with_long_tail(rows: Rows, name: str) -> Rows:
-    """The rows to train on thinned out so that the most frequent label has 100 times those of the rarest."""
+    """Training rows subsampled so that the most frequent label has 100 times as many as the rarest."""
     train = np.flatnonzero(rows.splits == "train")
     first = rows.first_labels()
     selected = train[long_tailed(first[train], ratio=100)]
     return rows.take(np.sort(np.concatenate([selected, np.flatnonzero(rows.splits != "train")])), name)
 
 
-def with_strangers(rows: Rows, name: str) -> Rows:
-    """As `without_some_labels`, but only the test has samples without a label: nothing is learnt about them."""
+def with_unknown_classes(rows: Rows, name: str) -> Rows:
+    """As `without_some_labels`, but only "test" has samples without a label, so that none is seen in training."""
     cut = without_some_labels(rows, name)
     empty = cut.targets.sizes() == 0
     return cut.take(np.flatnonzero(~empty | (cut.splits == "test")), name)
 
 
 def part_of(rows: Rows, name: str) -> Rows:
-    """For trials of hyperparameters: 20,000 of the rows to train on, and "val" halved, to calibrate and to judge."""
+    """For hyperparameter trials: 20,000 of the training rows, and "val" halved, to calibrate and to evaluate on."""
     generator = np.random.default_rng(1)
     train = generator.permutation(np.flatnonzero(rows.splits == "train"))[:20_000]
     val = generator.permutation(np.flatnonzero(rows.splits == "val"))
@@ -587,12 +590,13 @@ def part_of(rows: Rows, name: str) -> Rows:
     return replace(taken, splits=splits)
 
 
-# Materials are "set", "set: variant", or either with " features" behind the set: "tiny-imagenet features: long-tailed".
+# Datasets are named "set" or "set: variant", where " features" may follow the set, as in
+# "tiny-imagenet features: long-tailed".
 MAKERS: dict[str, Callable[[Rows, str], Rows]] = {
     "": lambda rows, name: rows,
     "zero labels": without_some_labels,
     "long-tailed": with_long_tail,
-    "open set": with_strangers,
+    "open set": with_unknown_classes,
     "part": part_of,
     "zero labels, part": lambda rows, name: part_of(without_some_labels(rows, name), name),
 }
@@ -603,14 +607,14 @@ SIZES = {"train": 120, "val": 60, "test": 60}
 
 
 class Generated:
-    """Materials by name, as `Catalogue` gives them, of patterns and noise."""
+    """Small generated datasets by name, in the place of `Catalogue`: patterns and noise."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Rows] = {}
         self._net = ReusableBackbone(_small_backbone, torch.device("cpu"))
 
     def __call__(self, name: str) -> ExperimentDataset:
-        """The material of a name."""
+        """The dataset of a name."""
         rows = self._variant(name)
         return rows.features() if is_features(name) else rows.images(self._net, WIDTH, Augmentation())
 
@@ -625,7 +629,7 @@ class Generated:
 
 
 def generate(name: str) -> Rows:
-    """Rows whose samples are the sum of what their labels look like, and noise."""
+    """Rows whose samples are the sum of a pattern for each label, and noise."""
     generator = np.random.default_rng(0)
     splits = np.repeat(list(SIZES), list(SIZES.values()))
     n = len(splits)
@@ -651,4 +655,4 @@ def _small_backbone(seed: int) -> Backbone:
         torch.manual_seed(seed)
         layers = [nn.Conv2d(3, WIDTH, 3), nn.BatchNorm2d(WIDTH), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
         module = nn.Sequential(*layers)
-    return wrap(module, WIDTH, Preprocessing(size=SIDE), name="small")
+    return wrap(module, WIDTH, Preprocessing(size=(SIDE, SIDE)), name="small")

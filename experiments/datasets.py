@@ -28,7 +28,7 @@ VAL_IS_TEST = "The official validation data are the split 'test', since the labe
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A folder, taken for a data set.
+    """A folder that holds a data set.
 
     Attributes:
         path: The folder that the data set's own paths start from.
@@ -39,25 +39,25 @@ class Unpacked:
     title: str
 
     def find(self, *names: str) -> Path | None:
-        """The first of these files or folders that is there; None where there is none."""
+        """The first of these files or folders that exists, or None."""
         return next((self.path / name for name in names if (self.path / name).exists()), None)
 
     def need(self, *names: str) -> Path:
-        """The first of these files or folders that is there, or the error that names the one that is missing."""
+        """The first of these files or folders that exists; raises an error that names them if none does."""
         path = self.find(*names)
         if path is None:
             raise self.missing(*names)
         return path
 
     def missing(self, *names: str) -> InputError:
-        """The error for files of which none is there."""
+        """The error for files of which none exists."""
         expected = " or ".join(repr(name) for name in names)
         got = f"{str(self.path)!r}, where it is missing"
         hint = f"Unpack the whole data set, or pass `name` if it is not {self.title}."
         return InputError("folder", OWNER, f"have {expected}, as {self.title} has", got, hint)
 
     def damaged(self, file: Path, rule: str, got: str) -> InputError:
-        """The error for a file that does not hold what it should."""
+        """The error for a file with unexpected content."""
         rule = f"have a file {file.name!r} that {rule}, as {self.title} has"
         return InputError("folder", OWNER, rule, got, "Unpack the data set once more.")
 
@@ -105,7 +105,7 @@ def _import_scipy() -> Any:
 
 
 class Sample(NamedTuple):
-    """A picture that has one label.
+    """An image with one label.
 
     Attributes:
         path: Relative to the data set's folder.
@@ -119,13 +119,13 @@ class Sample(NamedTuple):
 
 
 def in_folders(top: Path, root: Path, split: str, *, below: str = "") -> Iterator[Sample]:
-    """Pictures in one folder a class, in order; the label is the folder's name.
+    """Images in one folder per class, in order; the label is the folder's name.
 
     Args:
         top: The folder of the classes' folders.
         root: The data set's folder.
         split: Of all of them.
-        below: The folder within each class that has the pictures.
+        below: The folder within each class that has the images.
     """
     for name in sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and not entry.name.startswith(".")):
         folder = top / name / below
@@ -140,10 +140,10 @@ def one_label(
     """The data set of samples with one label each.
 
     Args:
-        folder: Where they lie.
+        folder: Of the images.
         samples: In the order of the rows.
         names: What to call each label, in the order of the columns; the labels themselves, sorted, by default.
-        notes: What the reader took for what.
+        notes: How the reader interpreted the folder.
     """
     if names is None:
         names = {label: label for label in sorted({sample.label for sample in samples})}
@@ -167,10 +167,10 @@ def of_files(
     splits: Sequence[str],
     notes: Sequence[str] = (),
 ) -> Dataset:
-    """The data set of pictures in files of their own; refuses one whose first picture of a split is not there."""
+    """The data set of images in separate files; raises if the first image of a split does not exist."""
     if not paths:
         got = f"none in {str(folder.path)!r}"
-        raise InputError("folder", OWNER, f"have the pictures of {folder.title}", got, "Unpack the whole data set.")
+        raise InputError("folder", OWNER, f"have the images of {folder.title}", got, "Unpack the whole data set.")
     for split in sorted(set(splits)):
         folder.need(paths[splits.index(split)])
     all_notes = [f"Read as {folder.title}.", *notes]
@@ -217,10 +217,9 @@ def superclasses_of(data: Dataset | Sequence[str]) -> list[str]:
     """The superclass of each label, in the order of the columns.
 
     CIFAR-100 has its own. Labels that start with a WordNet id (ImageNet, Tiny-ImageNet, Stanford Dogs) are sorted by
-    it and cut into consecutive groups of five, or a few more where their number is no multiple of five. This stands in
-    for WordNet's tree, which is not at hand, and does so in part only: ids are places in a file that follows the
-    tree for animals and plants, so that their neighbours are kin; artefacts follow the alphabet there, and their
-    groups are just groups.
+    it and cut into consecutive groups of five, or a few more where their number is no multiple of five. It
+    approximates WordNet's tree, which is not available: ids are positions in a file that follows the tree for animals
+    and plants, so that neighbours are related; artefacts are sorted by name in it, and their groups are arbitrary.
 
     Args:
         data: A data set, or the names of its labels.
@@ -243,18 +242,18 @@ def superclasses_of(data: Dataset | Sequence[str]) -> list[str]:
 
 
 def zero_label_columns(labels: Sequence[str], groups: Sequence[str], drop_per_group: int = 2) -> list[int]:
-    """The columns that keep their label where some of each superclass lose it: 60 + 40 of CIFAR-100, and the like.
+    """The columns that remain when some labels of each superclass are dropped: 60 of the 100 of CIFAR-100.
 
-    Of each group the last names in order lose theirs, so that nothing depends on the order of columns or on a seed.
-    Samples of the lost labels become samples without a label: `dataset.select_labels` keeps them.
+    The last names of each group in order are dropped, so that nothing depends on the order of columns or on a seed.
+    Samples of the dropped labels become samples without a label: `dataset.select_labels` keeps them.
 
     Args:
         labels: (K,) the names of the labels.
         groups: (K,) the superclass of each.
-        drop_per_group: How many labels each superclass loses.
+        drop_per_group: How many labels of each superclass are dropped.
 
     Returns:
-        The kept columns, ascending.
+        The remaining columns, ascending.
     """
     owner = "zero_label_columns"
     if len(groups) != len(labels):
@@ -274,9 +273,9 @@ def zero_label_columns(labels: Sequence[str], groups: Sequence[str], drop_per_gr
 def long_tailed(labels_of_rows: Sequence[int] | np.ndarray, *, ratio: float = 100, seed: int = 0) -> np.ndarray:
     """The rows of an exponentially long-tailed subset, ascending.
 
-    The class in place i of L keeps n_max * ratio^(-i / (L - 1)) rows, rounded down, where n_max is the size of the
-    largest class: `ratio` times as many in the first as in the last. Which class gets which place, and which of its
-    rows are kept, is drawn. A class that has fewer keeps all it has, and every class keeps one at the least.
+    The class of rank i of L keeps n_max * ratio^(-i / (L - 1)) rows, rounded down, where n_max is the size of the
+    largest class: `ratio` times as many in the first as in the last. Ranks, and the rows that remain, are drawn at
+    random. A class that has fewer keeps all its rows, and every class keeps at least one.
 
     Args:
         labels_of_rows: (N,) the label of each row to train on, whole numbers from 0.
@@ -306,11 +305,11 @@ SPLITS = ("train", "val", "test")
 
 
 class Records(ImageSource):
-    """Pictures of CIFAR's binary version, each read from its place in its file.
+    """Images of CIFAR's binary version, each read from its offset in its file.
 
     Args:
         files: The files.
-        positions: (N, 2) which file each picture is in, and which record of it.
+        positions: (N, 2) index of the file of each image, and of its record.
         before: Bytes of labels at the start of a record.
     """
 
@@ -335,12 +334,12 @@ class Records(ImageSource):
         return np.ascontiguousarray(planes.reshape(3, SIDE, SIDE).transpose(1, 2, 0))
 
     def identity(self, row: int) -> str:
-        """What tells the file, and the record."""
+        """An identity of the file, and the record."""
         file, record = self.positions[row].tolist()
         return f"{Files([str(self.files[file])]).identity(0)}|{record}"
 
     def take(self, rows: Any) -> "Records":
-        """The pictures of these row numbers."""
+        """The images of these row numbers."""
         return Records(self.files, self.positions[np.asarray(rows, dtype=np.int64)], before=self.before)
 
 
@@ -356,7 +355,7 @@ def read_cifar10(folder: Unpacked) -> Dataset:
 
 
 def read_cifar100(folder: Unpacked) -> Dataset:
-    """Fine labels; the coarse ones are held against those that `superclasses_of` gives."""
+    """Fine labels; the coarse ones are checked against those of `superclasses_of`."""
     if folder.find("train.npz"):
         return read_npz_splits(folder)
     if (folder.path / "train").is_file() and (folder.path / "meta").is_file():
@@ -380,7 +379,7 @@ def _pickled(folder: Unpacked, archive: str) -> InputError:
 def _read_records(
     folder: Unpacked, parts: dict[str, str], names: Sequence[str], *, before: int
 ) -> tuple[Dataset, np.ndarray]:
-    """The data set, and (N, before) all labels of each record, of which the last is the one that counts."""
+    """The data set, and (N, before) all labels of each record, of which the last is used."""
     files = [folder.need(name) for name in parts]
     labels = [_labels_of(folder, file, len(names), before) for file in files]
     sizes = [len(part) for part in labels]
@@ -434,7 +433,7 @@ def _open_npz(folder: Unpacked, file: Path) -> tuple[np.ndarray, np.ndarray, np.
 def _in_memory(
     folder: Unpacked, images: ImageSource, names: Sequence[str], columns: np.ndarray, splits: np.ndarray
 ) -> Dataset:
-    """One label a picture, of pictures that have no files of their own."""
+    """One label per image, for images without files of their own."""
     targets = SparseTargets(np.arange(len(columns) + 1), columns, num_labels=len(names))
     ids = [images.name(row) for row in range(len(images))]
     return Dataset(Labels(names), targets, ids, images=images, splits=splits, notes=[f"Read as {folder.title}."])
@@ -452,7 +451,7 @@ def read_cub(folder: Unpacked) -> Dataset:
     for number, path in folder.pairs("images.txt"):
         for table, file in ((labels, "image_class_labels.txt"), (trains, "train_test_split.txt")):
             if number not in table:
-                raise folder.damaged(folder.need(file), "tells of every picture", f"none of number {number}")
+                raise folder.damaged(folder.need(file), "has every image", f"none of number {number}")
         split = "train" if trains[number] == "1" else "test"
         samples.append(Sample(f"images/{path}", labels[number], split))
     return one_label(folder, samples, names=classes)
@@ -515,13 +514,13 @@ def read_flowers(folder: Unpacked) -> Dataset:
         for number in folder.matrix(key, "setid.mat").astype(int).tolist():
             if not 0 < number <= len(labels):
                 file = folder.need("imagelabels.mat")
-                raise folder.damaged(file, "has a label for every picture", f"none of number {number}")
+                raise folder.damaged(file, "has a label for every image", f"none of number {number}")
             samples.append(Sample(f"jpg/image_{number:05d}.jpg", f"{labels[number - 1]:03d}", split))
     code_names = _read_code_names(folder, "cat_to_name.json")
     names = {
         f"{number:03d}": titled(f"{number:03d}", code_names.get(str(number))) for number in range(1, max(labels) + 1)
     }
-    note = "Splits are 'trnid', 'valid' and 'tstid' of setid.mat: most of the pictures are to be tested."
+    note = "Splits are 'trnid', 'valid' and 'tstid' of setid.mat: most of the images are test images."
     return one_label(folder, samples, names=names, notes=[note])
 
 
@@ -537,7 +536,7 @@ def read_plantnet(folder: Unpacked) -> Dataset:
 
 
 def _read_code_names(folder: Unpacked, name: str) -> dict[str, str]:
-    """The names of codes in a file of JSON; none where there is no such file."""
+    """The names of codes in a JSON file; empty without such a file."""
     file = folder.find(name)
     if file is None:
         return {}
@@ -562,7 +561,7 @@ def read_plain(folder: Unpacked) -> Dataset:
 
 
 def read_coco(folder: Unpacked) -> Dataset:
-    """MS-COCO of one year, 2014 where both are there; the official validation data become "test"."""
+    """MS-COCO of one year, 2014 if both exist; the official validation data become "test"."""
     trains = [f"annotations/instances_train{year}.json" for year in YEARS]
     train = folder.need(*trains)
     year = train.stem[-4:]
@@ -610,7 +609,7 @@ def _read_class_lists(folder: Unpacked, years: Sequence[Path]) -> Dataset:
     cells: dict[tuple[str, str], int] = {}
     for year in years:
         images = os.path.relpath(year / "JPEGImages", folder.path)
-        # What neither train nor val lists is to train on, hence their order.
+        # What neither train nor val lists is training data, hence their order.
         for ending, split in (("train", "train"), ("val", "val"), ("test", "test"), ("trainval", "train")):
             for file in sorted((year / "ImageSets" / "Main").glob(f"*_{ending}.txt")):
                 name = file.stem.removesuffix(f"_{ending}")
@@ -618,7 +617,7 @@ def _read_class_lists(folder: Unpacked, years: Sequence[Path]) -> Dataset:
                     path = f"{images}/{stem}.jpg"
                     splits.setdefault(path, split)
                     if value not in ("1", "0", "-1"):
-                        raise folder.damaged(file, "has 1, 0 or -1 for each picture", repr(value))
+                        raise folder.damaged(file, "has 1, 0 or -1 for each image", repr(value))
                     cells[path, name] = {"1": 1, "0": -1, "-1": 0}[value]
     if not splits:
         raise folder.missing("Annotations", "ImageSets/Main/aeroplane_train.txt")
@@ -631,7 +630,7 @@ def _read_class_lists(folder: Unpacked, years: Sequence[Path]) -> Dataset:
 
 
 def read_nus_wide(folder: Unpacked) -> Dataset:
-    """NUS-WIDE with its 81 concepts; pictures that could no longer be downloaded are left out."""
+    """NUS-WIDE with its 81 concepts; images that could no longer be downloaded are left out."""
     concepts = folder.lines("Concepts81.txt", "ConceptsList/Concepts81.txt", "Groundtruth/Concepts81.txt")
     paths: list[str] = []
     splits: list[str] = []
@@ -645,10 +644,10 @@ def read_nus_wide(folder: Unpacked) -> Dataset:
     available = [row for row, exists in enumerate(_exist(folder.path / top, paths)) if exists]
     if not available:
         got, hint = f"none in {str(folder.path / top)!r}, such as {paths[0]!r}", "Download them."
-        raise InputError("folder", OWNER, "have the pictures of NUS-WIDE", got, hint)
+        raise InputError("folder", OWNER, "have the images of NUS-WIDE", got, hint)
     targets = SparseTargets.from_dense(np.concatenate(blocks)).take(available)
     lost = len(paths) - len(available)
-    notes = [f"Left out {lost:,} of {len(paths):,} listed pictures, which are not there."] if lost else []
+    notes = [f"Left out {lost:,} of {len(paths):,} listed images, which do not exist."] if lost else []
     available_paths = [os.path.join(top, paths[row]) for row in available]
     return of_files(folder, available_paths, concepts, targets, [splits[row] for row in available], notes)
 
@@ -660,17 +659,17 @@ def _concept(folder: Unpacked, concept: str, part: str, count: int) -> np.ndarra
     lines = folder.lines(*paths)
     if len(lines) != count or not set(lines) <= {"0", "1"}:
         got = f"{len(lines):,} lines of {', '.join(sorted(set(lines))[:4])}"
-        raise folder.damaged(folder.need(*paths), f"has 0 or 1 for each of {count:,} pictures", got)
+        raise folder.damaged(folder.need(*paths), f"has 0 or 1 for each of {count:,} images", got)
     return np.array([line == "1" for line in lines])
 
 
 def _image_folder(folder: Unpacked, paths: Sequence[str]) -> str:
-    """Where most of the first pictures lie."""
+    """The folder that holds most of the first images."""
     return max(FLICKR, key=lambda top: sum((folder.path / top / path).is_file() for path in paths[:SAMPLE]))
 
 
 def _exist(root: Path, paths: Sequence[str]) -> list[bool]:
-    """Whether each picture is there; a look into each folder takes a fraction of the time of one at each file."""
+    """Whether each image exists; listing each folder takes a fraction of the time of checking each file."""
     inside: dict[str, set[str]] = {}
     for above in {os.path.dirname(path) for path in paths}:
         folder = root / above
@@ -683,7 +682,7 @@ DEVKITS = ("", "ILSVRC2012_devkit_t12/data/", "data/", "devkit/data/")
 
 
 def read_tiny_imagenet(folder: Unpacked) -> Dataset:
-    """200 classes of 500 pictures to train on and 50 to test."""
+    """200 classes with 500 training and 50 test images each."""
     ids = sorted(folder.lines("wnids.txt"))
     synonyms = dict(folder.pairs("words.txt"))
     samples = list(in_folders(folder.need("train"), folder.path, "train", below="images"))
@@ -696,7 +695,7 @@ def read_tiny_imagenet(folder: Unpacked) -> Dataset:
 
 
 def read_imagenet(folder: Unpacked) -> Dataset:
-    """1,000 classes; validation pictures in folders of classes, or all in one with a list beside it."""
+    """1,000 classes; validation images in one folder per class, or all in one folder with a list beside it."""
     train = folder.need(*(f"{root}train" for root in IMAGE_ROOTS))
     val = folder.need(*(f"{root}val" for root in IMAGE_ROOTS))
     samples = list(in_folders(train, folder.path, "train"))
@@ -717,7 +716,7 @@ def _first_synonym(synonyms: dict[str, str], code: str) -> str:
 
 
 def _flat_val(folder: Unpacked, val: os.PathLike[str]) -> list[tuple[str, str]]:
-    """File and WordNet id of each validation picture."""
+    """File and WordNet id of each validation image."""
     files = sorted(entry.name for entry in os.scandir(val) if is_image(entry.name))
     ground_truth = folder.find(*(f"{root}ILSVRC2012_validation_ground_truth.txt" for root in DEVKITS))
     if folder.find("LOC_val_solution.csv") or ground_truth is None:
@@ -729,31 +728,31 @@ def _flat_val(folder: Unpacked, val: os.PathLike[str]) -> list[tuple[str, str]]:
     codes = {int(one["ILSVRC2012_ID"]): str(one["WNID"]) for one in synsets}
     numbers = folder.lines(os.path.relpath(ground_truth, folder.path))
     if len(numbers) != len(files):
-        raise folder.damaged(ground_truth, f"has a line for each of the {len(files):,} pictures", f"{len(numbers):,}")
-    # The number of a line is that of the picture, ILSVRC2012_val_00000001.JPEG and so on, hence their order by name.
+        raise folder.damaged(ground_truth, f"has a line for each of the {len(files):,} images", f"{len(numbers):,}")
+    # The number of a line is that of the image, ILSVRC2012_val_00000001.JPEG and so on, hence their order by name.
     return [(file, codes.get(int(n), n) if n.isdecimal() else n) for file, n in zip(files, numbers, strict=True)]
 
 
 def _by_solution(folder: Unpacked, files: list[str]) -> list[tuple[str, str]]:
-    """By Kaggle's list, of which each line has a picture, then the class and box of each object."""
+    """By Kaggle's list, where each line has an image, then the class and box of each object."""
     lines = list(csv.reader(folder.lines("LOC_val_solution.csv", "ILSVRC2012_validation_ground_truth.txt")))
     codes = {line[0]: line[1].split()[0] for line in lines[1:] if len(line) > 1 and line[1].split()}
     stems = {file: os.path.splitext(file)[0] for file in files}
     unlabelled = next((file for file, stem in stems.items() if stem not in codes), None)
     if unlabelled is not None:
         hint = "Unpack the whole data set."
-        raise InputError("folder", OWNER, "have a label for each picture in 'LOC_val_solution.csv'", unlabelled, hint)
+        raise InputError("folder", OWNER, "have a label for each image in 'LOC_val_solution.csv'", unlabelled, hint)
     return [(file, codes[stem]) for file, stem in stems.items()]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A data set as it lies on disk.
+    """The layout of a data set on disk.
 
     Attributes:
-        title: What people call it.
-        folders: What it unpacks into.
-        patterns: Patterns of paths of which one alone, or several in a tuple, tell it from all that come after it.
+        title: Its usual name.
+        folders: That its archives unpack into.
+        patterns: Glob patterns, of which one, or all of a tuple, identify it among all later layouts.
         read: Its reader.
     """
 
@@ -763,17 +762,17 @@ class Layout:
     read: Callable[[Unpacked], Dataset]
 
     def base(self, folder: Path) -> Path | None:
-        """The folder that has the marks: this one, or one right below it; None where neither does."""
+        """The folder that matches: this one, or one directly below it; None if neither does."""
         bases = (folder, *(folder / name for name in self.folders))
         return next((base for base in bases if self.is_at(base)), None)
 
     def is_at(self, folder: Path) -> bool:
-        """Whether a mark is right here."""
+        """Whether a pattern matches in this folder."""
         together = [(pattern,) if isinstance(pattern, str) else pattern for pattern in self.patterns]
         return any(all(next(folder.glob(part), None) is not None for part in pattern) for pattern in together)
 
 
-# The order matters: marks of later ones may occur in earlier ones, as `train/n01443537` of ImageNet in Tiny-ImageNet.
+# The order matters: patterns of later ones may match earlier ones, as `train/n01443537` of ImageNet in Tiny-ImageNet.
 LAYOUTS = {
     "plain": Layout("a plain table", (), ("labels.csv",), read_plain),
     "cifar10": Layout(
@@ -854,13 +853,13 @@ LAYOUTS = {
 
 
 def find_layout(folder: str | os.PathLike[str]) -> str | None:
-    """The name of the data set that a folder holds, itself or in the folder that it was unpacked into.
+    """The name of the data set in a folder, or in the folder below that it was unpacked into.
 
     Args:
-        folder: Where to look.
+        folder: To search.
 
     Returns:
-        A key of `LAYOUTS`; None where there is nothing that is known.
+        A key of `LAYOUTS`; None if no layout matches.
     """
     path = _check_folder(folder, "find_layout")
     direct = next((name for name, layout in LAYOUTS.items() if layout.is_at(path)), None)
@@ -874,21 +873,21 @@ def find_layout(folder: str | os.PathLike[str]) -> str | None:
 
 
 def read_layout(folder: str | os.PathLike[str], name: str | None = None) -> Dataset:
-    """The data set that a folder holds, with the splits "train", "val" and "test" that it officially has.
+    """The data set in a folder, with its official splits "train", "val" and "test".
 
-    Pictures are not opened here. Where the labels of the test data were never published, the official validation
-    data are "test". A data set without validation data is read without: what to set aside is the experiment's choice.
+    Images are not opened here. Where the labels of the test data were never published, the official validation
+    data are "test". A data set without validation data is read without: the experiment chooses what to set aside.
 
     Args:
         folder: As it was unpacked, or the folder right above.
-        name: A key of `LAYOUTS`; found out by default.
+        name: A key of `LAYOUTS`; detected by default.
     """
     path = _check_folder(folder, OWNER)
     if name is None:
         name = find_layout(path)
     if name is None:
         titles = ", ".join(layout.title for layout in LAYOUTS.values())
-        got = f"{str(path)!r}, where no file tells one of them"
+        got = f"{str(path)!r}, where no file identifies one of them"
         raise InputError("folder", OWNER, f"hold one of these data sets: {titles}", got, "Check the path.")
     layout = LAYOUTS[check_choice("name", OWNER, name, tuple(LAYOUTS))]
     return layout.read(Unpacked(layout.base(path) or path, layout.title))
@@ -897,5 +896,5 @@ def read_layout(folder: str | os.PathLike[str], name: str | None = None) -> Data
 def _check_folder(folder: str | os.PathLike[str], owner: str) -> Path:
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise InputError("folder", owner, "be a folder", f"{str(path)!r}, where there is none", "Check the path.")
+        raise InputError("folder", owner, "be a folder", f"{str(path)!r}, which does not exist", "Check the path.")
     return path

@@ -1,10 +1,10 @@
-"""The default settings against the methods of the papers, on tables of features: chosen on "val", judged once on "test".
+"""The default settings against the methods of the papers, on tables of features; chosen on "val", tested once.
 
 Every method has the same network, settings and calibrator, and as many trials of numbers of its own; the trial with the
-best mAP over labels on "val" is trained again with other seeds. The default is taken as it ships, without trials. It
-was found on rows to train on of the same sets. Its weight of the two-way loss was looked at again, on such rows,
-after a first table of test rows had shown that 0.01 was little; so these tables are the second look at the test rows,
-not the first.
+best mAP over labels on "val" is trained again with other seeds. The default is used as it ships, without trials. It
+was chosen on training rows of the same sets. Its weight of the two-way loss was tuned again, on such rows, after a
+first table of test rows had shown that 0.01 was little; so these tables are the second use of the test rows, not the
+first.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.runs import RunStore
-from experiments.tables import Column, Table, paired
+from experiments.tables import Cell, Column, Table, paired
 from experiments.training import Method, old_spelling
 from manyhot.data import from_arrays
 from manyhot.data.dataset import Dataset
@@ -61,13 +61,13 @@ PAPERS = {
     "quasibinary": losses("QuasibinaryLoss(penalty_weight={})", [1, 0.3, 3, 10]),
     "softmax": fit_settings_trials("MultiLabelSoftmaxLoss()"),
 }
-# What each part of the default does by itself.
+# The parts of the default alone.
 PARTS = {
     "one head": {"loss": LOSSES["head"], "heads": 1},
     "BCE, two heads": {"loss": "BinaryCrossEntropyLoss()", "heads": 2},
     "two-way, two heads": {"loss": "TwoWayLoss()", "heads": 2},
 }
-# The default at the first look at the test rows had less of the two-way loss: its runs are shown and not made again.
+# The default at the first look at the test rows had less of the two-way loss: its runs are shown, not run again.
 FIRST_DEFAULT = {"loss": "SumLoss(BinaryCrossEntropyLoss(), TwoWayLoss(), weights=(1, 0.01), link=SigmoidLink())"}
 FIRST_METHODS = ("one head", SHIPPED)
 FIGURES = (
@@ -86,7 +86,7 @@ class TrainingJob:
     Attributes:
         dataset: Name of the set, and after a comma how many rows of it to train on.
         method_name: As tables call it.
-        changes: Settings of the recipe that are not the default, as JSON.
+        changes: Train settings that are not the default, as JSON.
         seed: Of the run.
     """
 
@@ -97,32 +97,32 @@ class TrainingJob:
 
     @cached_property
     def train_settings(self) -> TrainSettings:
-        """The whole recipe."""
+        """All train settings."""
         return TrainSettings.build({"accelerator": "cpu", "devices": 1, **json.loads(self.changes), "seed": self.seed})
 
     @property
     def method(self) -> Method:
-        """What the ledger calls it by."""
+        """The method, for the record of the run."""
         return Method(self.method_name, self.train_settings.loss)
 
     def settings(self) -> Settings:
-        """All that decides the figures, as kept results spell it."""
+        """All that decides the figures, as stored results spell it."""
         settings = self.train_settings.settings()
         texts = {name: old_spelling(settings[name]) for name in ("loss", "calibrator", "rule")}
         return {"material": self.dataset, "recipe": settings | texts}
 
     def file(self) -> Path:
-        """Where its figures are kept, below the folder of the ledger."""
+        """The file of its figures, below the folder of the store."""
         digest = hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
         return Path("default") / slug(self.dataset) / f"{slug(self.method_name)}-s{self.seed}-{digest}.json"
 
 
 @dataclass(frozen=True)
 class DefaultComparison:
-    """The default and the methods of the papers, with what has been run of them.
+    """The default and the methods of the papers, with their runs.
 
     Attributes:
-        store: Where runs are kept.
+        store: Of the runs.
         seeds: Of the runs in the tables; the first is that of the trials.
         common: Settings for all runs, for a quick look.
     """
@@ -137,7 +137,7 @@ class DefaultComparison:
         return TrainingJob(dataset, method, json.dumps({**self.common, **own}, sort_keys=True), seed)
 
     def trials(self, dataset: str) -> list[TrainingJob]:
-        """What the methods of the papers are tuned by."""
+        """The runs that the methods of the papers are tuned on."""
         assert all(len(results) == TRIALS for results in PAPERS.values())
         return [self.job(dataset, name, own, self.seeds[0]) for name, results in PAPERS.items() for own in results]
 
@@ -150,8 +150,8 @@ class DefaultComparison:
 
         tuned = {}
         for name, results in PAPERS.items():
-            values = [on_val(name, changes) for changes in results]
-            if None not in values:  # nothing is chosen from half of the trials
+            values = [value for changes in results if (value := on_val(name, changes)) is not None]
+            if len(values) == len(results):  # nothing is chosen from half of the trials
                 tuned[name] = results[values.index(max(values))]
         return {**tuned, **PARTS, SHIPPED: {}}
 
@@ -165,7 +165,7 @@ class DefaultComparison:
         return [self.job(dataset, method, FIRST_DEFAULT, seed) for seed in self.seeds]
 
     def run(self, open_set: Callable[[str], Dataset], datasets: Sequence[str] = SETS) -> None:
-        """Carries out what is missing: first the trials of a set, then what they chose with every seed."""
+        """Carries out what is missing: first the trials of a dataset, then the chosen settings with every seed."""
         for dataset in datasets:
             data = open_set(dataset)
             for make_jobs in (self.trials, self.jobs):
@@ -176,12 +176,12 @@ class DefaultComparison:
                         print(f"{dataset}, {job.method_name}, seed {job.seed}: {done['seconds']} s")
 
     def figures(self, jobs: Sequence[TrainingJob]) -> list[dict[str, float]]:
-        """Of "test", one for each run; empty where one is missing."""
-        runs = [self.store.find(job) for job in jobs]
-        return [] if any(run is None for run in runs) else [run["figures"]["test"] for run in runs]
+        """Of "test", one for each run; empty if one is missing."""
+        runs = [run for job in jobs if (run := self.store.find(job)) is not None]
+        return [run["figures"]["test"] for run in runs] if len(runs) == len(jobs) else []
 
     def table(self, dataset: str) -> str:
-        """What the methods come to on the test rows of a set, and by how much the default is ahead of each."""
+        """The figures of the methods on the test rows of a dataset, and the default less each of them."""
         methods = self.methods(dataset)
         jobs = {name: [self.job(dataset, name, own, seed) for seed in self.seeds] for name, own in methods.items()}
         jobs |= {f"{name}, first look": self.first_jobs(dataset, name) for name in FIRST_METHODS}
@@ -189,8 +189,8 @@ class DefaultComparison:
         if SHIPPED not in results:
             return f"### {dataset}\n\nNo runs yet.\n"
         own = results[SHIPPED]
-        rows = [[name, *columns] for name, columns in results.items()]
-        gaps = [
+        rows: list[list[Cell]] = [[name, *columns] for name, columns in results.items()]
+        gaps: list[list[Cell]] = [
             [name, *(paired(ours, theirs) for ours, theirs in zip(own, columns, strict=True))]
             for name, columns in results.items()
             if name != SHIPPED
@@ -211,16 +211,16 @@ def by_seed(runs: Sequence[dict[str, float]]) -> list[list[float]]:
 
 
 def carry_out(job: TrainingJob, data: Dataset) -> dict[str, Any]:
-    """Trains and judges; "test" is measured here and looked at only in the tables."""
+    """Trains and evaluates; "test" is evaluated here, but nothing is chosen by it."""
     data = with_learnable_labels(with_all_splits(data, job.train_settings), job.train_settings.min_count)
     start = time.monotonic()
     trained = fit_classifier(prepare(data, job.train_settings), job.train_settings, progress=NoProgress())
-    figures = {split: judged(trained.predictions.of_split(split)) for split in ("val", "test")}
+    figures = {split: evaluated(trained.predictions.of_split(split)) for split in ("val", "test")}
     return {"seconds": round(trained.seconds, 2), "in all": round(time.monotonic() - start, 2), "figures": figures}
 
 
-def judged(rows: Predictions) -> dict[str, float]:
-    """What the tables show of the calibrated probabilities."""
+def evaluated(rows: Predictions) -> dict[str, float]:
+    """The figures of calibrated probabilities in the tables."""
     bins = CalibrationError().update(rows.probs, rows.targets).compute()
     return {
         "map": float(MeanAveragePrecision().update(rows.probs, rows.targets).compute().value),
@@ -232,10 +232,10 @@ def judged(rows: Predictions) -> dict[str, float]:
 
 
 class FeatureFiles:
-    """Data sets by name from a folder of npz files, as `Comparison.run` wants them.
+    """Data sets by name from a folder of npz files, for `DefaultComparison.run`.
 
-    A file holds x and y with splits, x_train, y_train, x_test and y_test, or x and y alone, of which the last tenth is
-    then the test.
+    A file holds x and y with splits, x_train, y_train, x_test and y_test, or x and y alone, whose last tenth is then
+    the test split.
 
     Args:
         folder: With `<name>.npz`.
@@ -245,7 +245,7 @@ class FeatureFiles:
         self.folder = Path(folder)
 
     def __call__(self, dataset: str) -> Dataset:
-        """The data set of "name", or of "name, rows" for only so many rows to train on, those of "val" among them."""
+        """The data set of "name", or of "name, rows" for only `rows` training rows, those of "val" included."""
         name, _, rows = dataset.partition(", ")
         path = self.folder / f"{name}.npz"
         if not path.is_file():
@@ -270,6 +270,6 @@ def _arrays(content: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _fewer(splits: np.ndarray, rows: int) -> np.ndarray:
-    """Which rows to keep: some of "train", and all of "test"."""
+    """Indices of some rows of "train", and of all of "test"."""
     train = np.random.default_rng(0).permutation(np.flatnonzero(splits == "train"))[:rows]
     return np.sort(np.concatenate([train, np.flatnonzero(splits == "test")]))

@@ -1,4 +1,4 @@
-"""The page of the evidence: prose from a template; tables, verdicts and figures from the runs that are kept."""
+"""The page of the evidence: prose from a template; tables, verdicts and figures from the stored runs."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ from manyhot.report import (
 )
 
 SHOWN = ("BCE", "ASL, as printed", "SPA, as printed", "two-way", "softmax", "quasibinary")
-TRACED = 10  # steps between two points of a normaliser's trace, in runs that were kept without their steps
+TRACED = 10  # steps between two points of a normaliser's trace, in runs stored without their steps
 READ_BY = ("sigmoid", "softmax", "own link", "calibrated")
 SEARCHED = {
     "BCE": ("BCE", "sigmoid"),
@@ -48,7 +48,7 @@ SEARCHED = {
 
 
 def reliability_figure(store: RunStore) -> Any:
-    """Promised against observed frequency on photos, by loss and way to read it."""
+    """Predicted probability against observed frequency on photos, by loss and reading."""
     results = results_of(store, many_label_methods(), "coco", MANY_LABEL_METRICS, "many_label")
     panels = {}
     for name in SHOWN:
@@ -71,7 +71,7 @@ def retrieval_figure(store: RunStore) -> Any:
 
 
 def score_figure(store: RunStore) -> Any:
-    """Scores of the own label and the largest other one, for softmax and for BCE with one bias."""
+    """Scores of the true label and the largest other one, for softmax and for BCE with one bias."""
     results = results_of(store, list(UNIFORM_METHODS.values()), "tiny-imagenet features", ONE_LABEL_METRICS, "uniform")
     panels = {}
     for name in ("soft-u", "bce-u"):
@@ -85,7 +85,7 @@ def score_figure(store: RunStore) -> Any:
 
 
 def set_size_figure(store: RunStore) -> Any:
-    """How large sets of five labels on average are."""
+    """Sizes of sets with five labels on average."""
     dataset = "tiny-imagenet features"
     methods = {"cross-entropy": set_method("CE", 5, dataset), "AVG-K": set_method("AVG-K", 5, dataset)}
     results = results_of(store, list(methods.values()), dataset, ONE_LABEL_METRICS, "average_k")
@@ -126,12 +126,12 @@ def frontier_figure(store: RunStore) -> Any:
 def results_of(
     store: RunStore, methods: list[Method], dataset: str, metrics: tuple[str, ...], metric: str
 ) -> MethodResults:
-    """The figures of arms on a material."""
+    """The figures of methods on a dataset."""
     return MethodResults(store, jobs_of(methods, dataset, metrics, SEEDS), metric)
 
 
 def first_figures(results: MethodResults, method: str) -> Figures:
-    """The figures of an arm with its first seed; nothing where it was not run."""
+    """The figures of a method with its first seed; empty if it was not run."""
     return results.methods[method][0] if method in results.methods else {}
 
 
@@ -147,11 +147,11 @@ FIGURES: dict[str, Callable[[RunStore], Any]] = {
 HERE = Path(__file__).parent
 TEMPLATE = HERE / "evidence.template.md"
 DOCS = HERE.parent / "docs"
-FOLDED = 12  # a table of more rows than this is folded away
+FOLDED = 12  # tables with more lines are collapsed
 
 
 def write_page(store: RunStore, docs: Path = DOCS) -> None:
-    """Writes evidence.md and its pictures."""
+    """Writes evidence.md and its images."""
     for name, draw in FIGURES.items():
         figure = draw(store)
         if figure is not None:
@@ -181,7 +181,7 @@ def verdict_table(claims: list[Claim]) -> str:
 
 
 def claim_text(claim: Claim) -> str:
-    """A claim with what it was held against."""
+    """A claim with its comparisons."""
     phrases = {"above": "claimed higher", "below": "claimed lower", TIED: "claimed equal"}
     answers = {True: "yes", False: "no", None: "open"}
     lines = [f"- {part.shown()} ({phrases[part.claimed]}: {answers[part.holds]})" for part in claim.parts]
@@ -190,7 +190,7 @@ def claim_text(claim: Claim) -> str:
 
 
 def machine_table(store: RunStore) -> str:
-    """How many runs there are of each material, on what, and how fast they were."""
+    """How many runs each dataset has, on which device, and their speed."""
     counts: Counter[tuple[str, str]] = Counter()
     speeds: dict[tuple[str, str], list[int]] = {}
     for study in STUDIES.values():
@@ -208,13 +208,13 @@ def machine_table(store: RunStore) -> str:
 
 
 def default_tables(store: RunStore) -> str:
-    """The default recipe against the methods of the papers."""
+    """The default settings against the methods of the papers."""
     comparison = default.DefaultComparison(store)
     return folded("\n".join(comparison.table(dataset) for dataset in default.SETS), least=1)
 
 
 def folded(text: str, *, least: int = FOLDED) -> str:
-    """The text with its long tables folded away under the line that names them."""
+    """The text with its long tables collapsed under their titles."""
     parts = []
     for block in re.split(r"\n(?=[^|\n][^\n]*:\n\n\|)", text.strip()):
         title, _, table = block.partition(":\n\n")

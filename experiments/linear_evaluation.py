@@ -1,13 +1,14 @@
 """Linear evaluation of frozen features (paper 002, supplement B): what does the loss of the last layer alone change?
 
 A linear head is fitted for each of 45 strengths of an L2 penalty, the strength is chosen on "val", and "test" is
-judged once. Three things are not as in the paper. It trains a ResNet-50 on ImageNet by each loss and fits the same
+evaluated once. Three things are not as in the paper. It trains a ResNet-50 on ImageNet by each loss and fits the same
 kind of head on every one of them; here one EfficientNet-Lite0 with its ImageNet weights gives the features of all,
 and only the loss of the last layer differs. It reports the best accuracy over all strengths and names no validation
-rows; the best on the test rows is kept beside the honest figure. And the features are their first principal components.
+rows; the best on the test rows is stored beside the unbiased figure. And the features are reduced to their first
+principal components.
 
-The classes of Tiny-ImageNet are classes of ImageNet, which the backbone was trained to tell apart: absolute
-accuracies on it flatter the features. All losses see the same ones.
+The classes of Tiny-ImageNet are classes of ImageNet, which the backbone was trained on, so absolute accuracies on it
+are optimistic. All losses use the same features.
 """
 
 import json
@@ -24,6 +25,7 @@ from torch import Tensor
 from experiments.data import ExperimentDataset, fit_settings_for, input_settings
 from experiments.tables import MISSING, NORMAL_QUANTILE, Cell, Column, Table
 from experiments.training import old_spelling
+from manyhot.data.loading import FeatureBatches
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
 from manyhot.linear import LinearPath, fit_path
@@ -41,10 +43,10 @@ LOSSES = {
 }
 FOLDER = "linear-evaluation"
 STRENGTHS = tuple(10.0 ** (5 - 11 * step / 44) for step in range(45))
-# Of larger sets so many rows are drawn, so that a path takes minutes on one core.
+# Larger datasets are subsampled to this many rows, so that a path takes minutes on one core.
 MOST_ROWS = 20_000
-# Features are principal components: to bring each to a variance of 1 would raise noise to the height of signal. At a
-# tolerance of 1e-6 softmax on Flowers took half as long again for the same accuracy, and three strengths got stuck.
+# Features are principal components: scaling each to a variance of 1 would amplify noise to the level of the signal.
+# At a tolerance of 1e-6 softmax on Flowers took 50 % longer for the same accuracy, and three strengths got stuck.
 FIT: dict[str, Any] = {"standardise": False, "tolerance": 1e-5, "max_steps": 500}
 RESAMPLES = 10_000
 Run = dict[str, Any]
@@ -57,11 +59,11 @@ def run(
     sets: Sequence[str] = (),
     log: Callable[[str], None] = print,
 ) -> None:
-    """Fits and judges what is missing, one file for each set and loss.
+    """Fits and evaluates what is missing, one file for each dataset and loss.
 
     Args:
-        open_dataset: From the name of a material to the material, whose samples are features with one label each.
-        folder: Of the runs that are kept.
+        open_dataset: From a name to the dataset, whose samples are features with one label each.
+        folder: Of the stored runs.
         sets: Instead of `SETS`.
         log: Called with a line for each run.
     """
@@ -78,7 +80,7 @@ def run(
 
 
 def settings_of(name: str, loss: str) -> Run:
-    """All that decides the figures of a set and a loss, as JSON holds it."""
+    """All that decides the figures of a dataset and a loss, as JSON and as stored results spell it."""
     return {
         "material": name,
         "learnt from": input_settings(name),
@@ -90,19 +92,19 @@ def settings_of(name: str, loss: str) -> Run:
 
 
 def file_of(folder: Path, name: str, loss: str) -> Path:
-    """Where a run is kept."""
+    """The file of a run."""
     return Path(folder) / FOLDER / f"{slug(name)}-{slug(loss)}.json"
 
 
 def find(folder: Path, name: str, loss: str) -> Run | None:
-    """What is known of a set and a loss; None if it was never computed with these settings."""
+    """The stored run of a dataset and a loss; None if it was never computed with these settings."""
     path = file_of(folder, name, loss)
     result = json.loads(path.read_text()) if path.is_file() else None
     return result if result is not None and result["settings"] == settings_of(name, loss) else None
 
 
 def save_run(folder: Path, name: str, loss: str, result: Run) -> None:
-    """Writes a run, whole or not at all."""
+    """Writes a run atomically."""
     with atomic_write(file_of(folder, name, loss)) as part:
         part.write_text(json.dumps({"settings": settings_of(name, loss), **result}) + "\n")
 
@@ -112,9 +114,10 @@ def splits_of(name: str, dataset: ExperimentDataset) -> dict[str, tuple[Tensor, 
     if dataset.backbone is not None:
         hint = f"Use {name + ' features'!r}."
         raise InputError("sets", FOLDER, "name sets of frozen features", repr(name), hint)
-    result = {
-        split: (part.features, part.targets.dense()) for split, part in dataset.parts(fit_settings_for(name)).items()
-    }
+    result = {}
+    for split, part in dataset.parts(fit_settings_for(name)).items():
+        assert isinstance(part, FeatureBatches)
+        result[split] = part.features, part.targets.dense()
     for split, (_, targets) in result.items():
         if bool((targets.sum(1) != 1).any()):
             rule, got = "have exactly one label a row", f"other rows in {split!r} of {name!r}"
@@ -123,7 +126,7 @@ def splits_of(name: str, dataset: ExperimentDataset) -> dict[str, tuple[Tensor, 
 
 
 def drawn(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """`MOST_ROWS` of the rows, always the same; all where there are no more."""
+    """A fixed random subset of `MOST_ROWS` rows; all rows if there are no more."""
     if len(features) <= MOST_ROWS:
         return features, targets
     rows = np.sort(np.random.default_rng(0).permutation(len(features))[:MOST_ROWS])
@@ -131,7 +134,7 @@ def drawn(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def evaluate(splits: Mapping[str, tuple[Tensor, Tensor]], loss: str) -> Run:
-    """The path of one loss, the strength that does best on "val", and how that does on "test"."""
+    """The path of one loss, the strength that is best on "val", and its accuracy on "test"."""
     features, targets = drawn(*splits["train"])
     start = time.monotonic()
     path = fit_path(features, targets, build_loss(loss), strengths=STRENGTHS, **FIT)
@@ -168,29 +171,29 @@ def _solved(path: LinearPath, index: int) -> Run:
 
 
 def hits(scores: Tensor, targets: Tensor, k: int) -> Tensor:
-    """(N,) whether the label of a row is among its k highest scores; ties, and what is not a number, count against it.
+    """(N,) whether the label of a row is among its k highest scores; ties and NaN count against it.
 
     Args:
         scores: (N, K).
         targets: (N, K), one label a row.
-        k: How many guesses there are.
+        k: How many guesses a row has.
     """
     own = scores.gather(1, targets.argmax(1, keepdim=True))
     return (~(scores < own)).sum(1) <= k
 
 
 def packed(right: Tensor) -> str:
-    """Truth values (N,) as text, eight in two digits, for comparisons row by row."""
+    """Booleans (N,) as hexadecimal text, eight in two digits, for comparisons row by row."""
     return np.packbits(right.numpy()).tobytes().hex()
 
 
 def unpacked(text: str, count: int) -> np.ndarray:
-    """The first so many truth values of what `packed` gave."""
+    """The first `count` booleans of a text from `packed`."""
     return np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8), count=count).astype(bool)
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of so many rows, which stays within 0 and 1."""
+    """The 95 % Wilson interval of a share of `count` rows, which stays within 0 and 1."""
     z = NORMAL_QUANTILE
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
@@ -198,10 +201,10 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
-    """How much more of the rows `one` has right than `other`, and the 95 % interval by a bootstrap over rows.
+    """The accuracy of `one` less that of `other`, and its 95 % interval by a bootstrap over rows.
 
-    Only rows on which the two disagree count, as in McNemar's test. How many there are of either kind in a draw of N
-    rows is multinomial, so these numbers are drawn instead of the rows: the same distribution at once.
+    Only rows on which the two disagree count, as in McNemar's test. Their numbers in a bootstrap sample of N rows are
+    multinomial, so these numbers are drawn directly instead of the rows.
     """
     count, gained, lost = len(one), int((one & ~other).sum()), int((other & ~one).sum())
     shares = np.array([gained, lost, count - gained - lost]) / count
@@ -222,21 +225,21 @@ COLUMNS = (
     Column("seconds", "plain", 0, None),
 )
 NOTE = """Frozen EfficientNet-Lite0 with ImageNet weights, {width} principal components; only the loss of the linear \
-head differs. {strengths} strengths of the penalty; the one with the best top-1 accuracy on validation rows is judged \
-on test rows (accuracies in percent). Bold: not significantly worse than the best, test rows resampled in pairs. The \
-intervals tell what other test rows would change, given these heads. "Best on test" picks the strength on the test \
+head differs. {strengths} strengths of the penalty; the one with the best top-1 accuracy on validation rows is \
+evaluated on test rows (accuracies in percent). Bold: not significantly worse than the best, test rows resampled in pairs. The \
+intervals cover what other test rows would change, given these heads. "Best on test" picks the strength on the test \
 rows, as the paper seems to, which names no validation rows. The unit of a strength is another for each loss. "Solved" \
-counts problems that reached their minimum, one a label for BCE and SPA and one in all for the others, and strengths \
+counts problems that reached their minimum, one per label for BCE and SPA and one in all for the others, and strengths \
 at which all of them did. Tiny-ImageNet's classes are among those the backbone was trained on, which flatters all \
 accuracies on it.
 """
 
 
 def page(folder: Path, *, sets: Sequence[str] = ()) -> str:
-    """A table for each set of which there are runs, as Markdown.
+    """A table for each dataset with runs, as Markdown.
 
     Args:
-        folder: Of the runs that are kept.
+        folder: Of the stored runs.
         sets: Instead of `SETS`.
     """
     sections = []
@@ -253,7 +256,7 @@ def page(folder: Path, *, sets: Sequence[str] = ()) -> str:
 def _rows_of(runs: Mapping[str, Run]) -> str:
     rows = next(iter(runs.values()))["rows"]
     drawn = f" drawn from {rows['drawn from']:,}" if rows["train"] < rows["drawn from"] else ""
-    return f"{rows['train']:,} rows{drawn} to train on, {rows['val']:,} to choose on, {rows['test']:,} to judge on:"
+    return f"{rows['train']:,} rows{drawn} to train on, {rows['val']:,} to choose on, {rows['test']:,} to evaluate on:"
 
 
 def _lines(runs: Mapping[str, Run]) -> list[list[Cell]]:
@@ -279,7 +282,7 @@ def _right(result: Run, top: str) -> np.ndarray:
 
 
 def _accuracy(right: Mapping[str, np.ndarray], loss: str) -> str:
-    """An accuracy with its interval, bold where a pairwise look at the rows does not show it below the best."""
+    """An accuracy with its interval, bold unless the paired difference to the best is significant."""
     share, count = float(right[loss].mean()), len(right[loss])
     low, high = wilson(share, count)
     text = f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})"

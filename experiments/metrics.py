@@ -42,7 +42,7 @@ DIGITS = 7
 
 
 def number(value: Any) -> float | None:
-    """A float of a few significant digits; None for NaN and infinity, which JSON has no word for."""
+    """A float of a few significant digits; None for NaN and infinity, which JSON cannot hold."""
     value = float(value)
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
@@ -68,12 +68,12 @@ MOVING_AVERAGE, TEMPERATURE, CALIBRATED = "moving average", "temperature", "cali
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read the scores of an outcome.
+    """One way to read the scores of a run.
 
     Attributes:
-        means: What the scores mean: a link, or a calibrator that was fitted on "val".
+        means: What turns scores into log-odds: a link, or a calibrator that was fitted on "val".
         scores: (N, K) of "val" and "test".
-        preserves_order: Whether all cells rank as their scores do, because one map without ties serves them all.
+        preserves_order: Whether all cells rank as their scores do, because one strictly increasing map is used for all.
     """
 
     means: Link | Calibrator
@@ -85,7 +85,7 @@ class Reading:
         return self.means.log_odds(self.scores[split])
 
     def ranking(self, split: str = "test") -> Tensor:
-        """(N, K), to find the first labels by: as log-odds, but scores that a link cuts off at 0 or 1 do not tie."""
+        """(N, K), to find the first labels by: as log-odds, but scores that a link clips to 0 or 1 do not tie."""
         scores = self.scores[split]
         return bounded_log_odds(self.means, scores) if isinstance(self.means, Link) else self.means.log_odds(scores)
 
@@ -122,7 +122,7 @@ def readings(output: RunOutput, *, among: Collection[str] | None = None) -> dict
 
     Args:
         output: Of a run.
-        among: Only these, as far as there are any; what is fitted in vain costs time.
+        among: Only these, as far as they apply; fitting unused ones costs time.
     """
     scores, targets, loss = comparable(output), output.targets["val"].cpu(), output.loss
 
@@ -173,14 +173,14 @@ IMPOSSIBLE = -1e4
 def one_label(output: RunOutput) -> dict[str, Any]:
     """Top-1 and top-5 error, and by reading the log loss and the calibration error of the first guess.
 
-    Probabilities of a row are divided by their sum, since one label is known to be there. Rows without a label are left
-    out. "log_loss" and "ece" are those of the reading named "own".
+    Probabilities of a row are divided by their sum, since one label is known to be present. Rows without a label are
+    left out. "log_loss" and "ece" are those of the reading named "own".
     """
     targets = output.targets["test"].cpu()
     rows = labelled(targets)
     if bool(((targets > 0).sum(1) > 1).any()):
-        hint = "Judge them by `many_label`."
-        raise InputError("output", "one_label", "have one label a row at the most", "a row with several", hint)
+        hint = "Evaluate them by `many_label`."
+        raise InputError("output", "one_label", "have at most one label per row", "a row with several", hint)
     ranked = RankingAtK((1, 5)).update(comparable(output)["test"][rows], targets[rows]).compute()
     own = own_reading(output.loss)
     by_reading = {name: _one_label_figures(reading, targets, rows) for name, reading in readings(output).items()}
@@ -214,7 +214,7 @@ def _one_label_figures(reading: Reading, targets: Tensor, rows: Tensor) -> dict[
 
 
 def zero_label(output: RunOutput) -> dict[str, Any]:
-    """By reading: accuracy on rows with labels, and what the largest probability tells about having one.
+    """By reading: accuracy on rows with labels, and how well the largest probability detects rows without.
 
     "accuracy" is the share of rows with a label (IN) whose most probable label is present, "mmc" the mean of the
     largest probability over rows without (OUT).
@@ -231,7 +231,7 @@ def zero_label(output: RunOutput) -> dict[str, Any]:
 
 def _zero_label_figures(reading: Reading, targets: Tensor) -> dict[str, Any]:
     log_odds = reading.log_odds()
-    # By log-odds, which order rows as probabilities do, and still tell those apart that round to 1.
+    # By log-odds, which order rows as probabilities do, and still differ where probabilities round to 1.
     detection = OpenSetScores().update(log_odds, targets).compute()
     return {
         "accuracy": number(RankingAtK((1,)).update(reading.ranking(), targets).compute()["precision@1"]),
@@ -248,8 +248,8 @@ CALIBRATION_BINS, TOP_BINS = 15, 10
 def many_label(output: RunOutput) -> dict[str, Any]:
     """Average precision and F1 of the scores, and by reading the errors of the probabilities, with reliability bins.
 
-    Both meanings of "macro F1" at the first four labels are there: the mean of the F1 of labels ("f1_top4"), and the
-    F1 of mean precision and mean recall ("f1_of_means_top4").
+    Both definitions of "macro F1" at the first four labels are included: the mean of the F1 of labels ("f1_top4"), and
+    the F1 of mean precision and mean recall ("f1_of_means_top4").
     """
     scores, targets = comparable(output)["test"], output.targets["test"].cpu()
     first = FScores().update(TopK(TOP)(scores), targets).compute()
@@ -288,7 +288,7 @@ def _many_label_figures(reading: Reading, targets: Tensor, precision: dict[str, 
         "log_loss": number(log_loss["log_loss_per_row"]),
         "brier": number(BrierScore().update(probs, targets).compute()["brier_per_row"]),
         "certain_and_wrong": log_loss.counts["cells certain and wrong"],
-        # By log-odds, so that only ties of the reading count, and none of rounding.
+        # By log-odds, so that only ties of the reading count, not those of rounding.
         **(precision if reading.preserves_order else _precision(log_odds, targets)),
         "bins": {
             "count": bins.details["cells"].tolist(),
@@ -312,15 +312,15 @@ def retrieval(
 ) -> dict[str, Any]:
     """Mean average precision of queries by how many labels they name, with 95 % intervals, by reading.
 
-    The same queries are asked of all outcomes with as many labels. "more" says by how much each reading is above the
-    plain one, query by query.
+    All runs with the same number of labels get the same queries. "more" is the difference between each reading and
+    the plain one, query by query.
 
     Args:
         output: Of a run.
-        each: How many queries of each kind are drawn: of so many present and so many absent labels.
+        each: How many queries are drawn of each kind: a number of present and a number of absent labels.
         most: How many labels a query may name.
         seed: Of the draw.
-        device: Where queries are judged; a GPU if there is one, which is many times faster.
+        device: Where queries are evaluated; a GPU if available, which is many times faster.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     targets = output.targets["test"].to(device)
@@ -354,14 +354,14 @@ def retrieval(
 
 KS = (2, 3, 5, 10)
 FEW_SHOTS, MANY_SHOTS = 20, 100
-# Sets of this many labels and more share the last place of a histogram.
+# Sets of this many labels and more share the last bin of a histogram.
 LARGEST_SET = 50
 
 
 def average_k(output: RunOutput) -> dict[str, Any]:
     """By activation and K: accuracy, mean set size, accuracy by training images of the label, and a histogram of sizes.
 
-    The paper applies a softmax to the scores of every model, though some are trained with sigmoids. Both are judged;
+    The paper applies a softmax to the scores of every model, though some are trained with sigmoids. Both are evaluated;
     "trained" says which one belongs to the loss. "top_k" is the accuracy of sets of exactly K labels.
     """
     # In float64, where a softmax of confident scores keeps its order longer.
@@ -369,7 +369,10 @@ def average_k(output: RunOutput) -> dict[str, Any]:
     targets, counts = output.targets["test"].cpu(), output.counts.cpu()
     ks = [k for k in KS if k <= targets.shape[1]]
     ranked = RankingAtK(ks).update(scores["test"], targets).compute() if ks else None
-    activations = {SOFTMAX: lambda values: values.softmax(1), SIGMOID: torch.sigmoid}
+    activations: dict[str, Callable[[Tensor], Tensor]] = {
+        SOFTMAX: lambda values: values.softmax(1),
+        SIGMOID: torch.sigmoid,
+    }
     return {
         "trained": SOFTMAX if ignores_constants(output.loss) else SIGMOID,
         "top_k": {str(k): number(ranked[f"recall@{k}"]) for k in ks} if ranked else {},
@@ -387,7 +390,7 @@ def _average_k_figures(k: int, val: Tensor, test: Tensor, targets: Tensor, count
     rule = AverageK(k).fit(val)
     result = AverageKAccuracy(k, threshold=rule.threshold).update(test, targets).compute()
     by_label = FScores().update(rule(test), targets).compute().details
-    # A label that no row carries has nothing to be found; the metric calls that a recall of 0.
+    # The recall of a label that no row carries is undefined; the metric gives 0.
     recall = torch.where(by_label["present"] > 0, by_label["recall"], math.nan)
     shots = by_shots(recall, counts, few=FEW_SHOTS, many=MANY_SHOTS)
     sizes = result.details["sizes"]
@@ -409,10 +412,9 @@ HISTOGRAM_BINS = 60
 def uniform(output: RunOutput) -> dict[str, Any]:
     """Sample-wise, class-wise and uniform accuracy of scores and of their softmax, with thresholds and histograms.
 
-    "t_star" is the threshold that is best on the rows judged; "honest_accuracy" is reached with the one that is best on
-    "val". Scores include the bias of the head, so that the threshold learnt for them is 0, or that of the class-wise
-    loss; "gap" is how far above it the best one lies. "learned_threshold" is the one for scores without the bias, the
-    mean over labels.
+    "t_star" is the threshold that is best on the test rows; "honest_accuracy" is reached with the one that is best on
+    "val". Scores include the bias of the head, so that their learned threshold is 0, or that of the class-wise loss;
+    "gap" is "t_star" less it. "learned_threshold" is the one for scores without the bias, the mean over labels.
     """
     values = value_kinds(output)
     targets = {split: result.cpu() for split, result in output.targets.items()}
@@ -440,7 +442,7 @@ def fitted_threshold(values: Tensor, targets: Tensor) -> UniformThreshold:
 
 
 def head_threshold(head: nn.Module) -> float | None:
-    """The mean of the thresholds that the head has learnt; None if it has no bias."""
+    """The mean of the learned thresholds of a head; None if it has no bias."""
     if isinstance(head, TwoHeads):
         head = head.multi
     elif isinstance(head, MLPHead):
@@ -484,10 +486,10 @@ def _counts(values: Tensor, edges: Tensor) -> list[int]:
 
 
 def open_set(output: RunOutput) -> dict[str, Any]:
-    """By scores and by their softmax: what the threshold that is best on labelled "val" rows accepts and rejects.
+    """By scores and by their softmax: the test rows that the best threshold of labelled "val" rows accepts.
 
-    A row is accepted as its first label if that lies strictly above the threshold. IN rows carry a label, OUT rows do
-    not.
+    A row is accepted as its first label if its score is strictly above the threshold. IN rows carry a label, OUT rows
+    do not.
     """
     targets = {split: tensor.cpu() for split, tensor in output.targets.items()}
     inside = labelled(targets["test"])
@@ -532,10 +534,10 @@ TRIAL_K = 5
 
 
 def trial(output: RunOutput) -> dict[str, float]:
-    """The figure to choose by: mAP where rows have several labels, else how well sets or empty rows are told.
+    """The figure to choose by: mAP if rows have several labels, else accuracy of sets, or of detecting empty rows.
 
     Returns:
-        "choice", the higher the better, and the figures that it is made of.
+        "choice", the higher the better, and the figures that it is computed from.
     """
     targets = output.targets["test"]
     scores = comparable(output)

@@ -1,17 +1,18 @@
 """Losses on photos, with equal budgets: a pretrained network fine-tuned, or a head on frozen features, with each loss.
 
 The data are a table that `manyhot train` reads, with splits: paths of photos and labels, or an npz file of features.
-For COCO photos scaled to 128 x 128 pixels, 82,081 to train on (6,000 of them kept for calibration), 35,185 to judge by:
+For COCO photos scaled to 128 x 128 pixels, 82,081 to train on (6,000 of them for calibration), 35,185 to test on:
 
     python experiments/photos.py labels.csv --name photos --set tune=all size=128 epochs=8 precision=bf16 ema=0.998
         val=0.0731
 
-The runs are kept in `--runs`; a loss that is there is not trained again, and `--render` makes the page of those.
+The runs are stored in `--runs`; a loss with a run is not trained again, and `--render` makes the page of the runs.
 """
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from manyhot.data import read_data
 from manyhot.engine import ProgressLines
@@ -32,9 +33,10 @@ COLUMNS = {
     "mce": ("MCE %", 100, 2),
 }
 RANKING = ("map", "map_sample")
+Figures = dict[str, Any]
 
 
-def collect(runs: Path) -> dict[str, dict]:
+def collect(runs: Path) -> dict[str, Figures]:
     """Figures of the runs that are finished, by the name of the loss."""
     results = {}
     for name in LOSSES:
@@ -51,7 +53,7 @@ def collect(runs: Path) -> dict[str, dict]:
     return results
 
 
-def page(results: dict[str, dict], command: str, note: str) -> str:
+def page(results: dict[str, Figures], command: str, note: str) -> str:
     """The table as Markdown: ranking, then probabilities through the loss's own link and after calibration."""
     rows = next(iter(results.values()))["rows"]
     sizes = ", ".join(f"{name} {count:,}" for name, count in rows.items())
@@ -82,7 +84,7 @@ def page(results: dict[str, dict], command: str, note: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shown(values: dict | None, figure: str) -> str:
+def shown(values: Figures | None, figure: str) -> str:
     _, unit, digits = COLUMNS[figure]
     return "–" if values is None or values[figure] is None else f"{unit * values[figure]:.{digits}f}"
 
@@ -92,8 +94,8 @@ def main() -> None:
     parser.add_argument("data", nargs="?", help="table of photos or features with splits")
     parser.add_argument("--name", required=True, help="of the page in experiments/results")
     parser.add_argument("--runs", type=Path, help="where the runs go (default: runs/NAME)")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of the recipe, as name=value")
-    parser.add_argument("--render", action="store_true", help="train nothing, make the page of the runs that are there")
+    parser.add_argument("--set", nargs="*", default=[], help="train settings, as name=value")
+    parser.add_argument("--render", action="store_true", help="train nothing, make the page of the stored runs")
     parser.add_argument("--note", default="", help="a sentence for the page, such as the machine")
     options = parser.parse_args()
     runs = options.runs or Path("runs") / options.name

@@ -1,12 +1,12 @@
-"""What honest probabilities are worth for search: tag queries over the test rows of runs, each read in several ways.
+"""The value of calibrated probabilities for search: tag queries over the test rows of runs, in several readings.
 
 Runs with the losses below, on the same rows, are made by `manyhot compare` or by
 
     python experiments/photos.py features.npz --name features --runs RUNS_FOLDER
         --set val=0.0731 batch_size=256 epochs=10 lr=0.002
 
-Each leaves a folder with `predictions.parquet`. Its scores are read by a plain sigmoid, by the link that the loss has,
-and by the calibrator that was fitted on `val`; then all readings are asked the same queries, drawn with seed 0:
+Each leaves a folder with `predictions.parquet`. Its scores are read by a plain sigmoid, by the link of the loss, and by
+the calibrator that was fitted on `val`; then all readings get the same queries, drawn with seed 0:
 
     python experiments/retrieval.py RUNS_FOLDER --out experiments/results
 
@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -30,7 +30,7 @@ from manyhot.training.comparison import slug
 
 LOSSES = ("BCE", "ASL", "two-way", "SPA", "SPA + LPR", "quasibinary")
 SIGMOID, LINK, CALIBRATED = "plain sigmoid", "own link", "calibrated"
-# What the pictures show; the tables have all.
+# The readings in the plots; the tables have all.
 SHOWN = (
     ("ASL", SIGMOID),
     ("ASL", LINK),
@@ -44,7 +44,7 @@ MOST, SEED = 5, 0
 
 
 class Reading(NamedTuple):
-    """The scores of one run, read in one way, and how well that serves search."""
+    """The scores of one run in one reading, and their figures for search."""
 
     loss: str
     way: str
@@ -58,25 +58,27 @@ class Reading(NamedTuple):
 
 
 def readings_of(table: mh.Predictions) -> Iterator[tuple[str, Tensor]]:
-    """The log-odds of all ways to read a table of scores."""
-    plain = isinstance(table.link, mh.SigmoidLink)
-    if not plain:
-        yield SIGMOID, table.scores
+    """The log-odds of all readings of a table of scores."""
+    scores = table.scores
+    assert scores is not None
+    if not isinstance(table.link, mh.SigmoidLink):
+        yield SIGMOID, scores
     if table.link is not None and not isinstance(table.link, mh.links.NoLink):
-        yield LINK, table.link.log_odds(table.scores)
+        yield LINK, table.link.log_odds(scores)
     if table.calibrator is not None:
-        yield CALIBRATED, table.calibrator.log_odds(table.scores)
+        yield CALIBRATED, table.calibrator.log_odds(scores)
 
 
 def judge(runs: Path, each: int, device: str = "cpu") -> list[Reading]:
-    """All readings of all runs that are there, by the same queries."""
+    """All readings of all runs in the folder, by the same queries."""
     readings: list[Reading] = []
-    targets = None
+    targets: Tensor | None = None
     for loss in LOSSES:
         path = runs / slug(loss) / "predictions.parquet"
         if not path.is_file():
             continue
         table = mh.Predictions.open(path).read(split="test", kinds=["scores", "targets"])
+        assert table.targets is not None
         if targets is not None and not table.targets.equal(targets):
             raise SystemExit(f"{path} has other test rows than the runs before; train all on the same data.")
         targets = table.targets
@@ -98,12 +100,12 @@ def judge(runs: Path, each: int, device: str = "cpu") -> list[Reading]:
 
 
 def on_cpu(result: MetricResult) -> MetricResult:
-    """The same, without keeping tensors on a device."""
+    """The same, with its tensors on the CPU."""
     return MetricResult(result.values, result.counts, {name: value.cpu() for name, value in result.details.items()})
 
 
 def difference(one: Reading, other: Reading, each: int, num_labels: int) -> Interval:
-    """By how much the mean over all queries is higher, from the differences of each query."""
+    """The difference of the means over all queries, with an interval from the differences of each query."""
     queries = RetrievalCurve(MOST, each=each, seed=SEED).queries(num_labels)
     return stratified_mean(one.curve.details["by_query"] - other.curve.details["by_query"], queries, num_labels)
 
@@ -114,7 +116,7 @@ def with_margin(value: float, low: float, high: float) -> str:
 
 
 def precision_table(readings: list[Reading]) -> list[str]:
-    """Mean average precision over all queries and by length, one row a reading."""
+    """Mean average precision over all queries and by length, one row per reading."""
     lines = [
         "| loss | read by | all queries | " + " | ".join(f"{n} label{'s' * (n > 1)}" for n in range(1, MOST + 1)) + " |"
     ]
@@ -129,21 +131,21 @@ def precision_table(readings: list[Reading]) -> list[str]:
 
 
 def difference_table(readings: list[Reading], each: int, num_labels: int) -> list[str]:
-    """What another reading of the same scores adds to that by a plain sigmoid."""
+    """The difference between each reading and a plain sigmoid, for the same scores."""
     lines = ["| loss | read by | more than by a plain sigmoid |", "|---|---|---|"]
     for loss in LOSSES:
         ways = {reading.way: reading for reading in readings if reading.loss == loss}
         # The link of BCE is the sigmoid.
         plain = ways.get(SIGMOID, ways.get(LINK))
         for reading in ways.values():
-            if reading is not plain:
+            if plain is not None and reading is not plain:
                 more = difference(reading, plain, each, num_labels)
                 lines.append(f"| {loss} | {reading.way} | {with_margin(more.value, more.low, more.high)} |")
     return lines
 
 
 def count_table(readings: list[Reading]) -> list[str]:
-    """Expected against true numbers of matches, one row a reading."""
+    """Expected against true match counts, one row per reading."""
     lines = [
         "| loss | read by | expected / true | error, a factor | bias, a factor "
         "| in the 95 % interval | single labels in it |",
@@ -160,7 +162,7 @@ def count_table(readings: list[Reading]) -> list[str]:
 
 
 def about(curve: MetricResult, each: int, rows: int, num_labels: int) -> list[str]:
-    """What was asked."""
+    """A description of the queries."""
     total = sum(mh.metrics.count_queries(num_labels, MOST).values())
     judged, without = curve.counts.values()
     return [
@@ -200,7 +202,7 @@ def page(readings: list[Reading], each: int, rows: int, num_labels: int) -> str:
         "over all queries. The error is the mean of |log((expected + 1/2) / (true + 1/2))|, the bias the same without",
         "the bars; both as factors. The interval, that of the Poisson-binomial distribution, takes the probabilities",
         "as exact and labels as independent given the photo. Where it misses single labels, the former is wrong: a",
-        "calibrator fitted on fewer rows than are judged here is itself off by more than such counts scatter.",
+        "calibrator fitted on fewer rows than are evaluated here is itself off by more than such counts scatter.",
         "",
         *count_table(readings),
         "",
@@ -212,8 +214,8 @@ def page(readings: list[Reading], each: int, rows: int, num_labels: int) -> str:
     return "\n".join(text) + "\n"
 
 
-def as_json(reading: Reading) -> dict:
-    """Everything but the single queries."""
+def as_json(reading: Reading) -> dict[str, Any]:
+    """All figures but those of single queries."""
     curve, counts = reading.curve, reading.counts
     details = {name: values.tolist() for name, values in curve.details.items() if name != "by_query"}
     return {
@@ -226,7 +228,7 @@ def as_json(reading: Reading) -> dict:
 
 
 def write(readings: list[Reading], text: str, out: Path) -> None:
-    """Page, numbers and pictures."""
+    """Page, JSON and plots."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "retrieval.md").write_text(text)
     (out / "retrieval.json").write_text(json.dumps([as_json(reading) for reading in readings], indent=1) + "\n")
@@ -252,7 +254,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path, help="folder of the runs, one a loss")
     parser.add_argument("--out", type=Path, default=Path("experiments/results"), help="folder of the results")
     parser.add_argument("--each", type=int, default=1000, help="queries drawn of each kind")
-    parser.add_argument("--device", default="cpu", help="where queries are judged, such as cuda (default: cpu)")
+    parser.add_argument("--device", default="cpu", help="where queries are evaluated, such as cuda (default: cpu)")
     options = parser.parse_args()
     run(options.runs, options.out, options.each, options.device)
 

@@ -1,4 +1,4 @@
-"""Runs and their results: one JSON file per run, named by a digest of its settings, so that nothing is trained twice."""
+"""Runs and their results: one JSON file per run, named by a digest of its settings, so that none is repeated."""
 
 import hashlib
 import json
@@ -8,25 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.multiprocessing as processes
 
-from experiments.data import (
-    ExperimentDataset,
-    fit_settings_for,
-    input_settings,
-    is_features,
-)
+from experiments.data import ExperimentDataset, fit_settings_for, input_settings, is_features
 from experiments.metrics import trial
 from experiments.training import Method, RunOutput, old_spelling, train
 from manyhot.engine import FitSettings, NotFinite
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
+from manyhot.links import QuasibinaryLink
 from manyhot.training.comparison import slug
 
-# What else a plan says has no bearing on the figures, or is chosen by the machine.
+# The fit settings that decide the figures; the others do not, or are chosen by the machine.
 DECIDING = (
     "epochs",
     "batch_size",
@@ -43,20 +39,19 @@ DECIDING = (
     "precision",
     "seed",
 )
-
-
 POLL_SECONDS = 5.0
+SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: what is trained on what, how, and what is asked of the scores.
+    """One run: a method trained on a dataset, and the metrics of its scores.
 
     Attributes:
         dataset: Name in the catalogue.
         method: Loss and head.
         fit_settings: How to train; its seed is that of the run.
-        metrics: Names of the judges.
+        metrics: Names in `METRICS`, or "trial".
     """
 
     dataset: str
@@ -65,49 +60,61 @@ class Job:
     metrics: tuple[str, ...]
 
     def settings(self) -> dict[str, Any]:
-        """All that decides the figures, as JSON holds it."""
+        """All that decides the figures, as JSON. The keys name the stored results: a new one needs a migration."""
         fit_settings = {name: getattr(self.fit_settings, name) for name in DECIDING}
-        return json.loads(
-            json.dumps(
-                {
-                    "material": self.dataset,
-                    "learnt from": input_settings(self.dataset),
-                    "arm": self.method.settings(),
-                    "plan": fit_settings,
-                    "judges": sorted(self.metrics),
-                }
-            )
-        )
+        content = {
+            "material": self.dataset,
+            "learnt from": input_settings(self.dataset),
+            "arm": self.method.settings(),
+            "plan": fit_settings,
+            "judges": sorted(self.metrics),
+        }
+        settings: dict[str, Any] = json.loads(json.dumps(content))
+        return settings
 
     def file(self) -> Path:
-        """Where its figures are kept, below the folder of the ledger."""
+        """The file of its figures, below the folder of the store."""
         digest = hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
         loss = slug(old_spelling(self.method.loss))[:48]
         return Path(slug(self.dataset)) / f"{loss}-s{self.fit_settings.seed}-{digest}.json"
 
 
+class Storable(Protocol):
+    """A run that a `RunStore` takes."""
+
+    @property
+    def method(self) -> Method:
+        """Its method, whose name goes into the record."""
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides the figures."""
+
+    def file(self) -> Path:
+        """The file of its figures, below the folder of the store."""
+
+
 class RunStore:
-    """The runs that are done.
+    """The runs that are done, one file each.
 
     Args:
-        folder: Where their files lie.
+        folder: Of their files.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
 
-    def find(self, job: Job) -> dict[str, Any] | None:
-        """What is known of a run: "settings", "figures", "seconds", "samples a second", "device"; None if not done."""
+    def find(self, job: Storable) -> dict[str, Any] | None:
+        """The record of a run: "settings", "figures", "seconds", "samples a second", "device"; None if not done."""
         path = self.folder / job.file()
         return json.loads(path.read_text()) if path.is_file() else None
 
     def figures(self, jobs: Iterable[Job], metric: str) -> list[dict[str, Any]]:
-        """What a judge said of each run that is done."""
+        """The figures of a metric for each run that is done."""
         runs = [self.find(job) for job in jobs]
         return [run["figures"].get(metric) for run in runs if run is not None]
 
-    def save(self, job: Job, run: dict[str, Any]) -> None:
-        """Writes what a run gave, whole or not at all."""
+    def save(self, job: Storable, run: dict[str, Any]) -> None:
+        """Writes the record of a run atomically."""
         path = self.folder / job.file()
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as part:
@@ -115,7 +122,7 @@ class RunStore:
 
 
 def carry_out(job: Job, dataset: ExperimentDataset) -> dict[str, Any]:
-    """Trains and judges; that an arm diverges is a result as well."""
+    """Trains and evaluates; that a method diverges is a result as well."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     try:
         output = train(job.method, dataset, job.fit_settings)
@@ -128,17 +135,18 @@ def carry_out(job: Job, dataset: ExperimentDataset) -> dict[str, Any]:
         "torch": torch.__version__,
         "figures": {name: metric_of(name)(output) for name in job.metrics},
     }
-    if output.trace:
+    link = output.loss.link
+    if output.trace and isinstance(link, QuasibinaryLink):
         run["normaliser"] = {
             "steps": [point.step for point in output.trace],
             "log C": [round(point.average, 4) for point in output.trace],
-            "of all rows": float(output.loss.link.log_normaliser),
+            "of all rows": float(link.log_normaliser),
         }
     return run
 
 
 def metric_of(name: str) -> Callable[[RunOutput], dict[str, Any]]:
-    """A judge by name."""
+    """A metric by name."""
     if name == "trial":
         return trial
     from experiments.metrics import METRICS
@@ -147,7 +155,7 @@ def metric_of(name: str) -> Callable[[RunOutput], dict[str, Any]]:
 
 
 def distinct(jobs: Sequence[Job]) -> list[Job]:
-    """Each run once, whatever tables call it; the first seed of everything comes before the second of anything."""
+    """Each run once, whatever its method is called; ordered by seed, so that all first seeds come first."""
     return sorted({job.file(): job for job in jobs}.values(), key=lambda job: job.fit_settings.seed)
 
 
@@ -160,17 +168,17 @@ def run_all(
     minutes: float | None = None,
     log: Callable[[str], None] = print,
 ) -> int:
-    """Carries out what is not done yet; returns how many runs failed.
+    """Carries out the runs that are not done yet; returns how many failed.
 
-    A small network keeps a large GPU busy for part of the time only, so several learn at once, each in a process of
-    its own with its own copy of the data.
+    A small network does not keep a large GPU busy, so several are trained at once, each in a process with its own copy
+    of the data.
 
     Args:
-        jobs: What to run.
-        open_dataset: From the name of a material to the material; must be importable where there are workers.
-        store: Where the runs are kept.
+        jobs: To run.
+        open_dataset: From a name to the dataset; must be importable if there are workers.
+        store: Of the runs.
         workers: Processes.
-        minutes: After which no further run is begun.
+        minutes: After which no further run is started.
         log: Called with a line for each run.
     """
     missing = [job for job in distinct(jobs) if store.find(job) is None]
@@ -189,7 +197,7 @@ def _run_in_processes(
     log: Callable[[str], None],
     workers: int,
 ) -> int:
-    """The runs by several processes; one that is killed from outside counts as a failure and holds nobody up."""
+    """The runs in several processes; one that is killed from outside counts as a failure and blocks no other."""
     context = processes.get_context("spawn")
     queue, messages = context.Queue(), context.Queue()
     for job in [*jobs, *(None for _ in range(workers))]:
@@ -201,14 +209,14 @@ def _run_in_processes(
     failures: dict[int, int] = {}
     while len(failures) < len(pool):
         try:
-            index, news = messages.get(timeout=POLL_SECONDS)
+            index, message = messages.get(timeout=POLL_SECONDS)
         except Empty:
             failures |= {n: 1 for n, one in enumerate(pool) if one.exitcode is not None and n not in failures}
             continue
-        if isinstance(news, int):
-            failures[index] = news
+        if isinstance(message, int):
+            failures[index] = message
         else:
-            log(news)
+            log(message)
     for process in pool:
         process.join()
     return sum(failures.values())
@@ -223,7 +231,7 @@ def _worker(
     end: float | None,
 ) -> None:
     torch.set_num_threads(1)
-    failed = 1  # unless it comes to an end
+    failed = 1  # unless it finishes
     try:
         failed = _run_jobs(iter(queue.get, None), open_dataset, store, end, lambda line: messages.put((index, line)))
     finally:
@@ -249,7 +257,7 @@ def _run_jobs(
             failed += 1
             log(f"FAILED {job.dataset}, {job.method.name}, seed {job.fit_settings.seed}: {error}")
             continue
-        except Exception:  # one arm that fails must not end the night's work; it is told, counted and run again
+        except Exception:  # one failure must not end a long session; it is reported, counted and run again
             failed += 1
             log(f"FAILED {job.dataset}, {job.method.name}, seed {job.fit_settings.seed}\n{traceback.format_exc()}")
             continue
@@ -258,9 +266,6 @@ def _run_jobs(
         speed = run["samples a second"]
         log(f"{job.dataset}, {job.method.name}, seed {job.fit_settings.seed}: {took:.1f} s, {speed:,} samples/s")
     return failed
-
-
-SEEDS = (0, 1, 2)
 
 
 def jobs_of(methods: Sequence[Method], dataset: str, metrics: Sequence[str], seeds: Sequence[int]) -> list[Job]:

@@ -1,4 +1,4 @@
-"""The studies, in the order of the page: which runs each one needs, and the tables that are made of them."""
+"""The studies, in the order of the page: which runs each one needs, and their tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from experiments.runs import SEEDS, Job, RunStore, jobs_of
 from experiments.tables import Column, Figures, Getter, MethodResults, Table, at, own
 from experiments.training import Method
 from experiments.tuning import LPR_ON, tuned
+from manyhot.engine import FitSettings
 from manyhot.losses import UNIFORM_LOSSES
 
 
@@ -16,9 +17,9 @@ class Scope:
     """How much of a study is run.
 
     Attributes:
-        sets: Data sets to use instead of those of the study; empty for its own.
+        sets: Datasets to use instead of those of the study; empty for its own.
         seeds: Of the runs.
-        shorten: Changes the plan of a run, for a quick look; None to train in full.
+        shorten: Shortens a run, for a smoke test; None to train in full.
     """
 
     sets: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class Scope:
     shorten: Callable[[Job], Job] | None = None
 
     def of(self, jobs: list[Job]) -> list[Job]:
-        """Runs as this scope has them."""
+        """The runs, shortened if this scope says so."""
         return jobs if self.shorten is None else [self.shorten(job) for job in jobs]
 
 
@@ -35,11 +36,11 @@ class Study:
     """An experiment.
 
     Attributes:
-        name: Of the command that repeats it.
+        name: Of its command.
         title: Of its section.
-        sets: Data sets it uses by default.
+        sets: Datasets it uses by default.
         jobs: The runs that it needs.
-        page: Its section, as Markdown, of the runs that are done.
+        page: Its section, as Markdown, from the runs that are done.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Study:
     page: Callable[["Study", Scope, RunStore], str]
 
     def runs(self, scope: Scope) -> list[Job]:
-        """The runs of this study, shortened if that is wanted."""
+        """The runs of this study, shortened if the scope says so."""
         return scope.of(self.jobs(self, scope))
 
 
@@ -80,7 +81,7 @@ def uniform_method(name: str, *, scale: float = 96.0, start: str | None = None) 
 UNIFORM_METHODS = {name: uniform_method(name) for name in UNIFORM_LOSSES}
 
 
-# What the trials chose for sigmoid heads that begin at one half; the networks that are kept were trained so.
+# Chosen by the trials for sigmoid heads that start at one half; the stored networks were trained so.
 FROM_ZERO = {
     "AVG-K": "AverageKLoss({K}, alpha=3)",
     "ROLE": "ROLELoss({K})",
@@ -91,7 +92,7 @@ FROM_ZERO = {
 
 
 def set_method(name: str, k: int, dataset: str) -> Method:
-    """A method for sets of k labels on average: as it was tuned, on features; from zero, on networks."""
+    """A method for sets of k labels on average: tuned on features, from zero on networks."""
     if name == "CE":
         return SOFTMAX
     features = is_features(dataset)
@@ -102,12 +103,12 @@ def set_method(name: str, k: int, dataset: str) -> Method:
 
 
 def tuned_method(family: str, name: str) -> Method:
-    """A method as it was tuned."""
+    """A method with its tuned hyperparameters."""
     return tuned(family, name).method(name)
 
 
 ONE_LABEL_METHODS = (SOFTMAX, BCE_RATES, BCE_ZERO, QUASIBINARY)
-# The paper's own way to train, one seed: is it the optimiser, the unit of the loss, or the start that makes BCE fail?
+# Trained as in the paper, one seed: does BCE fail because of the optimiser, the unit of the loss, or the initial bias?
 MEAN_BCE = "BinaryCrossEntropyLoss()"
 ONE_LABEL_AS_PRINTED = (
     SOFTMAX,
@@ -120,14 +121,17 @@ ONE_LABEL_AS_PRINTED = (
 
 
 def printed_jobs(dataset: str, methods: Sequence[Method] = ONE_LABEL_AS_PRINTED) -> list[Job]:
-    """Stochastic gradient descent from a rate of 0.1 that falls tenfold after 50 % and 75 % of the epochs."""
+    """Stochastic gradient descent with a learning rate of 0.1, divided by ten after 50 % and 75 % of the epochs."""
     jobs = jobs_of(methods, dataset, ("one_label",), (0,))
-    changes = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 1e-4, "schedule": "step", "warmup": 0.0}
-    return [replace(job, fit_settings=replace(job.fit_settings, **changes)) for job in jobs]
+
+    def printed(settings: FitSettings) -> FitSettings:
+        return replace(settings, optimizer="sgd", lr=0.1, weight_decay=1e-4, schedule="step", warmup=0.0)
+
+    return [replace(job, fit_settings=printed(job.fit_settings)) for job in jobs]
 
 
 def one_label_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Three seeds of each arm, and the paper's optimiser once on the set with the most classes."""
+    """Every method with every seed, and the paper's optimiser once on the dataset with the most classes."""
     sets = scope.sets or study.sets
     result = [job for name in sets for job in jobs_of(ONE_LABEL_METHODS, name, ONE_LABEL_METRICS, scope.seeds)]
     return result + [job for name in sets[-1:] if not name.endswith(" features") for job in printed_jobs(name)]
@@ -153,9 +157,8 @@ def one_label_page(study: Study, scope: Scope, store: RunStore) -> str:
             continue
         printed = MethodResults(store, scope.of(printed_jobs(name)), "one_label")
         if printed:
-            parts.append(
-                f"{name}, trained by gradient descent as the paper does, one seed:\n\n{printed.table(ONE_LABEL_COLUMNS)}"
-            )
+            title = f"{name}, trained by gradient descent as the paper does, one seed"
+            parts.append(f"{title}:\n\n{printed.table(ONE_LABEL_COLUMNS)}")
     return "\n".join(parts)
 
 
@@ -165,7 +168,7 @@ ZERO_OR_MANY_LABEL_METHODS = ("BCE", "ASL", "two-way", "softmax", "quasibinary",
 
 
 def zero_or_one_label_methods() -> list[Method]:
-    """The methods for one label or none, as they were tuned on features of the same pictures."""
+    """The methods for one label or none, as tuned on features of the same images."""
     return [tuned_method("zero", name) for name in ZERO_LABEL_METHODS]
 
 
@@ -175,7 +178,7 @@ def zero_or_many_label_methods() -> list[Method]:
 
 
 def zero_label_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Pictures with one label or none, and photos with many or none."""
+    """Images with one label or none, and photos with many or none."""
     result = []
     for name in scope.sets or study.sets:
         methods = (
@@ -196,7 +199,7 @@ ZERO_LABEL_COLUMNS = {
 
 
 def zero_label_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """IN and OUT on each set."""
+    """Figures of rows with a label (IN) and without (OUT) on each dataset."""
     parts = []
     for name in scope.sets or study.sets:
         result = MethodResults(store, scope.of(zero_label_jobs(study, replace(scope, sets=(name,)))), "zero_label")
@@ -207,7 +210,7 @@ def zero_label_page(study: Study, scope: Scope, store: RunStore) -> str:
 
 MANY_LABEL_LOSSES = ("BCE", "focal", "ASL", "two-way", "softmax", "quasibinary", "SPA")
 MANY_LABEL_METRICS = ("many_label", "retrieval")
-# With the numbers that the papers print; the others are as tuned on features of the same photos.
+# With the hyperparameters of the papers; the others are tuned on features of the same photos.
 MANY_LABEL_AS_PRINTED = (
     Method("focal, as printed", "FocalLoss(2, 2)"),
     Method("ASL, as printed", "AsymmetricLoss(4, 0, 0.05)"),
@@ -216,8 +219,8 @@ MANY_LABEL_AS_PRINTED = (
 )
 
 
-# On a linear head no weight of the label pairs helps, and the least one is chosen, at which they do nothing; so that
-# they can be seen at all, networks get the weight that helped heads with a hidden layer.
+# On a linear head no weight of the label pairs helps, and the smallest is chosen, at which they have no effect. To see
+# an effect at all, networks get the weight that helped heads with a hidden layer.
 LABEL_PAIR_WEIGHT = 0.1
 
 
@@ -232,7 +235,7 @@ def many_label_methods() -> list[Method]:
 
 
 def with_label_pairs(method: Method) -> Method:
-    """An arm with label pairs."""
+    """The method with label pairs."""
     link = ", link=SigmoidLink()" if method.loss.startswith("AsymmetricLoss") else ""
     loss = f"LabelPairRegulariser({method.loss}, weight={LABEL_PAIR_WEIGHT}{link})"
     name, comma, rest = method.name.partition(", ")
@@ -240,13 +243,12 @@ def with_label_pairs(method: Method) -> Method:
 
 
 def many_label_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Every loss with every seed; what is printed otherwise, and label pairs, with the first seed."""
+    """Every loss with every seed; other losses as printed, and label pairs, with the first seed."""
     results = []
     for name in scope.sets or study.sets:
         features = name.endswith(" features")
-        metrics = (
-            ("many_label",) if features else MANY_LABEL_METRICS
-        )  # on a CPU, a minute of search for seconds of training
+        # On a CPU, search takes a minute where training takes seconds.
+        metrics = ("many_label",) if features else MANY_LABEL_METRICS
         every = [method for method in many_label_methods() if features or method.name in HEADLINES]
         results += jobs_of(every, name, metrics, scope.seeds)
         results += jobs_of(
@@ -288,7 +290,7 @@ def many_label_page(study: Study, scope: Scope, store: RunStore) -> str:
 
 
 def readings_table(results: MethodResults) -> str:
-    """A row for each loss and way to read it."""
+    """A row for each loss and reading."""
     columns = [
         Column(title, "plain" if key == "log_loss" else "percent", 3 if key == "log_loss" else 2, "low")
         for title, key in CALIBRATION_ERRORS.items()
@@ -303,7 +305,7 @@ def readings_table(results: MethodResults) -> str:
 
 
 def search_table(results: MethodResults) -> str:
-    """A row for each loss and way to read it, a column for each length."""
+    """A row for each loss and reading, a column for each query length."""
     columns = [Column("all queries"), *(Column(f"{length}") for length in range(1, 6))]
     rows = []
     for method in results.methods:
@@ -358,7 +360,7 @@ def ranking_page(study: Study, scope: Scope, store: RunStore) -> str:
 
 
 TRAINED_K = 5
-SLOW_METHOD = "ROLE"  # learns a guess for every cell of the training data, so it is trained for one K only
+SLOW_METHOD = "ROLE"  # learns an estimate for every cell of the training data, so it is trained for one K only
 
 
 def average_k_jobs(study: Study, scope: Scope) -> list[Job]:
@@ -382,7 +384,7 @@ def average_k_methods(k: int, dataset: str) -> list[Method]:
 
 
 def average_k_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """Accuracy of sets by their mean size, and for labels with few, some and many pictures."""
+    """Accuracy of sets by their mean size, and for labels with few, some and many training images."""
     parts = []
     for name in scope.sets or study.sets:
         features = name.endswith(" features")
@@ -398,7 +400,7 @@ def average_k_page(study: Study, scope: Scope, store: RunStore) -> str:
 
 
 def average_k_columns(k: int, dataset: str) -> dict[Column, Getter]:
-    """Accuracy and size by the activation that was trained, and accuracy by the better one of both."""
+    """Accuracy and size by the activation of the loss, and accuracy by each activation."""
     result = {
         Column(f"average-{k} accuracy %"): by_trained_activation(k, "accuracy"),
         Column("mean size", "plain", 2, None): by_trained_activation(k, "mean_size"),
@@ -419,7 +421,8 @@ def by_activation(activation: str, k: int, key: str) -> Getter:
     """A figure of sets by an activation."""
 
     def get(figures: Figures) -> float | None:
-        return figures["activations"].get(activation, {}).get(str(k), {}).get(key)
+        figure: float | None = figures["activations"].get(activation, {}).get(str(k), {}).get(key)
+        return figure
 
     return get
 
@@ -427,22 +430,22 @@ def by_activation(activation: str, k: int, key: str) -> Getter:
 SCALES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512)
 DIVERSE_METHODS = ("soft-d", "soft-nd", "bce-d", "bce-nd")
 MODES = tuple(range(8))
-# Whose labels can be grouped, so that some of each group become strangers; swept with one seed.
+# Whose labels can be grouped, so that some of each group can be left out as unknown classes; swept with one seed.
 LARGE_SETS = ("tiny-imagenet features", "cifar100 features", "imagenet features")
 
 
 def scale_methods() -> list[Method]:
-    """The factor on the cosine, for softmax and for BCE with one bias."""
+    """The scale of the cosine, for softmax and for BCE with one bias."""
     return [uniform_method(name, scale=scale) for name in ("soft-nu", "bce-nu") for scale in SCALES]
 
 
 def mode_methods() -> list[Method]:
-    """The eight starts of a bias for each label."""
+    """The eight initialisations of a bias for each label."""
     return [uniform_method(name, start=f"mode {mode}") for name in DIVERSE_METHODS for mode in MODES]
 
 
 def uniform_jobs(study: Study, scope: Scope) -> list[Job]:
-    """The twelve losses on networks and on features; sweeps, and strangers in the test, on features."""
+    """The twelve losses on networks and on features; sweeps, and unknown classes in the test, on features."""
     result = []
     for name in scope.sets or study.sets:
         result += jobs_of(list(UNIFORM_METHODS.values()), name, ONE_LABEL_METRICS, scope.seeds)
@@ -477,7 +480,7 @@ OPEN_SET_COLUMNS = {
 
 
 def uniform_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """The twelve losses, the sweeps, and strangers."""
+    """The twelve losses, the sweeps, and unknown classes."""
     parts = []
 
     def add(title: str, methods: list[Method], dataset: str, metric: str = "uniform") -> None:
@@ -495,12 +498,12 @@ def uniform_page(study: Study, scope: Scope, store: RunStore) -> str:
                 name,
             )
             add(f"{name}, starts of the bias", [with_suffix(method, method.start) for method in mode_methods()], name)
-            add(f"{name}, strangers in the test", list(UNIFORM_METHODS.values()), f"{name}: open set", "open_set")
+            add(f"{name}, unknown classes in the test", list(UNIFORM_METHODS.values()), f"{name}: open set", "open_set")
     return "\n".join(parts)
 
 
 def with_suffix(method: Method, what: str) -> Method:
-    """An arm of a sweep by the name that its table shows."""
+    """A method of a sweep under the name for its table."""
     return replace(method, name=f"{method.name}, {what}")
 
 
@@ -509,14 +512,14 @@ STUDIES = {
     for study in (
         Study(
             "one-label",
-            "One label a picture",
+            "One label per image",
             ("cifar10", "cifar10 features", "tiny-imagenet features", "tiny-imagenet"),
             one_label_jobs,
             one_label_page,
         ),
         Study(
             "zero-labels",
-            "Pictures without a label",
+            "Images without a label",
             ("tiny-imagenet", "tiny-imagenet features", "coco features"),
             zero_label_jobs,
             zero_label_page,

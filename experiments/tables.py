@@ -1,4 +1,4 @@
-"""Means over seeds with 95 % intervals, and Markdown tables of them: the best is bold, with all that are not worse."""
+"""Means over seeds with 95 % intervals, and Markdown tables with the best in bold, and all not significantly worse."""
 
 import math
 from collections import Counter
@@ -9,19 +9,19 @@ from typing import Any
 from experiments.runs import Job, RunStore
 from manyhot.errors import InputError
 
-# What 97.5 % of Student's t stay below, for 1 to 10 degrees of freedom; beyond, an expansion is as exact.
+# The 97.5 % quantile of Student's t for 1 to 10 degrees of freedom; beyond, an expansion is as exact.
 QUANTILES = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139)
 NORMAL_QUANTILE = 1.959963985
 
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean, and how far it may be off.
+    """A mean with its 95 % interval.
 
     Attributes:
         mean: Of the values.
-        half: Half the width of the 95 % interval; None for a single value, which tells nothing about it.
-        n: How many values there were.
+        half: Half the width of the interval; None for a single value, which gives none.
+        n: Number of values.
     """
 
     mean: float
@@ -30,30 +30,31 @@ class MeanInterval:
 
     @property
     def is_significant(self) -> bool:
-        """Whether 0 lies outside."""
+        """Whether the interval excludes 0."""
         return self.half is not None and abs(self.mean) > self.half
 
 
 def over_seeds(values: Sequence[float | None]) -> MeanInterval | None:
-    """The mean over seeds with its 95 % interval by Student's t; None if a value is not defined.
+    """The mean over seeds with its 95 % interval by Student's t; None if a value is undefined.
 
     Args:
         values: One for each seed.
     """
     if not values:
         raise InputError("values", "over_seeds", "hold a value for each seed", "none", "Pass at least one.")
-    if any(value is None for value in values):
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
         return None
-    count = len(values)
-    mean = math.fsum(values) / count
+    count = len(known)
+    mean = math.fsum(known) / count
     if count == 1:
         return MeanInterval(mean, None, 1)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    variance = math.fsum((value - mean) ** 2 for value in known) / (count - 1)
     return MeanInterval(mean, student_quantile(count - 1) * math.sqrt(variance / count), count)
 
 
 def paired(a: Sequence[float | None], b: Sequence[float | None]) -> MeanInterval | None:
-    """The mean of `a` less `b`, seed by seed: what the seeds share cancels out; None if a value is not defined.
+    """The mean of `a` less `b`, seed by seed, so that effects of the seed cancel; None if a value is undefined.
 
     Args:
         a: One value for each seed.
@@ -66,7 +67,7 @@ def paired(a: Sequence[float | None], b: Sequence[float | None]) -> MeanInterval
 
 
 def student_quantile(degrees: int) -> float:
-    """What 97.5 % of Student's t with so many degrees of freedom stay below."""
+    """The 97.5 % quantile of Student's t."""
     if degrees <= len(QUANTILES):
         return QUANTILES[degrees - 1]
     z = NORMAL_QUANTILE
@@ -78,19 +79,20 @@ def student_quantile(degrees: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return sum(term / degrees**power for power, term in enumerate(terms))
+    quantile: float = sum(term / degrees**power for power, term in enumerate(terms))
+    return quantile
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How much a figure varies from seed to seed, as all arms of a table tell it together.
+    """The variation of a figure between seeds, pooled over all methods of a table.
 
-    Two or three seeds of one arm tell next to nothing about it; those of twenty arms do, if it is about the same for
-    all of them.
+    Two or three seeds of one method hardly estimate it; those of twenty methods do, if it is about the same for all of
+    them.
 
     Attributes:
-        deviation: Standard deviation over seeds; None where no arm has two.
-        degrees: Degrees of freedom: seeds beyond the first, over all arms.
+        deviation: Standard deviation over seeds; None if no method has two.
+        degrees: Degrees of freedom: seeds beyond the first, over all methods.
     """
 
     deviation: float | None
@@ -98,7 +100,7 @@ class Spread:
 
     @classmethod
     def of(cls, methods: Iterable[Sequence[float | None]]) -> "Spread":
-        """From the values of each arm, one for each seed; those that are not defined are left out."""
+        """From the values of each method, one for each seed; undefined ones are left out."""
         squares, degrees = 0.0, 0
         for values in methods:
             known = [value for value in values if value is not None]
@@ -109,14 +111,14 @@ class Spread:
         return cls(math.sqrt(squares / degrees) if degrees else None, degrees)
 
     def mean(self, values: Sequence[float | None]) -> MeanInterval | None:
-        """The mean of an arm with its 95 % interval; None where nothing is defined."""
+        """The mean of a method with its 95 % interval; None if no value is defined."""
         known = [value for value in values if value is not None]
         if not known:
             return None
         return MeanInterval(math.fsum(known) / len(known), self._half(1 / len(known)), len(known))
 
     def gap(self, one: Sequence[float | None], other: Sequence[float | None]) -> MeanInterval | None:
-        """The mean of one arm less that of another, whose seeds may be others."""
+        """The mean of one method less that of another, whose seeds may differ."""
         a, b = self.mean(one), self.mean(other)
         if a is None or b is None:
             return None
@@ -128,20 +130,20 @@ class Spread:
         return student_quantile(self.degrees) * self.deviation * math.sqrt(share)
 
 
-# Text, a single figure, one for each seed in the same order in all rows, an interval, or nothing.
+# Text, a single figure, one for each seed in the same order in all rows, an interval, or None.
 Cell = str | float | Sequence[float | None] | MeanInterval | None
 MISSING = "–"
 
 
 @dataclass(frozen=True)
 class Column:
-    """How the figures of a column are shown.
+    """How the figures of a column are formatted.
 
     Attributes:
-        name: In the head of the table.
-        unit: "percent" for fractions, which are shown times 100, or "plain".
-        digits: After the point.
-        best: "high" or "low", which of the figures are set in bold; None for none.
+        name: In the table header.
+        unit: "percent" for fractions, which are multiplied by 100, or "plain".
+        digits: After the decimal point.
+        best: "high" or "low": which figures are bold; None for none.
     """
 
     name: str
@@ -196,16 +198,16 @@ class Table:
 
 
 def summary(cell: Cell) -> MeanInterval | None:
-    """The mean of a cell, and its interval where it has one; None for text and for what is not defined."""
-    if isinstance(cell, MeanInterval | None):
+    """The mean of a cell, with its interval if it has one; None for text and undefined values."""
+    if cell is None or isinstance(cell, MeanInterval):
         return cell
     if isinstance(cell, str):
         return None
-    return over_seeds(cell if isinstance(cell, Sequence) else [cell])
+    return over_seeds([cell] if isinstance(cell, float | int) else cell)
 
 
 def best_cells(cells: Sequence[Cell], best: str | None) -> set[int]:
-    """The places of the best cell and of those tied with it; none where there is nothing to choose from."""
+    """The indices of the best cell and of those tied with it; empty for fewer than two figures."""
     means = {index: interval.mean for index, interval in enumerate(map(summary, cells)) if interval is not None}
     if best is None or len(means) < 2:
         return set()
@@ -214,12 +216,15 @@ def best_cells(cells: Sequence[Cell], best: str | None) -> set[int]:
 
 
 def _tied(one: Cell, other: Cell) -> bool:
-    """Whether two figures may be equal for all that their intervals tell; single figures tell nothing."""
-    by_seed = (isinstance(cell, Sequence) for cell in (one, other))
-    if all(by_seed) and len(one) == len(other):
+    """Whether the difference of two figures is not significant; single figures have no interval and never tie."""
+    if isinstance(one, Sequence) and isinstance(other, Sequence) and len(one) == len(other):
+        assert not isinstance(one, str)
+        assert not isinstance(other, str)
         gap = paired(one, other)
     else:
         a, b = summary(one), summary(other)
+        if a is None or b is None:
+            return False
         half = None if a.half is None or b.half is None else math.hypot(a.half, b.half)
         gap = MeanInterval(a.mean - b.mean, half, min(a.n, b.n))
     return gap is not None and gap.half is not None and not gap.is_significant
@@ -231,12 +236,12 @@ MIN_PAIRED_SEEDS = 3  # seeds
 
 
 class MethodResults:
-    """The figures of each arm, one for each seed that was run.
+    """The figures of each method, one for each seed that was run.
 
     Args:
-        store: The runs that are kept.
-        jobs: Those of one material.
-        metric: Whose figures.
+        store: Of the runs.
+        jobs: Those of one dataset.
+        metric: Name of the metric.
     """
 
     def __init__(self, store: RunStore, jobs: Sequence[Job], metric: str) -> None:
@@ -257,23 +262,23 @@ class MethodResults:
         return bool(self.methods)
 
     def values(self, method: str, get: Getter) -> list[float | None]:
-        """One figure of an arm, by seed; empty where it was not run."""
+        """One figure of a method, by seed; empty if it was not run."""
         return [get(figures) for figures in self.methods.get(method, [])]
 
     def spread(self, get: Getter) -> Spread:
-        """How much a figure varies over seeds."""
+        """The pooled variation of a figure over seeds."""
         return Spread.of(self.values(method, get) for method in self.methods)
 
     def mean(self, method: str, get: Getter) -> MeanInterval | None:
-        """A figure of an arm with its interval: by its own seeds where there are three, else by those of all arms."""
+        """A figure of a method with its interval: by its own seeds if it has three, else by those of all methods."""
         values = self.values(method, get)
         known = len(values) >= MIN_PAIRED_SEEDS and None not in values
         return over_seeds(values) if known else self.spread(get).mean(values)
 
     def gap(self, one: str, other: str, get: Getter, get_other: Getter | None = None) -> MeanInterval | None:
-        """By how much one arm is above another, seed by seed where they share three.
+        """The difference between two methods, seed by seed if they share three.
 
-        Two arms with one run each are not compared if their seeds differ: the difference may be that of the seeds.
+        Two methods with one run each are not compared if their seeds differ: the difference may be that of the seeds.
         """
         ours, theirs = self.values(one, get), self.values(other, get_other or get)
         same = self.seeds.get(one) == self.seeds.get(other)
@@ -284,7 +289,7 @@ class MethodResults:
         return self.spread(get).gap(ours, theirs)
 
     def table(self, columns: Mapping[Column, Getter], *, names: Mapping[str, str] | None = None) -> str:
-        """A row for each arm: the figures with their intervals, and the number of seeds."""
+        """A row for each method: the figures with their intervals, and the number of seeds."""
         methods = (
             {method: names[method] for method in names if method in self.methods}
             if names
@@ -308,7 +313,7 @@ class MethodResults:
 
 
 def at(*path: str) -> Getter:
-    """What lies at the end of a path of keys; None where it breaks off."""
+    """The value at a path of keys; None if a key is missing."""
 
     def get(figures: Figures) -> float | None:
         value: Any = figures
@@ -316,13 +321,14 @@ def at(*path: str) -> Getter:
             if not isinstance(value, Mapping) or key not in value:
                 return None
             value = value[key]
-        return value
+        figure: float | None = value
+        return figure
 
     return get
 
 
 def own(*path: str) -> Getter:
-    """A figure of the reading that belongs to the loss."""
+    """A figure of the loss's own reading."""
 
     def get(figures: Figures) -> float | None:
         return at("readings", figures["own"], *path)(figures)

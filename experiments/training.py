@@ -12,20 +12,20 @@ from experiments.data import ExperimentDataset
 from manyhot.engine import FitSettings, NoProgress, fit, score
 from manyhot.engine.history import TracePoint
 from manyhot.errors import InputError
-from manyhot.heads import CosineHead, LinearHead, MLPHead, TwoHeads
+from manyhot.heads import CosineHead, Head, LinearHead, MLPHead, TwoHeads
 from manyhot.links import NoLink, QuasibinaryLink
 from manyhot.losses import LabelPairRegulariser, Loss
 from manyhot.network import Network
 from manyhot.registry import RENAMED
 from manyhot.training.build import build_loss
 
-# Kept results are named by digests of their settings, which spell classes as they were called when the first run was
-# kept. Only names that are called are replaced, all at once, so that no replacement is replaced again.
+# Stored results are named by digests of their settings, in which classes have their first names. Only names that are
+# called are replaced, in a single pass, so that no replacement is replaced again.
 OLD_NAMES = {new: old for old, new in RENAMED.items()}
 
 
 def old_spelling(text: str) -> str:
-    """The text of a loss, calibrator or rule with the class names of the kept results, for their keys.
+    """The text of a loss, calibrator or rule with the class names of stored results, to hash and to name them.
 
     Example:
         >>> old_spelling("LabelPairRegulariser(FocalLoss(2, 2), weight=0.1)")
@@ -35,7 +35,7 @@ def old_spelling(text: str) -> str:
 
 
 def new_spelling(text: str) -> str:
-    """The text of a loss from a kept result with the class names of today; undoes `old_spelling`."""
+    """The text of a loss from a stored result with the current class names; the inverse of `old_spelling`."""
     return _spelled(text, RENAMED)
 
 
@@ -48,16 +48,16 @@ class Method:
     """One row of a table.
 
     Attributes:
-        name: As the table shows it.
-        loss: As recipes write it, such as "AsymmetricLoss(gamma_neg=4)" or "BCE".
+        name: In tables.
+        loss: As in train settings, such as "AsymmetricLoss(gamma_neg=4)" or "BCE".
         head: "linear" or "cosine"; losses for two heads get theirs.
         bias: "label", "shared" or "none".
         scale: Of a cosine head.
-        start: Of the bias: "rates" (what the link makes of the label rates), "sigmoid rates" (what a sigmoid makes of
-            them, for losses without a link; of two heads, the deciding one), "zero", or "mode 0" to "mode 7".
-        hidden: Units between features and scores.
-        dropout: Of these.
-        lr: Factor on the learning rate, for heads on features; a network learns at another pace.
+        start: Initial bias: "rates" (the label rates by the link), "sigmoid rates" (by a sigmoid, for losses without a
+            link; of two heads, the deciding one), "zero", or "mode 0" to "mode 7".
+        hidden: Hidden units between features and scores.
+        dropout: Of the hidden units.
+        lr: Factor on the learning rate, for heads on features only.
     """
 
     name: str
@@ -71,13 +71,15 @@ class Method:
     lr: float = 1.0
 
     def settings(self) -> dict[str, object]:
-        """All that decides what is trained, as kept results spell it; the learning rate is in the fit settings."""
+        """All that decides what is trained, as stored results spell it; the learning rate is in the fit settings."""
         values = {key: value for key, value in asdict(self).items() if key not in ("name", "lr")}
         return values | {"loss": old_spelling(self.loss)}
 
 
-def build_head(method: Method, width: int, num_labels: int, loss: Loss, rates: Tensor, *, seed: int) -> nn.Module:
-    """The head of a method; the same seed gives the same weights whatever the loss."""
+def build_head(
+    method: Method, width: int, num_labels: int, loss: Loss, rates: Tensor, *, seed: int
+) -> Head | MLPHead | TwoHeads:
+    """The head of a method; the same seed gives the same weights for all losses."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = _weights(method, width, num_labels, loss)
@@ -88,24 +90,20 @@ def build_head(method: Method, width: int, num_labels: int, loss: Loss, rates: T
     if method.start == "sigmoid rates":
         head.init_bias(rates)
     elif method.start == "rates":
-        # Label pairs that are compared by another link leave none to read by; where to start, the loss within knows.
+        # A regulariser with a link of its own for pairs has none for scores; the inner loss has the one to start from.
         link = loss.loss.link if isinstance(loss, LabelPairRegulariser) else loss.link
         if not isinstance(link, NoLink) and method.bias != "none":
             head.init_bias(rates, link=link)
     elif method.start.startswith("mode "):
-        head.init_diverse_bias(int(method.start[5:]), generator=torch.Generator().manual_seed(seed))
+        last = head.last if isinstance(head, MLPHead) else head
+        last.init_diverse_bias(int(method.start[5:]), generator=torch.Generator().manual_seed(seed))
     elif method.start != "zero":
-        raise InputError(
-            "start",
-            "Method",
-            "be 'rates', 'sigmoid rates', 'zero' or 'mode 0' to 'mode 7'",
-            repr(method.start),
-            "Pick one.",
-        )
+        rule = "be 'rates', 'sigmoid rates', 'zero' or 'mode 0' to 'mode 7'"
+        raise InputError("start", "Method", rule, repr(method.start), "Pick one.")
     return head
 
 
-def _weights(method: Method, width: int, num_labels: int, loss: Loss) -> nn.Module:
+def _weights(method: Method, width: int, num_labels: int, loss: Loss) -> Head | MLPHead | TwoHeads:
     if loss.heads == 2:
         return TwoHeads(width, num_labels)
     if method.head == "cosine":
@@ -117,13 +115,13 @@ def _weights(method: Method, width: int, num_labels: int, loss: Loss) -> nn.Modu
 
 @dataclass(frozen=True)
 class RunOutput:
-    """What a run gave.
+    """The output of a run.
 
     Attributes:
-        scores: (N, K) as the head gives them, of "val" and "test"; of the deciding head where there are two.
+        scores: (N, K) raw scores of "val" and "test"; of the deciding head if there are two.
         targets: (N, K) of the same rows.
-        counts: (K,) rows of each label to train on.
-        loss: On the CPU, with what it learnt.
+        counts: (K,) training rows of each label.
+        loss: On the CPU, with its learned state.
         head: On the CPU.
         seconds: Of training.
         speed: Samples a second.
@@ -143,7 +141,7 @@ class RunOutput:
 
 
 def train(method: Method, dataset: ExperimentDataset, fit_settings: FitSettings) -> RunOutput:
-    """Trains for all epochs of the plan, keeps the last weights, and scores the rows that were not trained on."""
+    """Trains for all epochs with the last weights, and scores the rows of "val" and "test"."""
     parts = dataset.parts(fit_settings)
     train_batches = parts["train"]
     loss = build_loss(method.loss, train_batches.targets, seed=fit_settings.seed)

@@ -1,6 +1,6 @@
-"""Hyperparameters, chosen fairly: every method has six trials of its own on frozen features, judged on "val" alone.
+"""Hyperparameters, chosen fairly: every method has six trials of its own on frozen features, evaluated on "val" alone.
 
-What is chosen goes to `results/tuned.json`, which the other experiments read.
+The choices are written to `results/tuned.json`, which the other experiments read.
 """
 
 import json
@@ -25,8 +25,8 @@ class Trial:
 
     Attributes:
         loss: With its arguments.
-        lr: Factor on the learning rate of the plan.
-        start: Of the bias.
+        lr: Factor on the learning rate of the fit settings.
+        start: Initial bias.
         scale: Of a cosine head with one bias for all labels; None for a linear head.
     """
 
@@ -36,20 +36,20 @@ class Trial:
     scale: float | None = None
 
     def method(self, name: str) -> Method:
-        """What is trained."""
+        """The method with these hyperparameters."""
         if self.scale is None:
             return Method(name, self.loss, start=self.start, lr=self.lr)
         return Method(name, self.loss, head="cosine", bias="shared", scale=self.scale, start=self.start, lr=self.lr)
 
 
 def rates(loss: str, starts: Sequence[str] = ("rates", "zero")) -> list[Trial]:
-    """For losses without a number of their own: learning rates, and where the bias starts."""
+    """Trials of losses without hyperparameters: learning rates, and initial biases."""
     factors = RATES if len(starts) == 2 else (0.1, *RATES, 0.6, 6.0)
     return [Trial(loss, lr, start) for start in starts for lr in factors]
 
 
 def values(pattern: str, numbers: Sequence[object], start: str = "rates") -> list[Trial]:
-    """A loss with each of several numbers, or pairs of numbers, in it."""
+    """Trials of a loss with each of several numbers, or tuples of numbers, in its text."""
     calls = [pattern.format(*number) if isinstance(number, tuple) else pattern.format(number) for number in numbers]
     return [Trial(text, start=start) for text in calls]
 
@@ -97,7 +97,7 @@ SETS = {
     "EPR": values("EPRLoss({{K}}, beta={})", (1e-4, 1e-3, 1e-2, 0.1, 1, 10), SIGMOIDS),
     "top-K": values("NoisedTopKLoss({{K}}, epsilon={})", (0.01, 0.1, 0.3, 1, 3, 10)),
 }
-# Where scores mean probabilities while training; two-way and softmax have none to compare pairs by.
+# Losses with probabilities in training; two-way and softmax have none to compare pairs by.
 LPR_ON = ("BCE", "focal", "ASL", "SPA")
 LPR_WEIGHTS = (0.003, 0.01, 0.03, 0.1, 0.3, 1)
 FAMILIES = {
@@ -114,7 +114,7 @@ def job_of(name: str, trial: Trial, dataset: str) -> Job:
 
 
 def jobs(families: Sequence[str] = tuple(FAMILIES)) -> list[Job]:
-    """All trials but those of the label pair regulariser, whose losses must have been chosen before."""
+    """All trials but those of the label pair regulariser, whose losses must be chosen before."""
     result = []
     for family in families:
         dataset, methods = FAMILIES[family]
@@ -124,7 +124,7 @@ def jobs(families: Sequence[str] = tuple(FAMILIES)) -> list[Job]:
 
 
 def with_pairs(base: Trial) -> list[Trial]:
-    """Six weights of the label pair regulariser on a loss as it was chosen."""
+    """Six weights of the label pair regulariser on a chosen loss."""
     # A margin makes probabilities of exactly 0, which pairs cannot be compared by; the paper takes the sigmoid there.
     link = ", link=SigmoidLink()" if base.loss.startswith("AsymmetricLoss") else ""
     losses = [f"LabelPairRegulariser({base.loss}, weight={weight}{link})" for weight in LPR_WEIGHTS]
@@ -132,10 +132,12 @@ def with_pairs(base: Trial) -> list[Trial]:
 
 
 def choose(store: RunStore, name: str, trials: Sequence[Trial], dataset: str) -> tuple[Trial, list[float | None]]:
-    """The best trial and what each one came to."""
+    """The best trial, and the figure of each."""
     runs = [store.find(job_of(name, trial, dataset)) for trial in trials]
-    scores = [None if run is None or "diverged" in run else run["figures"]["trial"]["choice"] for run in runs]
-    best = max(range(len(trials)), key=lambda index: -math.inf if scores[index] is None else scores[index])
+    scores: list[float | None] = [
+        None if run is None or "diverged" in run else run["figures"]["trial"]["choice"] for run in runs
+    ]
+    best = max(range(len(trials)), key=[-math.inf if score is None else score for score in scores].__getitem__)
     return trials[best], scores
 
 
@@ -150,7 +152,7 @@ def pair_jobs(store: RunStore) -> list[Job]:
 
 
 def write(store: RunStore) -> None:
-    """Keeps the choices, once all trials are there to choose from."""
+    """Writes the choices, once all trials are done."""
     missing = [job for job in [*jobs(), *pair_jobs(store)] if store.find(job) is None]
     if missing:
         rule, got = "be complete before anything is chosen", f"{len(missing)} that are not done"
@@ -170,7 +172,7 @@ def write(store: RunStore) -> None:
 
 
 def shown(best: Trial, trials: Sequence[Trial], scores: Sequence[float | None]) -> dict[str, object]:
-    """A choice with all that it was chosen from, as kept results spell it."""
+    """A choice with all its trials, as stored results spell them."""
     tried = [
         {**spelled(trial), "choice": score if score is None else round(score, 5)}
         for trial, score in zip(trials, scores, strict=True)
@@ -179,12 +181,12 @@ def shown(best: Trial, trials: Sequence[Trial], scores: Sequence[float | None]) 
 
 
 def spelled(trial: Trial) -> dict[str, object]:
-    """The values of a trial, as kept results spell them."""
+    """The values of a trial, as stored results spell them."""
     return asdict(trial) | {"loss": old_spelling(trial.loss)}
 
 
 def tuned(family: str, name: str) -> Trial:
-    """What was chosen for a method; its first trial where nothing has been."""
+    """The chosen trial of a method; its first trial if none was chosen yet."""
     if TUNED.is_file():
         result = json.loads(TUNED.read_text())[family].get(name)
         if result is not None:

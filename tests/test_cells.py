@@ -40,7 +40,7 @@ def test_infinite_scores_pass_and_nan_does_not():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (torch.zeros(3), r"must be \(N, K\); got \(3,\)\. Pass one row a sample"),
+        (torch.zeros(3), r"must be \(N, K\); got \(3,\)\. Pass one row per sample"),
         (torch.zeros(2, 2, dtype=torch.int64), r"must be floating-point numbers; got a tensor of torch.int64"),
         ("text", r"must be a table of real numbers; got str\. Pass a tensor or an array\."),
         (np.array([["a"]], object), "must be a table of real numbers; got an array of object"),

@@ -25,7 +25,7 @@ def test_every_command_the_report_and_the_studio_write_it_alike(capsys, prob, wo
     assert f" {words} " in capsys.readouterr().out
     (label,) = shown_labels(["cat"], torch.tensor([prob], dtype=torch.float64), torch.tensor([True]))
     assert label.prob_words == words
-    (axis,) = draw_examples([{"picture": None, "title": "a.jpg", "labels": [("cat", prob, True, 1)]}]).axes
+    (axis,) = draw_examples([{"image": None, "title": "a.jpg", "labels": [("cat", prob, True, 1)]}]).axes
     assert words in [text.get_text() for text in axis.texts]
     probs, targets = population(60, 2)
     probs, targets[0, 0] = probs.double(), 0

@@ -121,7 +121,7 @@ def test_features_do_not_depend_on_batches_or_place():
         ({"clutter": 1.5}, "`clutter` of `digit_scenes` must be a number at least 0 and at most 1; got 1.5."),
         (
             {"size": (16, 32)},
-            "`size` of `digit_scenes` must have room for 5 cells of 10 x 10 pixels; got (16, 32). "
+            "`size` of `digit_scenes` must hold 5 cells of 10 x 10 pixels; got (16, 32). "
             "Pass a larger size, or a smaller `max_labels`.",
         ),
     ],

@@ -22,9 +22,9 @@ CHUNK_NUMEL = 1 << 16
 
 
 def reusable(x: Tensor) -> Tensor | None:
-    """`x` as the place for a result (`out=`), where it is not needed any more because no graph is being recorded.
+    """`x` as the `out=` argument of an operation where no graph is recorded; None where `x` must not be overwritten.
 
-    Only for intermediate results that nobody else holds. A compiler finds such places by itself.
+    Only for intermediate results without another reference. A compiler reuses memory by itself.
     """
     return None if torch.is_grad_enabled() or torch.compiler.is_compiling() else x
 

@@ -6,7 +6,6 @@ after the model, read every value.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
@@ -17,7 +16,8 @@ import torch
 from torch import Tensor
 
 from manyhot.autograd import inside_func_transform
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
+from manyhot.labels import UNKNOWN
 from manyhot.numerics import mask_scores
 
 
@@ -31,7 +31,7 @@ def check_number(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Returns `value` as a float, or refuses one outside of the bounds, of which an open one is itself outside."""
+    """Returns `value` as a float; raises an error if it is outside the bounds. An open bound is itself outside."""
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     fits = math.isfinite(number) and not (
         number < low or number > high or (low_open and number <= low) or (high_open and number >= high)
@@ -45,7 +45,7 @@ def check_number(
 
 
 def check_int(argument: str, owner: str, value: object, *, low: int) -> int:
-    """Returns `value` as an int, or refuses one that is below `low` or not whole."""
+    """Returns `value` as an int; raises an error if it is below `low` or not a whole number."""
     number = low - 1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
     if number >= low:
         return number
@@ -54,24 +54,23 @@ def check_int(argument: str, owner: str, value: object, *, low: int) -> int:
 
 
 def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) -> str:
-    """Returns `value`, or refuses one that is not among `choices`."""
+    """Returns `value`; raises an error if it is not one of `choices`."""
     if value in choices:
         return value
     allowed = ", ".join(repr(choice) for choice in choices)
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else "Pick one of these."
+    hint = suggest(str(value), choices, "Pick one of these.", show=repr)
     raise InputError(argument, owner, f"be one of {allowed}", repr(value), hint)
 
 
 def check_bool(argument: str, owner: str, value: object) -> bool:
-    """Returns `value`, or refuses what is neither True nor False."""
+    """Returns `value`; raises an error if it is not a bool."""
     if isinstance(value, bool):
         return value
     raise InputError(argument, owner, "be True or False", repr(value), "Pass a bool.")
 
 
 def check_str(argument: str, owner: str, value: object) -> str:
-    """Returns `value`, or refuses what is not a text or is an empty one."""
+    """Returns `value`; raises an error if it is not a string, or empty."""
     if isinstance(value, str) and value.strip():
         return value
     hint = "Change it, or leave it out for the default."
@@ -94,7 +93,7 @@ def check_fields(settings: object, checks: Mapping[str, Check]) -> None:
 
 
 def check_features(owner: str, features: Tensor, in_features: int) -> None:
-    """Refuses `features` that are not (N, D) of real floating-point numbers."""
+    """Raises an error unless `features` are (N, D) of real floating-point numbers."""
     if not isinstance(features, Tensor) or not features.is_floating_point():
         raise InputError(
             "features", owner, "be a tensor of floating-point numbers", describe_type(features), "Call `.float()`."
@@ -122,7 +121,7 @@ class LossBatch(NamedTuple):
 
     @property
     def masked_scores(self) -> Tensor:
-        """The scores, those of unknown cells out of sight of every sum of exponentials; for one head."""
+        """The scores, those of unknown cells so low that they vanish from every sum of exponentials; for one head."""
         return self.scores if self.known is None else mask_scores(self.scores, self.known)
 
     @property
@@ -159,12 +158,12 @@ class LossBatch(NamedTuple):
 
 
 def describe_type(value: object) -> str:
-    """`value` in the words of an error: the type, and for a tensor its kind of number."""
+    """`value` as an error message describes it: its type, and for a tensor the type of its numbers."""
     return f"a tensor of {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_dense(argument: str, owner: str, values: Tensor) -> None:
-    """Refuses a sparse tensor."""
+    """Raises an error for a sparse tensor."""
     if values.layout != torch.strided:
         raise InputError(argument, owner, "be dense", "a sparse tensor", "Call `.to_dense()` on them.")
 
@@ -182,7 +181,7 @@ def prepare_batch(
         scores: (N, K), or (N, heads, K) for several heads.
         targets: (N, K), 1 present, 0 absent, -1 unknown.
         soft: Whether targets between 0 and 1 are allowed.
-        single: Whether a row may carry one label at the most.
+        single: Whether a row may carry at most one label.
         heads: How many heads the scores come from.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
@@ -191,7 +190,7 @@ def prepare_batch(
         )
     axes, rank = ("(N, K)", 2) if heads == 1 else (f"(N, {heads}, K)", 3)
     if scores.ndim != rank or (heads > 1 and scores.shape[1] != heads):
-        hint = "Pass one row a sample, one column a label." if heads == 1 else "Pass what `TwoHeads` returns."
+        hint = "Pass one row per sample and one column per label." if heads == 1 else "Pass what `TwoHeads` returns."
         raise InputError("scores", owner, f"be {axes}", str(tuple(scores.shape)), hint)
     if not isinstance(targets, Tensor) or targets.is_complex():
         hint = "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
@@ -217,12 +216,12 @@ def prepare_batch(
         targets = targets.clamp(min=0)
     if single and can_read_values(targets) and targets.numel() and targets.sum(1).amax() > 1:
         hint = "Use a loss for several labels, such as `MultiLabelSoftmaxLoss` or `BinaryCrossEntropyLoss`."
-        raise InputError("targets", owner, "have one label a row at the most", "a row with several", hint)
+        raise InputError("targets", owner, "have at most one label per row", "a row with several", hint)
     return LossBatch(scores, targets, known, integral)
 
 
 def check_targets(targets: Tensor, *, soft: bool = False) -> None:
-    """Refuses targets that hold anything but 1 (present), 0 (absent) and -1 (unknown); reads every value.
+    """Raises an error for targets other than 1 (present), 0 (absent) and -1 (unknown); reads every value.
 
     Losses do this themselves on the CPU. On an accelerator reading values would make the device wait, so do it once
     for the whole data set.
@@ -248,24 +247,27 @@ def can_read_values(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
 
 
+MARK_UNKNOWN = f"Mark unknown cells with manyhot.UNKNOWN, which is {UNKNOWN}."
+
+
 def check_target_values(owner: str, targets: Tensor, *, soft: bool = False) -> bool:
-    """Refuses targets of any other value than those allowed; returns whether all targets are known."""
+    """Raises an error for targets of any other value; returns whether all targets are known."""
     if targets.numel() == 0 or targets.dtype == torch.bool:
         return True
     bounds = torch.aminmax(targets)
     low, high = bounds.min.item(), bounds.max.item()
     rule = "be 1, 0, -1 or between 0 and 1" if soft else "be 1, 0 or -1"
     if math.isnan(low) or math.isnan(high):
-        raise InputError("targets", owner, rule, "NaN", "Mark unknown cells with -1.")
-    if low < -1 or high > 1:
-        invalid = low if low < -1 else high
-        raise InputError("targets", owner, rule, f"{invalid:g}", "Mark present cells with 1 and unknown ones with -1.")
+        raise InputError("targets", owner, rule, "NaN", MARK_UNKNOWN)
+    if low < UNKNOWN or high > 1:
+        invalid = low if low < UNKNOWN else high
+        raise InputError("targets", owner, rule, f"{invalid:g}", f"Mark present cells with 1. {MARK_UNKNOWN}")
     if not targets.is_floating_point():
         return low >= 0
     if low < 0:
-        between = targets[(targets < 0) & (targets > -1)]
+        between = targets[(targets < 0) & (targets > UNKNOWN)]
         if between.numel():
-            raise InputError("targets", owner, rule, f"{float(between[0]):g}", "Mark unknown cells with -1.")
+            raise InputError("targets", owner, rule, f"{float(between[0]):g}", MARK_UNKNOWN)
     if not soft and not _all_hard(targets, low):
         invalid = float(targets[targets.square() != targets.abs()][0])
         raise InputError("targets", owner, rule, f"{invalid:g}", "Round them, or use a loss that adds over labels.")
@@ -281,7 +283,7 @@ def _all_hard(targets: Tensor, low: float) -> bool:
 
 
 def check_weights(owner: str, parts: int, weights: Sequence[float]) -> tuple[float, ...]:
-    """The weights as numbers, or the error that says what is wrong with them."""
+    """The weights as numbers; raises an error if they are invalid."""
     if not isinstance(weights, list | tuple) or len(weights) != parts or not parts:
         got = f"{len(weights)} for {parts}" if isinstance(weights, list | tuple) else describe_type(weights)
         raise InputError("weights", owner, "be one number for each part", got, "Pass, for example, (1, 0.01).")
@@ -292,13 +294,13 @@ Array = np.ndarray[Any, Any]
 
 
 def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:
-    """(N, K) as float32, or float64 if it came so; refuses NaN. Arrays are taken as they are, without a copy."""
+    """(N, K) as float64 if it is that already, else as float32; NaN raises an error. Arrays are not copied."""
     scores = as_tensor(owner, values, name)
     if not scores.is_floating_point():
         hint = "Call `.float()` on them."
         raise InputError(name, owner, "be floating-point numbers", describe_type(scores), hint)
     if scores.ndim != 2:
-        hint = "Pass one row a sample, one column a label."
+        hint = "Pass one row per sample and one column per label."
         raise InputError(name, owner, "be (N, K)", str(tuple(scores.shape)), hint)
     scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
     if scores.numel() and math.isnan(float(scores.sum())) and bool(scores.isnan().any()):
@@ -308,7 +310,7 @@ def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:
 
 
 def as_probs(owner: str, values: Any, *, name: str = "probs") -> Tensor:
-    """(N, K) in [0, 1]; refuses anything else, because what lies outside is a score.
+    """(N, K) in [0, 1]; anything outside raises an error, because it is a score.
 
     Also the K arrays (N, 2) of `predict_proba` of scikit-learn: absent and present, which add up to 1.
     """
@@ -324,13 +326,13 @@ def as_probs(owner: str, values: Any, *, name: str = "probs") -> Tensor:
 
 
 def _present_column(owner: str, values: Sequence[Any], name: str) -> Tensor:
-    """(N, K) of one array (N, 2) a label, of which the second column is the probability that it is present."""
+    """(N, K) of one array (N, 2) per label, of which the second column is the probability that it is present."""
     tables = [as_tensor(owner, one, name) for one in values]
     invalid = [table for table in tables if table.shape != (len(tables[0]), 2) or not _adds_to_one(table)]
     if invalid:
-        rule = "be (N, K), or one array (N, 2) a label of two columns that add up to 1"
+        rule = "be (N, K), or one array (N, 2) per label of two columns that add up to 1"
         got = f"a list with {tuple(invalid[0].shape)} in it"
-        hint = "Pass one column a label; where a label never occurs, scikit-learn gives no column for its presence."
+        hint = "Pass one column per label; where a label never occurs, scikit-learn gives no column for its presence."
         raise InputError(name, owner, rule, got, hint)
     return torch.stack([table[:, 1] for table in tables], dim=1)
 
@@ -340,20 +342,20 @@ def _adds_to_one(table: Tensor) -> bool:
 
 
 def as_targets(owner: str, values: Any, like: Tensor, *, name: str = "targets", of: str = "scores") -> Tensor:
-    """(N, K) as int8 on the device of `like`: 1 present, 0 absent, -1 unknown; refuses another shape or value."""
+    """(N, K) as int8 on the device of `like`: 1 present, 0 absent, -1 unknown; anything else raises an error."""
     targets = as_tensor(owner, values, name)
     if targets.shape != like.shape:
         hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
         rule = f"be (N, K) like `{of}` {tuple(like.shape)}"
         raise InputError(name, owner, rule, str(tuple(targets.shape)), hint)
-    # Torch finds no extremes of unsigned integers but those of one byte.
+    # `torch.aminmax` supports no unsigned integers but those of one byte.
     targets = targets.double() if targets.dtype in _WIDE_UNSIGNED else targets
     check_target_values(owner, targets)
     return targets.detach().to(like.device, torch.int8)
 
 
 def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
-    """(N, K) of finite numbers that are not negative, as float64; one weight a row (N,) holds for all its cells."""
+    """(N, K) of finite numbers that are not negative, as float64; one weight per row (N,) holds for all its cells."""
     if values is None:
         return None
     weights = as_tensor(owner, values, "weights").detach().to(like.device, torch.float64)
@@ -361,7 +363,7 @@ def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
         weights = weights.unsqueeze(1).expand(like.shape)
     if weights.shape != like.shape:
         rule = f"be (N,) or (N, K) like `scores` {tuple(like.shape)}"
-        raise InputError("weights", owner, rule, str(tuple(weights.shape)), "Pass one weight a row or a cell.")
+        raise InputError("weights", owner, rule, str(tuple(weights.shape)), "Pass one weight per row or per cell.")
     if not bool((weights.isfinite() & (weights >= 0)).all()):
         invalid = float(weights[~(weights.isfinite() & (weights >= 0))][0])
         raise InputError(
@@ -371,14 +373,14 @@ def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
 
 
 def check_num_labels(owner: str, values: Tensor, expected: int) -> None:
-    """Refuses values with another number of labels than was fitted."""
+    """Raises an error for values with another number of labels than was fitted."""
     if values.shape[1] != expected:
         rule = f"have the {expected} labels that were fitted"
         raise InputError("values", owner, rule, str(values.shape[1]), "Fit it on these labels, in this order.")
 
 
 def rows_as_lists(values: Any) -> Any:
-    """A column of lists or texts, such as a series of pandas or polars, as a list; anything else as it came."""
+    """A column of lists or strings, such as a series of pandas or polars, as a list; anything else unchanged."""
     as_list = getattr(values, "tolist", None) or getattr(values, "to_list", None)  # pandas and NumPy, or polars
     if isinstance(values, Tensor) or as_list is None or len(getattr(values, "shape", ())) != 1:
         return values
@@ -387,21 +389,21 @@ def rows_as_lists(values: Any) -> Any:
 
 
 def sparse_entries(owner: str, matrix: Any) -> tuple[Array, Array, Array]:
-    """Rows, columns and values of the cells that a sparse matrix of SciPy stores; refuses one that is stored twice."""
+    """Rows, columns and values of the cells that a sparse matrix of SciPy stores; duplicates raise an error."""
     stored = matrix.tocoo()
     rows, columns, values = (np.asarray(part) for part in (stored.row, stored.col, stored.data))
     keys = rows.astype(np.int64) * matrix.shape[1] + columns
     distinct, counts = np.unique(keys, return_counts=True)
     if len(distinct) < len(keys):
         raise _duplicate_cell_error(owner, int(distinct[counts > 1][0]), matrix.shape[1], "matrix.sum_duplicates()")
-    if values.dtype.kind == "c" or not np.isin(values, (1, 0, -1)).all():
-        invalid = "complex numbers" if values.dtype.kind == "c" else f"{values[~np.isin(values, (1, 0, -1))][0]:g}"
+    if values.dtype.kind == "c" or not np.isin(values, (1, 0, UNKNOWN)).all():
+        invalid = "complex numbers" if values.dtype.kind == "c" else f"{values[~np.isin(values, (1, 0, UNKNOWN))][0]:g}"
         raise InputError("targets", owner, "be 1, 0 or -1 where they are stored", invalid, "Store a 1 for each label.")
     return rows, columns, values
 
 
 def to_dense_tensor(owner: str, targets: Tensor) -> Tensor:
-    """A sparse tensor with all its cells; refuses one that stores a cell twice, of which torch would take the sum."""
+    """A sparse tensor as a dense one; duplicate cells, which torch would add up, raise an error."""
     if targets.layout == torch.sparse_coo and not targets.is_coalesced():
         rows, columns = targets._indices()[:2]
         distinct, counts = (rows * targets.shape[1] + columns).unique(return_counts=True)
@@ -421,7 +423,7 @@ _WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def as_tensor(owner: str, values: Any, name: str) -> Tensor:
-    """A tensor as it is; arrays, data frames and lists as a tensor; refuses anything but real numbers and booleans."""
+    """Tensors, arrays, data frames and lists as a tensor; anything but real numbers and booleans raises an error."""
     try:
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(_writable(values))
     except (TypeError, ValueError, RuntimeError):

@@ -16,7 +16,7 @@ from manyhot.serialization import stable_repr
 
 
 class Asymmetry(NamedTuple):
-    """The six numbers of the strictly proper asymmetric loss: scale, steepness and place of both branches."""
+    """The six numbers of the strictly proper asymmetric loss: scale, steepness and position of both branches."""
 
     zeta_pos: float = 1.0
     k_pos: float = 1.0
@@ -26,7 +26,7 @@ class Asymmetry(NamedTuple):
     b_neg: float = 1.0
 
     def check(self, owner: str) -> Asymmetry:
-        """Returns itself, or refuses numbers with which the loss would not be strictly proper."""
+        """Returns itself; raises an error for numbers with which the loss would not be strictly proper."""
         for name in ("zeta_pos", "k_pos", "zeta_neg", "k_neg"):
             check_number(name, owner, getattr(self, name), low=0, low_open=True)
         for name in ("b_pos", "b_neg"):
@@ -158,7 +158,7 @@ class ShiftedFocalCurve(FocalCurve):
 
 
 class StrictlyProperAsymmetricCurve(Curve):
-    """Two softplus branches of different scale, steepness and place."""
+    """Two softplus branches of different scale, steepness and position."""
 
     quicker_if_hard: ClassVar[bool] = True
 

@@ -44,14 +44,14 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
 
     Args:
         folder: Where everything goes.
-        console: Where it is told.
+        console: The console to print to.
         samples: Scenes to train on; a quarter more than that are held out.
         epochs: Passes over the scenes for each loss.
         seed: Of scenes and networks.
     """
     start = time.perf_counter()
     torch.set_num_threads(1)  # The matrices are small: threads would mostly wait for each other.
-    console.print(f"Drawing {samples:,} scenes to train on, {samples // 4:,} to calibrate on, {samples:,} to judge.")
+    console.print(f"Drawing {samples:,} scenes to train on, {samples // 4:,} to calibrate on, {samples:,} to test on.")
     table = write_scenes(folder / "scenes", samples=samples, seed=seed)
     data = read_data(table, labels=Labels(LABEL_NAMES))
     for note in data.notes:
@@ -116,10 +116,10 @@ def announcer(console: Console) -> Callable[[str], Progress]:
 
 
 def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
-    """Writes scenes to train on, as many to judge by and a quarter of that to calibrate on, and their table.
+    """Writes scenes to train on, as many to test on and a quarter of that to calibrate on, and their table.
 
     Args:
-        folder: Where the pictures go.
+        folder: Where the images go.
         samples: Scenes to train on.
         seed: Of the scenes.
 
@@ -145,7 +145,7 @@ def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
 
 
 def write_images(folder: Path, scenes: Scenes) -> None:
-    """One grey PNG a scene, light ink on black paper."""
+    """One grey PNG per scene, light strokes on black."""
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ BINS = 15
 
 @dataclass(frozen=True)
 class LossResult:
-    """What a loss says about the test scenes.
+    """The predictions of one loss.
 
     Attributes:
         test: Scores, targets, and calibrated probabilities of the test scenes.
@@ -210,9 +210,10 @@ def calibration_error(probs: Tensor, targets: Tensor) -> MetricResult:
 
 
 EXPLANATION = (
-    "[b]mAP[/b]: how well scenes are ranked, mean over labels. [b]ECE[/b]: gap between a probability and how often it "
-    "comes true. [b]No label[/b]: mean of the highest confidence in scenes without any label. Scores that only rank "
-    "mean nothing until a [b]calibrator[/b] has seen held-out scenes; it also corrects what a link gets wrong."
+    "[b]mAP[/b]: how well scenes are ranked, mean over labels. [b]ECE[/b]: gap between the predicted probability and "
+    "the observed frequency. [b]No label[/b]: mean of the highest confidence in scenes without any label. Scores "
+    "that only rank mean nothing until a [b]calibrator[/b] has seen held-out scenes; it also corrects what a link gets "
+    "wrong."
 )
 
 
@@ -257,7 +258,7 @@ def decisions_table(name: str, result: LossResult) -> Table:
 
     val, test = result.val, result.test
     table = Table(title=f"What to do with the probabilities: {name}, calibrated", title_style="bold")
-    table.add_column("PredictionReadOptions")
+    table.add_column("Goal")
     table.add_column("Rule", no_wrap=True)
     for heading in ("Labels", "F1 %", "Prec. %", "Rec. %", "Abstained %"):
         table.add_column(heading, justify="right")
@@ -285,7 +286,7 @@ PRESENT_COLOUR, ABSENT_COLOUR = LIGHT.colours[0], "#c9d8e3"
 
 
 def draw_results(results: dict[str, LossResult]) -> Figure:
-    """Promised against observed frequency of each loss, by the way its scores are read."""
+    """Predicted against observed frequency of each loss, by the way its scores are read."""
     selected = {name: results[name] for name in ("BCE", *MISREAD)}
     curves = {
         name: {way: (probs, result.targets) for way, probs in result.probs.items()} for name, result in selected.items()

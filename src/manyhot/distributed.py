@@ -1,4 +1,4 @@
-"""Losses on the global batch of several processes; without a process group everything is as on one."""
+"""Losses on the global batch of several processes; without a process group, as on one process."""
 
 from __future__ import annotations
 

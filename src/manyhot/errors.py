@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
-# Arguments that a hint may name as `{argument}`. The command line shows its own option instead.
-PLACEHOLDERS = frozenset[str]()
+# Arguments and functions that a hint may name as `{argument}` or {argument='value'}. The command line shows its own
+# options and commands instead. A part in square brackets is left out where there is none for what it names.
+# fmt: off
+PLACEHOLDERS = frozenset((
+    "check", "from_parquet", "id_column", "kind", "labels", "labels_column", "layout", "other_labels", "overwrite",
+    "path_column", "read_images", "read_predictions", "root", "separator", "split_column", "splits", "targets",
+    "unlisted",
+))
+# fmt: on
+_PLACEHOLDER = re.compile(r"\{(\w+)(?:=('[^']*'|\w+))?\}")
+_OPTIONAL = re.compile(rf"\[([^\[\]{{}}]*{_PLACEHOLDER.pattern}[^\[\]{{}}]*)\]")
 
 
 class InputError(ValueError):
     """Raised for an invalid argument. The message names the argument, the constraint, the received value and a fix.
 
-    The message is put together when it is asked for, so that a caller may still fill in a field.
+    The message is rendered on demand, so that a caller can still set a field.
 
     Attributes:
-        argument: The argument, as the owner calls it.
+        argument: The name of the argument.
         owner: The public function or class that was called; "" until one is known.
-        rule: What the argument must do or be; "" for an error that is about no argument.
-        got: What came instead; a whole sentence where there is no rule.
-        hint: How to put it right, in whole sentences.
+        rule: What the argument must be or do; "" for an error that is about no argument.
+        got: The received value; the whole message where there is no rule.
+        hint: How to fix it.
 
     Example:
         >>> raise mh.InputError("k", "AverageKLoss", "be at least 1", "0.5", "Pass the wanted mean set size.")
@@ -33,13 +43,16 @@ class InputError(ValueError):
 
     def __init__(self, argument: str = "", owner: str = "", rule: str = "", got: str = "", hint: str = "") -> None:
         super().__init__()
+        # A string alone is the whole message, as in other exceptions: torch rebuilds errors of DataLoader workers so.
+        if not (owner or rule or got or hint):
+            argument, got = "", argument
         self.argument, self.owner, self.rule, self.got, self.hint = argument, owner, rule, got, hint
 
     def __str__(self) -> str:
         """The message with the names of Python."""
-        return self.message()
+        return self.render()
 
-    def message(self, names: Mapping[str, str] | None = None) -> str:
+    def render(self, names: Mapping[str, str] | None = None) -> str:
         """The message with other names for some arguments, such as the options of a command; they need no owner."""
         names = names or {}
         if not self.rule:
@@ -60,11 +73,22 @@ def _rebuild(kind: type[InputError], fields: dict[str, Any]) -> InputError:
 
 
 def _fill_in(text: str, names: Mapping[str, str]) -> str:
-    def name(match: re.Match[str]) -> str:
-        word = match[1]
-        return f"`{names.get(word, word)}`" if word in PLACEHOLDERS else match[0]
+    def keep(match: re.Match[str]) -> str:
+        if match[2] not in PLACEHOLDERS:
+            return match[0]
+        return match[1] if names.get(match[2], match[2]) else ""
 
-    return re.sub(r"\{(\w+)\}", name, text)
+    def name(match: re.Match[str]) -> str:
+        word, value = match.groups()
+        if word not in PLACEHOLDERS:
+            return match[0]
+        if value is None:
+            return f"`{names.get(word) or word}`"
+        assigned = f"{word}={value}"
+        text = value.strip("'")
+        return names.get(assigned, f"{names[word]} {shlex.quote(text)}" if names.get(word) else assigned)
+
+    return _PLACEHOLDER.sub(name, _OPTIONAL.sub(keep, text))
 
 
 @contextmanager
@@ -77,8 +101,17 @@ def owned(owner: str) -> Iterator[None]:
         raise
 
 
-def suggest(name: str, choices: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
+def suggest(
+    name: str,
+    choices: Iterable[str],
+    otherwise: str = "",
+    *,
+    cutoff: float = 0.6,
+    show: Callable[[str], str] = str,
+) -> str:
     """The hint "Did you mean ...?" with the nearest of some names, or another one if none is near.
+
+    The name is written by `show`; pass `repr` for quotation marks.
 
     Example:
         >>> from manyhot.errors import suggest
@@ -86,21 +119,23 @@ def suggest(name: str, choices: Iterable[str], otherwise: str = "", *, cutoff: f
         ('Did you mean color?', 'Pick color or size.')
     """
     near = get_close_matches(name, list(choices), n=1, cutoff=cutoff)
-    return f"Did you mean {near[0]}?" if near else otherwise
+    return f"Did you mean {show(near[0])}?" if near else otherwise
 
 
-def require(module: str, purpose: str, *, extra: str) -> Any:
+def require(module: str, purpose: str, *, extra: str, package: str = "") -> Any:
     """A module of an optional package, or the error that says how to install it.
 
     Args:
         module: As it is imported.
-        purpose: What needs it, as the subject of a sentence in the plural, such as "Checkpoints".
+        purpose: What needs it, in the plural, such as "Checkpoints".
         extra: The extra of manyhot that brings it.
+        package: The name to install it by, where that is not the first part of `module`.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise
-        package = module.partition(".")[0]
-        raise ImportError(f"{purpose} need {package}. Install it with: pip install 'manyhot[{extra}]'") from None
+        package = package or module.partition(".")[0]
+        message = f"{purpose} need {package}. Install it with: pip install 'manyhot[{extra}]'"
+        raise ModuleNotFoundError(message, name=error.name) from None

@@ -254,10 +254,10 @@ class OutOfFold(NamedTuple):
 
 
 def assign_folds(targets: Tensor, cv: int, *, random_state: int) -> Tensor:
-    """(N,) a fold for each row, so that folds are of one size and rare labels are spread over them."""
+    """(N,) the fold of each row; folds have equal sizes, and rare labels are spread evenly."""
     present = targets == 1
     order = present.sum(0).argsort(stable=True)
-    # The place of a row's rarest label; rows without any come last.
+    # The position of a row's rarest label; rows without any come last.
     rarest = torch.where(present[:, order].any(1), present[:, order].int().argmax(1), targets.shape[1])
     shuffled = torch.randperm(len(targets), generator=torch.Generator().manual_seed(random_state))
     ordered = shuffled[rarest[shuffled].argsort(stable=True)]
@@ -269,7 +269,7 @@ def assign_folds(targets: Tensor, cv: int, *, random_state: int) -> Tensor:
 def cross_validate(
     features: Tensor, targets: Tensor, loss: Loss, fit: FitPath, *, cv: int, random_state: int
 ) -> OutOfFold:
-    """Fits each path on all folds but one, judges it on that one, and scores it by the best strength of all."""
+    """Fits a path on all folds but each one, which is scored by the strength that is best over all folds."""
     fold_of = assign_folds(targets, cv, random_state=random_state)
     scorer = scorer_of(loss)
     paths, total = [], torch.zeros(())
@@ -277,7 +277,7 @@ def cross_validate(
         held_out = fold_of == fold
         path = fit(features[~held_out], targets[~held_out])
         figures = path.choose(features[held_out], targets[held_out], by=scorer).figures
-        # A fold without any label that could be judged has no say.
+        # A fold without any label that can be evaluated does not count.
         total = total + figures.nan_to_num(0.0) * int(held_out.sum())
         paths.append(path)
     best = int(total.argmax())

@@ -1,4 +1,4 @@
-"""Text for people: printable on a terminal, and probabilities as percentages."""
+"""Text for display: printable on a terminal, and probabilities as percentages."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def hidden_units(layer: nn.Linear, features: Tensor, dropout: float, training: b
 
 
 class Head(nn.Module, ABC):
-    """Weights and bias of a head; subclasses say how features meet weights and with which sign the bias enters.
+    """Weights and bias of a head; subclasses define the product of features and weights, and the sign of the bias.
 
     Args:
         in_features: Width D of the features.
@@ -74,7 +74,7 @@ class Head(nn.Module, ABC):
         return metrics if self.bias is None or self.bias_kind == "outside" else metrics + self.bias_sign * self.bias
 
     def threshold(self) -> Tensor:
-        """The learned threshold on the metrics: () for a shared bias or none, (K,) for one a label.
+        """The learned threshold on the metrics: () for a shared bias or none, (K,) for one per label.
 
         A label is predicted where its metric lies above, which is where its score lies above 0; with a bias "outside",
         scores are the metrics themselves.
@@ -85,7 +85,7 @@ class Head(nn.Module, ABC):
         return factor * self.bias.detach().clone()
 
     def set_thresholds(self, thresholds: Tensor) -> Head:
-        """Keeps what a loss has learnt as thresholds of the scores; for a head without bias; returns itself."""
+        """Stores thresholds of the scores that a loss has learnt; for a head without bias; returns itself."""
         if self.bias_kind != "none":
             hint = "Build the head with bias='none'."
             raise InputError("bias", f"{type(self).__name__}.set_thresholds", "be 'none'", self.bias_kind, hint)
@@ -128,7 +128,7 @@ class Head(nn.Module, ABC):
         owner = f"{type(self).__name__}.init_diverse_bias"
         if self.bias_kind != "label" or self.bias is None:
             raise InputError(
-                "bias", owner, "have one number a label", self.bias_kind, "Build the head with bias='label'."
+                "bias", owner, "have one number per label", self.bias_kind, "Build the head with bias='label'."
             )
         self.bias.copy_(diverse_bias(mode, self.num_labels, generator=generator))
         return self
@@ -330,7 +330,7 @@ class TwoHeads(nn.Module):
 
 
 def diverse_bias(mode: int, num_labels: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """The eight ways to start a bias of one number a label, (K,): how much does the start matter?
+    """The eight initialisations of a bias of one number per label, (K,), that the paper compares.
 
     Mode 0 is random around zero (uniform within 1 / sqrt(K)); 1 counts up, 2 and 3 run from 0 to 64 and back, 4 and 5
     rise and fall like a logarithm, 6 and 7 alternate between log(96 K) and 0 by quarters of the labels.

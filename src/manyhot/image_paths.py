@@ -108,7 +108,7 @@ def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation |
     try:
         with tarfile.open(archive, "r:") as opened:
             for member in opened:
-                if member.size < 0:  # which would lead back to where it begins, for ever
+                if member.size < 0:  # which would lead back to its start, without end
                     raise tarfile.ReadError("a file of a negative size")
                 if member.name in names and member.isfile():
                     result[member.name] = ImageLocation(archive, member.offset_data, member.size)

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -31,7 +32,7 @@ FORMATS = (
 )
 # The usual endings, which come first where a name without one is looked for; all there are where Pillow is missing.
 COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
-# Endings of pictures that Pillow cannot read, or only with a plug-in: phones, cameras, drawings, layers, film.
+# Suffixes of images that Pillow cannot read, or only with a plug-in: phones, cameras, drawings, layers, film.
 OTHER_IMAGE_SUFFIXES = (
     ".avif", ".avifs", ".heic", ".heif", ".hif", ".jxl", ".jp2", ".j2k", ".jpx", ".jpf", ".qoi", ".webp", ".tga",
     ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef",
@@ -64,7 +65,7 @@ def _suffixes(registered: int) -> tuple[str, ...]:
     """The endings, found out again when a plug-in has registered more of them."""
     from PIL import Image
 
-    # Files with several pictures (MPO) are opened as JPEG.
+    # Files with several images (MPO) are opened as JPEG.
     formats = (*readable_formats(), "MPO")
     suffixes = [suffix for suffix, name in Image.EXTENSION.items() if name in formats]
     return tuple(
@@ -105,18 +106,18 @@ class SkippedFiles:
             self.without_suffix.append(name)
 
     def __str__(self) -> str:
-        """How many pictures were skipped, by ending; empty where there were none."""
+        """How many images were skipped, by suffix; empty if there were none."""
         by_count = sorted(self.suffixes.items(), key=lambda item: (-item[1], item[0]))
         return ", ".join(f"{count:,} {suffix}" for suffix, count in by_count)
 
     def describe_missing(self, location: object, missing: str) -> tuple[str, str]:
-        """What a place without any image has instead, and the remedy; `missing` where these files are none either."""
+        """What a folder without images holds instead, and a hint; `missing` if no file was skipped."""
         if self.suffixes:
             return f"{str(location)!r} with {self}, which Pillow cannot read here", "Convert them to JPEG."
         return f"{str(location)!r}{missing}", "Check the path."
 
     def notes(self) -> list[str]:
-        """What was skipped, in plain sentences."""
+        """What was skipped, one message per item."""
         notes = []
         if self.suffixes:
             count = self.suffixes.total()
@@ -144,7 +145,7 @@ _FIELD_TYPE_BYTES = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4}
 
 
 def decompression_risk(image: Any, file: BinaryIO, *, max_pixels: int) -> str | None:
-    """Why a picture that was opened must not be decoded; None if nothing speaks against it.
+    """Why an opened image must not be decoded; None if it may be.
 
     Args:
         image: As Pillow has opened it, with its header read and its pixels not.
@@ -183,7 +184,7 @@ def count_scans(data: bytes) -> int:
 def largest_tile(file: BinaryIO) -> int:
     """How many pixels a tile of a TIFF has, by its first directory; 0 where it has none.
 
-    Decoders ask for the memory of a whole tile, also where the picture is smaller. Where the directory names a side
+    Decoders ask for the memory of a whole tile, also where the image is smaller. Where the directory names a side
     twice, they do not agree which one counts; here the larger does.
     """
     file.seek(0)
@@ -209,13 +210,13 @@ def largest_tile(file: BinaryIO) -> int:
 Array = np.ndarray[Any, Any]
 
 MAX_PIXELS = 2**27
-# The comment tells this filter from one that a user sets.
+# The comment distinguishes this filter from one of the user.
 PILLOW_MODULES = re.compile(r"PIL\.(?#manyhot)")
 NO_SUCH_FILE = "there is no such file"
 
-# What people mistake for pictures, by the first bytes.
+# Files that are mistaken for images, by their first bytes.
 OTHER_FILE_SIGNATURES = (
-    (b"version https://git-lfs", "it is a Git LFS pointer; the picture itself was not downloaded"),
+    (b"version https://git-lfs", "it is a Git LFS pointer; the image itself was not downloaded"),
     (b"<?xml", "it is an XML file, perhaps an SVG drawing"),
     (b"<svg", "it is an SVG drawing, which has no pixels"),
     (b"<!doctype html", "it is a web page"),
@@ -251,7 +252,7 @@ def decode(
     min_side: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
-    """A picture as RGB, turned as its camera was held; raises `UnreadableImage` where that is impossible.
+    """An image as RGB, rotated according to its EXIF orientation; raises `UnreadableImage` if it cannot be read.
 
     What is transparent becomes white. Of several frames the first counts. Pixels of 16 bits are scaled to 8, those of
     floating point are taken to lie between 0 and 1.
@@ -259,9 +260,9 @@ def decode(
     Args:
         data: The bytes of a file, or pixels (H, W) or (H, W, C) with C = 1 to 4: grey, grey and alpha, RGB, RGBA.
         name: Which image it is, for the error.
-        max_pixels: Larger pictures are refused by their header, before any memory is asked for.
+        max_pixels: Larger images are rejected by their header, before memory is allocated.
         min_side: The longest side that is needed. A JPEG that is far larger is decoded at a half, a quarter or an
-            eighth of its size, with twice that side at the least, which is several times as fast.
+            eighth of its size, with at least twice that side, which is several times as fast.
         formats: The formats to take, some of `FORMATS`.
 
     Example:
@@ -286,7 +287,7 @@ def decode(
 
 
 def open_header(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = FORMATS) -> Any:
-    """The picture with its header read and its pixels not; raises `UnreadableImage` for what is none, or too large."""
+    """An image of which only the header is read; raises `UnreadableImage` for other files and too large images."""
     pillow = import_pillow()
     if not data:
         raise UnreadableImage(name, "the file is empty")
@@ -306,12 +307,9 @@ def open_header(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS, formats
 
 
 def import_pillow() -> ModuleType:
-    """Pillow, or the sentence that says how to get it."""
-    try:
-        import PIL.Image
-    except ImportError:
-        raise ImportError("Images need Pillow. Install it with: pip install 'manyhot[vision]'") from None
-    return PIL
+    """Pillow; the error says how to install it."""
+    require("PIL.Image", "Images", extra="vision", package="Pillow")
+    return import_module("PIL")
 
 
 class _PillowWarningFilter:
@@ -341,7 +339,7 @@ class _PillowWarningFilter:
 
 IGNORE_PILLOW_WARNINGS = _PillowWarningFilter()
 if hasattr(os, "register_at_fork"):
-    # A worker that is forked while a thread of its parent decodes must not inherit a lock that nobody will open.
+    # A worker that is forked while a thread of its parent decodes must not inherit a lock that is never released.
     os.register_at_fork(after_in_child=IGNORE_PILLOW_WARNINGS._reset)
 
 
@@ -362,7 +360,7 @@ def _describe_other_file(data: bytes) -> str:
         return "it is a HEIC photo; convert it to JPEG"
     if not any(data[:4096]):
         return "it holds nothing but zeros"
-    return "it is no picture of a known format"
+    return "it is no image of a known format"
 
 
 def _describe_error(error: Exception) -> str:
@@ -378,7 +376,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _apply_orientation(image: Any) -> Any:
-    """The picture as it is meant to be seen: cameras write down how they were held."""
+    """The image rotated according to the EXIF orientation that cameras write."""
     from PIL.Image import Transpose
 
     transposes = {
@@ -414,7 +412,7 @@ def _to_rgb(image: Any, name: str) -> Image.Image:
 
 
 def _deep_to_uint8(image: Any, name: str) -> Array:
-    """Pixels of 8 bits of a grey picture that has more of them."""
+    """8-bit pixels of a grey image of more bits."""
     tags = getattr(image, "tag_v2", {})
     white = 4095 if tags.get(258) == (12,) else 65535
     deep = np.asarray(image)
@@ -434,7 +432,7 @@ def _to_uint8(pixels: Array, name: str, *, white: int) -> Array:
         return pixels.astype(np.uint8) * np.uint8(255)
     low, high = (0.0, 0.0) if pixels.size == 0 else (float(pixels.min()), float(pixels.max()))
     top = 1.0 if pixels.dtype.kind == "f" else float(white)
-    # Written so that NaN, too, is refused.
+    # Written so that NaN is rejected too.
     if not (low >= 0 and high <= top):
         kind = "floating-point" if pixels.dtype.kind == "f" else "integer"
         raise UnreadableImage(name, f"its {kind} pixels lie between {low:g} and {high:g}, not between 0 and {top:g}")
@@ -490,22 +488,17 @@ MAX_PIXELS = 2**27
 
 
 def import_pillow_drawing() -> Any:
-    """Pillow, or the sentence that says how to get it."""
-    try:
-        import PIL.Image
-        import PIL.ImageDraw
-        import PIL.ImageFont
-        import PIL.ImageOps
-    except ImportError:
-        raise ImportError("A contact sheet needs Pillow. Install it with: pip install 'manyhot[vision]'") from None
-    return PIL
+    """Pillow with its modules for drawing; the error says how to install it."""
+    for name in ("Image", "ImageDraw", "ImageFont", "ImageOps"):
+        require(f"PIL.{name}", "Contact sheets", extra="vision", package="Pillow")
+    return import_module("PIL")
 
 
 def thumbnail(location: ImageLocation, side: int) -> Image.Image:
-    """The picture as RGB, upright, its longer side made `side`; what is transparent becomes white.
+    """The image as RGB, upright, scaled to a longer side of `side`; transparency becomes white.
 
     Raises:
-        Unreadable: The file cannot be read, is no picture, or is too large a one.
+        UnavailableImage: The file cannot be read, is no image, or is too large.
     """
     pillow = import_pillow_drawing()
     try:
@@ -529,7 +522,7 @@ def thumbnail(location: ImageLocation, side: int) -> Image.Image:
 
 
 def _resize_to_fit(image: Image.Image, side: int) -> Image.Image:
-    """The picture as large as fits, also if that is larger than it was; the thinnest one keeps a pixel."""
+    """The image scaled to fit, up or down; the smaller side is at least one pixel."""
     from PIL.Image import Resampling
 
     scale = side / max(image.size)
@@ -559,7 +552,7 @@ def _describe_thumbnail_error(error: Exception) -> str:
     """What went wrong, in words that fit on a tile."""
     kind = type(error).__name__
     if kind == "UnidentifiedImageError":
-        return "it is no picture of a known format"
+        return "it is no image of a known format"
     if kind == "DecompressionBombError":
         return "it has too many pixels"
     if isinstance(error, FileNotFoundError):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 
-# The target of a cell of which nobody knows whether the label is present.
+# The target of a cell whose label may be present or absent.
 UNKNOWN = -1
 
 
 def one_hot(labels: Tensor, num_labels: int) -> Tensor:
-    """Targets (N, K) of one class index a row (N,); -1 is a row without a label.
+    """Targets (N, K) of one class index per row (N,); -1 is a row without a label.
 
     Example:
         >>> one_hot(torch.tensor([2, -1]), 3)
@@ -25,11 +24,11 @@ def one_hot(labels: Tensor, num_labels: int) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.ndim != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
         got = f"{tuple(labels.shape)} of {labels.dtype}"
-        raise InputError("labels", "one_hot", "be (N,) of whole numbers", got, "Pass one class index a row.")
+        raise InputError("labels", "one_hot", "be (N,) of whole numbers", got, "Pass one class index per row.")
     if labels.numel() and not (int(labels.min()) >= -1 and int(labels.max()) < num_labels):
         invalid = int(labels.min()) if int(labels.min()) < -1 else int(labels.max())
         rule = f"lie between -1 (no label) and {num_labels - 1}"
-        raise InputError("labels", "one_hot", rule, str(invalid), "Count the labels anew, or raise `num_labels`.")
+        raise InputError("labels", "one_hot", rule, str(invalid), "Check the indices, or increase `num_labels`.")
     return (labels.unsqueeze(1) == torch.arange(num_labels, device=labels.device)).to(torch.int8)
 
 
@@ -71,12 +70,11 @@ class Labels:
         """The column of a name, or the error that names the nearest one."""
         if name in self._columns:
             return self._columns[name]
-        near = difflib.get_close_matches(str(name), self.names, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"The labels begin with {', '.join(self.names[:5])}."
+        hint = suggest(str(name), self.names, f"The labels begin with {', '.join(self.names[:5])}.", show=repr)
         raise InputError("label", "Labels", f"be one of the {len(self)} names", repr(name), hint)
 
     def encode(self, rows: Iterable[Iterable[str]], *, unknown: Iterable[Iterable[str]] | None = None) -> Tensor:
-        """Targets (N, K) of lists of names; those in `unknown` become -1."""
+        """Targets (N, K) of lists of names; those in `unknown` become `UNKNOWN`."""
         present = [self._columns_of(row) for row in rows]
         hidden = [self._columns_of(row) for row in unknown or ()]
         if len(hidden) not in (0, len(present)):
@@ -85,7 +83,7 @@ class Labels:
                 "unknown", "Labels.encode", rule, str(len(hidden)), "Pass an empty list for a row without any."
             )
         targets = torch.zeros(len(present), len(self), dtype=torch.int8)
-        for value, lists in ((1, present), (-1, hidden)):
+        for value, lists in ((1, present), (UNKNOWN, hidden)):
             for i, columns in enumerate(lists):
                 targets[i, columns] = value
         return targets

@@ -72,7 +72,7 @@ class Link(ConstructorRepr, ExactState, ABC):
         return self.finite and all(weight.numel() == 1 for weight in weights)
 
     def log_odds(self, scores: Tensor) -> Tensor:
-        """log(p / (1 - p)) of the probabilities, exact where they themselves have long been rounded to 0 or 1."""
+        """log(p / (1 - p)) of the probabilities, exact where the probabilities are rounded to 0 or 1."""
         log_odds = self.unweighted_log_odds(self._check(scores))
         return log_odds if self.pos_weight is None else log_odds - self.log_pos_weight(log_odds)
 
@@ -81,7 +81,7 @@ class Link(ConstructorRepr, ExactState, ABC):
         return torch.sigmoid(self.log_odds(scores))
 
     def scores(self, probs: Tensor) -> Tensor:
-        """The scores that mean `probs`: minus infinity for 0, infinity for what lies above the range."""
+        """The scores with these probabilities: minus infinity for 0, infinity for those above the range."""
         probs = self._check(probs, "probs")
         log_odds = torch.logit(probs.double())
         if self.pos_weight is not None:
@@ -110,7 +110,7 @@ class Link(ConstructorRepr, ExactState, ABC):
         if self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
             got = f"{self.pos_weight.shape[0]} weights for {like.shape[-1]} labels"
             raise InputError(
-                "pos_weight", type(self).__name__, "have one weight a label", got, "Compute it on these labels."
+                "pos_weight", type(self).__name__, "have one weight per label", got, "Compute it on these labels."
             )
         return self.pos_weight
 
@@ -139,15 +139,15 @@ class NoLink(Link):
         return False
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
-        """Refused."""
+        """Raises an error."""
         raise self._error()
 
     def probs(self, scores: Tensor) -> Tensor:
-        """Refused."""
+        """Raises an error."""
         raise self._error()
 
     def scores(self, probs: Tensor) -> Tensor:
-        """Refused."""
+        """Raises an error."""
         raise self._error()
 
     def _error(self) -> ValueError:
@@ -179,7 +179,7 @@ def invert_increasing(function: Callable[[Tensor], Tensor], values: Tensor) -> T
 
 
 class AdditiveLink(Link):
-    """The link of a loss that adds over labels, which knows its slopes too, so that losses can be added."""
+    """The link of a loss that adds over labels, with the slopes of the loss, so that losses can be added."""
 
     @abstractmethod
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +187,7 @@ class AdditiveLink(Link):
 
 
 class SigmoidLink(AdditiveLink):
-    """Scores of binary cross-entropy: log-odds as they stand, onto (0, 1).
+    """The link of binary cross-entropy: scores are log-odds, onto (0, 1).
 
     Example:
         >>> SigmoidLink().probs(torch.tensor([-1.0, 0.0, 1.0]))
@@ -372,9 +372,9 @@ class StrictlyProperAsymmetricLink(AdditiveLink):
 
 
 class SumLink(AdditiveLink):
-    """Scores of a sum of losses that add over labels: slopes add, so each link counts by how steep its loss is there.
+    """The link of a sum of losses that add over labels: slopes add, so each link counts by the slope of its loss.
 
-    odds = sum of weight * l0' over sum of weight * -l1', with the slopes of the losses that the links belong to
+    odds = sum of weight * l0' over sum of weight * -l1', with the slopes of the losses of the links
 
     Args:
         links: Those of the losses: `SigmoidLink`, `AsymmetricLink`, `StrictlyProperAsymmetricLink` or sums of these.
@@ -402,14 +402,13 @@ class SumLink(AdditiveLink):
 
     @property
     def range(self) -> tuple[float, float]:
-        """From 0 to 1 if any of the links goes there; where all end below, they do so together."""
+        """From 0 to 1 if any of the links reaches 1; else the highest probability that the sum reaches."""
         if max(link.range[1] for link in self.links) == 1:
             return 0.0, 1.0
-        # Labels with weights of their own end at several heights, of which this is the highest.
-        return 0.0, float(self.probs(torch.full((1, self._labels()), 1e4, dtype=torch.float64)).max())
-
-    def _labels(self) -> int:
-        return max((buffer.numel() for name, buffer in self.named_buffers() if name.endswith("pos_weight")), default=1)
+        # Labels with different weights have different limits, of which this is the highest.
+        weights = (buffer.numel() for name, buffer in self.named_buffers() if name.endswith("pos_weight"))
+        scores = torch.full((1, max(weights, default=1)), 1e4, dtype=torch.float64)
+        return 0.0, float(self.probs(scores).max())
 
     @property
     def finite(self) -> bool:
@@ -439,7 +438,7 @@ class QuasibinaryLink(Link):
 
     Attributes:
         log_normaliser: log C.
-        fitted: Whether a label has been seen.
+        fitted: Whether a batch with a label has been processed.
 
     Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels.
 
@@ -460,7 +459,7 @@ class QuasibinaryLink(Link):
         self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))
 
     def log_probs(self, scores: Tensor) -> Tensor:
-        """log q before clipping: above 0 where the scores promise more than certainty."""
+        """log q before clipping: above 0 where q would be above 1."""
         scores = self._check(scores)
         return scores - self._fitted_log_normaliser().to(scores.dtype)
 
@@ -475,7 +474,7 @@ class QuasibinaryLink(Link):
         return True
 
     def initial_scores(self, probs: Tensor) -> Tensor:
-        """log p: training finds C = 1 then, whatever the link has seen so far."""
+        """log p: training finds C = 1 then, whatever batches the link was fitted on."""
         return torch.log(self._check(probs, "probs"))
 
     def _fitted_log_normaliser(self) -> Tensor:

@@ -12,13 +12,13 @@ READINGS = ("plain", "log-softmax", "multi")
 
 
 class Network(nn.Module):
-    """From samples to scores.
+    """A backbone and a head, from samples to scores.
 
     Args:
         backbone: From samples to features (N, D); None where the samples are features already.
-        head: From features to what the loss takes.
-        reading: How to get one score a cell that can be compared across rows from what the head gives: "plain" as it
-            is, "log-softmax" for losses that do not care about a constant added to a row, "multi" for `TwoHeads`.
+        head: From features to the input of the loss.
+        reading: How the output of the head becomes one score per cell that is comparable across rows: "plain" for the
+            output itself, "log-softmax" for losses that ignore a constant added to a row, "multi" for `TwoHeads`.
     """
 
     def __init__(self, backbone: nn.Module | None, head: nn.Module, *, reading: str = "plain") -> None:
@@ -27,16 +27,16 @@ class Network(nn.Module):
         self.reading = check_choice("reading", "Network", reading, READINGS)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """What the loss takes: (N, K), or (N, M, K) for several heads."""
+        """The input of the loss: (N, K), or (N, M, K) for several heads."""
         outputs: Tensor = self.head(inputs if self.backbone is None else self.backbone(inputs))
         return outputs
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """(N, K), the scores of each sample as everything after the model takes them."""
+        """(N, K), the scores of each sample for calibrators, rules and metrics."""
         return self.read(self(inputs))
 
     def read(self, outputs: Tensor) -> Tensor:
-        """(N, K) scores of what `forward` gave."""
+        """(N, K) scores of the output of `forward`."""
         if self.reading == "multi":
             return TwoHeads.select(outputs, "multi")
         wide = outputs if outputs.dtype == torch.float64 else outputs.float()

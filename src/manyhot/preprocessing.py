@@ -23,12 +23,12 @@ INTERPOLATIONS = ("bilinear", "bicubic")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From a picture of any size to the pixels that a network was made for.
+    """Resizing and normalisation: from an image of any size to the input of a network.
 
     Attributes:
         size: Height and width of what the network sees; one number for a square.
-        resize: "squash" (both sides are scaled to `size`) or "crop" (the short side is scaled, the middle is kept).
-            What lies at the border has labels too, so "squash" is the default.
+        resize: "squash" (both sides are scaled to `size`) or "crop" (the short side is scaled, the centre is used).
+            Objects at the border have labels too, so "squash" is the default.
         interpolation: "bilinear" or "bicubic", always with antialiasing.
         mean: What is subtracted from each channel, for pixels from 0 to 255; one number for all three.
         std: What each channel is divided by, for pixels from 0 to 255; one number for all three.
@@ -55,7 +55,7 @@ class Preprocessing:
         object.__setattr__(self, "std", _channels("std", self.std, positive=True))
 
     def prepare(self, image: Image) -> Tensor:
-        """(3, H, W) uint8 of a picture of any size and mode, not yet normalised: a backbone does that itself."""
+        """(3, H, W) uint8 of an image of any size and mode, resized. Normalisation is left to the backbone."""
         from PIL.Image import Resampling
 
         if image.mode != "RGB":
@@ -67,7 +67,7 @@ class Preprocessing:
         for size in ((self.size[1], height), (self.size[1], self.size[0])):
             if image.size != size:
                 image = image.resize(size, Resampling[self.interpolation.upper()])
-        # A copy, because the array of a picture cannot be written to and torch wants memory that can.
+        # A copy, because the array of an image is read-only and torch needs writable memory.
         return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
     def prepare_tensor(self, pixels: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Preprocessing:
         """
         check_pixels("Preprocessing.prepare_tensor", pixels)
         left, top, width, height = self._region(pixels.shape[3], pixels.shape[2])
-        # Not by slices, whose length an exporter cannot tell from symbols.
+        # Not by slices, whose length an exporter cannot infer from symbolic sizes.
         region = pixels.narrow(2, top, height).narrow(3, left, width).float()
         # One side at a time and rounded between, as above: a bicubic curve overshoots and is cut off twice.
         wide = self._scale(region, (height, self.size[1]))
@@ -89,7 +89,7 @@ class Preprocessing:
         return (scaled + 0.5).floor().clamp(0, 255)
 
     def _region(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """Left, top, width and height of the part of a picture that is kept, in whole pixels."""
+        """Left, top, width and height of the region of an image that is used, in pixels."""
         if self.resize == "squash":
             return 0, 0, width, height
         crop_width = torch.sym_max(1, torch.sym_min(width, height * self.size[1] // self.size[0]))
@@ -122,7 +122,7 @@ def check_size(owner: str, size: object) -> tuple[int, int]:
 
 
 def check_pixels(owner: str, pixels: Tensor) -> None:
-    """Refuses anything but (N, 3, H, W) of uint8 or of floating-point numbers."""
+    """Raises an error for anything but (N, 3, H, W) of uint8 or of floating-point numbers."""
     if not isinstance(pixels, Tensor) or not (pixels.dtype == torch.uint8 or pixels.is_floating_point()):
         rule = "be a tensor of uint8, or of floating-point numbers from 0 to 255"
         raise InputError("pixels", owner, rule, describe_type(pixels), "Pass `Preprocessing.prepare(image)`, stacked.")

@@ -1,7 +1,7 @@
-"""The classes that texts and files may name, and texts such as `AverageK(3)` as the objects they describe.
+"""The registry of classes that strings and files can name, and the construction of objects from strings.
 
-The only place where a string becomes a constructor call. Nothing is evaluated: names are looked up in the registry,
-values are literals.
+This is the only module that turns a string such as `AverageK(3)` into a constructor call. Nothing is evaluated: names
+are looked up in the registry, values are literals.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
-from manyhot.errors import InputError, suggest
+from manyhot.errors import InputError, owned, suggest
 
 Class = TypeVar("Class", bound=type)
 
-# What ships: each class, and the module that defines it, which is imported when the class is first asked for.
+# The classes of this package, and the modules that define them, which are imported when a class is first needed.
 CLASSES = {
     name: module
     for module, names in {
@@ -55,7 +55,9 @@ _registered: dict[str, type] = {}
 
 
 def register(kind: Class) -> Class:
-    """Lets texts and files name a class of your own; the names of manyhot's classes are taken. Use it as a decorator.
+    """Registers a class of your own, so that strings and files can name it. Use it as a decorator.
+
+    The names of manyhot's classes are taken.
 
     Example:
         >>> from manyhot.registry import register
@@ -71,11 +73,23 @@ def register(kind: Class) -> Class:
     return kind
 
 
+@contextmanager
+def registered(*kinds: type) -> Iterator[None]:
+    """Registers classes for the length of a `with` statement."""
+    before = dict(_registered)
+    _registered.update({kind.__name__: kind for kind in kinds if kind.__name__ not in CLASSES})
+    try:
+        yield
+    finally:
+        _registered.clear()
+        _registered.update(before)
+
+
 def find_class(name: str) -> type | None:
-    """The class of a name: one of manyhot, one that was registered, or None."""
+    """The class of a name: one of manyhot, a registered one, or None."""
     if name in CLASSES:
-        found: type = getattr(import_module(CLASSES[name]), name)
-        return found
+        shipped: type = getattr(import_module(CLASSES[name]), name)
+        return shipped
     return _registered.get(name)
 
 
@@ -92,10 +106,10 @@ def construct(
 
     Args:
         text: A name, or a call with literals and further calls as arguments. `average-k` is `AverageK()`.
-        base: Of which class it must be; its arguments may be of any registered class.
-        argument: What the string was given for, for the error.
-        owner: Who asked for it, for the error.
-        names: Further names to propose in an error, which the caller understands.
+        base: The class that it must have; its arguments may be of any registered class.
+        argument: The name of the argument, for the error.
+        owner: The function or class with this argument, for the error.
+        names: Further names that the caller accepts, to suggest in an error.
 
     Example:
         >>> mh.registry.construct("average-k(3)", mh.Rule)
@@ -104,13 +118,14 @@ def construct(
     every, wanted = classes(object), classes(base)
     advice = [*names, *wanted]
     example = f"Write it as for example {advice[0]}."
-    # Dashes are for people; they are no part of a name in Python, in which the text is read.
+    # Dashes are allowed for readability; the string is parsed as Python, whose names hold none.
     plain = re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", text.strip())
     try:
         tree = ast.parse(plain, mode="eval").body
     except SyntaxError:
         raise InputError(argument, owner, "be a name with arguments in brackets", repr(text), example) from None
-    built = _Builder(text, every, argument, owner, advice).build(tree)
+    with owned(owner):
+        built = _Builder(text, every, argument, advice).build(tree)
     if not isinstance(built, base):
         rule, hint = f"be a {base.__name__.lower()}", f"Name one, such as {next(iter(wanted))}."
         raise InputError(argument, owner, rule, type(built).__name__, hint)
@@ -120,8 +135,8 @@ def construct(
 class _Builder:
     """Builds the nodes of one string."""
 
-    def __init__(self, text: str, kinds: Mapping[str, type], argument: str, owner: str, advice: Sequence[str]) -> None:
-        self.text, self.kinds, self.argument, self.owner, self.advice = text, kinds, argument, owner, advice
+    def __init__(self, text: str, kinds: Mapping[str, type], argument: str, advice: Sequence[str]) -> None:
+        self.text, self.kinds, self.argument, self.advice = text, kinds, argument, advice
 
     def build(self, node: ast.expr) -> Any:
         """The object of a name or a call."""
@@ -140,10 +155,10 @@ class _Builder:
             return plain[_normalised(name)]
         known = {_normalised(one): one for one in self.advice}
         renamed = {_normalised(old): new for old, new in RENAMED.items()}.get(_normalised(name))
-        near = get_close_matches(_normalised(name), known, n=1, cutoff=0.5)
-        hint = f"Pick one of {', '.join(self.advice)}."
-        if renamed is not None or near:
-            hint = f"Did you mean {renamed or known[near[0]]}?"
+        others = f"Pick one of {', '.join(self.advice)}."
+        hint = suggest(_normalised(name), known, others, cutoff=0.5, show=known.__getitem__)
+        if renamed is not None:
+            hint = f"Did you mean {renamed}?"
         raise self.error("name something known", repr(name), hint)
 
     def call(self, kind: type, values: list[Any], named: dict[str, Any]) -> Any:
@@ -172,12 +187,12 @@ class _Builder:
             raise self.error("have numbers, strings and lists as arguments", got, "Write the value out.") from None
 
     def error(self, rule: str, got: str, hint: str) -> InputError:
-        """The sentence for a string that cannot be built."""
-        return InputError(self.argument, self.owner, rule, got, hint)
+        """The error for a string that cannot be built."""
+        return InputError(self.argument, rule=rule, got=got, hint=hint)
 
 
 def upgrade_text(text: str) -> str:
-    """A text of an earlier version with the names that classes, arguments and values have now.
+    """A string of an earlier version with the current names of classes, arguments and values.
 
     Example:
         >>> from manyhot.registry import upgrade_text

@@ -22,10 +22,9 @@ from manyhot.classifier.bundle import read_content
 from manyhot.classifier.classifier import as_images
 from manyhot.data import Dataset
 from manyhot.decide.rule import Rule
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned, require
 from manyhot.predictions import PredictionsWriter
 from manyhot.predictions.parts_folder import (
-    OWNER,
     WORK_FILE,
     PartsFolder,
     ProcessedImage,
@@ -33,21 +32,17 @@ from manyhot.predictions.parts_folder import (
     rows_to_score,
     text_digest,
 )
-from manyhot.serialization import from_dict, to_dict
+from manyhot.serialization import earlier_spellings, from_dict, to_dict
 
 MAX_READERS = 8
 
 
 def import_ray() -> Any:
-    """Ray, or the sentence that says how to get it."""
-    # Read when Ray is imported or started: no figures to its makers, no advice about settings of others.
+    """Ray; raises an error that says how to install it."""
+    # Read when Ray is imported or started: no usage statistics, no warnings about environment variables.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError:
-        raise ImportError("Scoring with Ray needs ray. Install it with: pip install 'manyhot[ray]'") from None
-    return ray
+    return require("ray", "Runs on a cluster", extra="ray")
 
 
 @contextmanager
@@ -65,7 +60,7 @@ def connected(address: str | None) -> Iterator[Any]:
         return
     if address is not None and address.startswith("ray://"):
         hint = "Run it on a machine of the cluster, with 'auto'."
-        raise InputError("address", OWNER, "be that of a cluster which this machine is part of", repr(address), hint)
+        raise InputError("address", "", "be that of a cluster which this machine is part of", repr(address), hint)
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
@@ -77,7 +72,7 @@ def connected(address: str | None) -> Iterator[Any]:
         message = " ".join(str(error).split())[:200].rstrip(".")
         hint = "Start one with `ray start --head`, or leave it out for one on this machine."
         got = f"{address!r} ({message})"
-        raise InputError("address", OWNER, "lead to a running cluster of Ray", got, hint) from None
+        raise InputError("address", "", "lead to a running cluster of Ray", got, hint) from None
     try:
         yield ray
     finally:
@@ -109,20 +104,18 @@ def plan_workers(ray: Any, *, workers: int | None, device: str | None) -> Worker
     total = ray.cluster_resources()
     gpus, cpus = int(total.get("GPU", 0)), int(total.get("CPU", 0))
     if device == "cuda" and not gpus:
-        raise InputError("device", OWNER, "be one that the cluster has", "'cuda' without GPUs", "Leave it out.")
+        raise InputError("device", "", "be one that the cluster has", "'cuda' without GPUs", "Leave it out.")
     if gpus and device != "cpu":
         # What one core can decode, a GPU waits for, so that the cores of a machine are shared among its GPUs.
         shares = [int(node["Resources"].get("CPU", 0) // node["Resources"]["GPU"]) for node in _gpu_nodes(ray)]
         return Workers(min(workers or gpus, gpus), 1, max(0, min([MAX_READERS, *(share - 1 for share in shares)])))
     if not cpus:
-        raise InputError(
-            "address", OWNER, "lead to a cluster with cores or GPUs", "none", "Add machines to the cluster."
-        )
+        raise InputError("address", "", "lead to a cluster with cores or GPUs", "none", "Add machines to the cluster.")
     return Workers(min(workers or cpus, cpus), 0, 0)
 
 
 def _gpu_nodes(ray: Any) -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Health"] and node["Resources"].get("GPU", 0) >= 1]
+    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) >= 1]
 
 
 def _cores() -> int:
@@ -132,11 +125,11 @@ def _cores() -> int:
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """What all processes need to know.
+    """The settings that all processes share.
 
     Attributes:
         classifier: The folder of the classifier.
-        rule: Another rule than that of the folder, as `describe` gives it.
+        rule: Another rule than that of the folder, as `serialization.to_dict` returns it.
         folder: Where the parts go.
         working_directory: The folder that relative paths start from.
         batch_size: How many images the network sees at once.
@@ -173,11 +166,11 @@ class RayScorer:
         return classifier
 
     def prepare(self, probe: Dataset, state: str) -> None:
-        """Loads the classifier; refuses a machine that does not see the same files.
+        """Loads the classifier; raises an error on a machine that does not see the same files.
 
         Args:
-            probe: An image to look at.
-            state: What it must look like.
+            probe: An image to check.
+            state: The expected state of that image.
         """
         for path in (self.job.classifier / "classifier.json", self.job.folder / WORK_FILE):
             if not path.is_file():
@@ -190,15 +183,15 @@ class RayScorer:
     def _not_shared(self, name: str) -> Exception:
         got = f"{name!r}, which {socket.gethostname()!r} does not see as it is here"
         hint = "Use paths of a disk that all machines share."
-        return InputError("folder", OWNER, "lie, as images and classifier do, where every machine finds it", got, hint)
+        return InputError("folder", "", "lie, as images and classifier do, where every machine finds it", got, hint)
 
     def score(self, number: int, part: Dataset) -> Iterator[int]:
-        """Writes one part; gives how many images have been dealt with since the last time."""
+        """Writes one part; yields how many images have been processed since the last time."""
         assert part.images is not None
         folder = PartsFolder(self.job.folder)
         with folder.write_lock():
             if folder.part(number).exists():  # written by a run that was killed, and outlived by its processes
-                raise InputError("folder", OWNER, "be free", f"{str(folder.part(number))!r}", "Start the run again.")
+                raise InputError("folder", "", "be free", f"{str(folder.part(number))!r}", "Start the run again.")
             # Before the images are read: of one that changes meanwhile, the next run then knows.
             states = image_states(part.images)
             yield from self._write(folder, number, part, states)
@@ -249,13 +242,13 @@ def score_parts(
         job: What the processes need to know.
         parts: Numbers and images, made when a process asks for them.
         probe: An image by which machines are checked to see the same files.
-        advance: Told how many images have been dealt with.
+        advance: Called with the number of images that have been processed.
     """
     assert probe.images is not None
     kind = ray.remote(num_cpus=1, num_gpus=job.workers.gpus, max_restarts=RETRIES, max_task_retries=RETRIES)(RayScorer)
     processes = [kind.remote(job) for _ in range(job.workers.size)]
     (state,) = image_states(probe.images)
-    # Whoever is ready gets a part. On a busy cluster some may never be, and nobody waits for them.
+    # Parts go to processes that are ready. On a busy cluster some never start, and the others do not wait for them.
     busy = {process.prepare.remote(probe, state): (process, "The start") for process in processes}
     try:
         while busy:
@@ -275,7 +268,7 @@ def score_parts(
 
 
 def _is_finished(ray: Any, item: Any, task: str, advance: Callable[[int], None]) -> bool:
-    """Takes what a process has to say; True if it has nothing else to do."""
+    """Handles a result of a process; True if its task is finished."""
     errors = ray.exceptions
     try:
         if not isinstance(item, ray.ObjectRefGenerator):
@@ -329,6 +322,7 @@ class PartsWritten:
     left_out: dict[str, str]
 
 
+@owned("predict_with_ray")
 def predict_with_ray(
     classifier: str | os.PathLike[str],
     samples: Any,
@@ -346,8 +340,8 @@ def predict_with_ray(
 ) -> PartsWritten:
     """Scores images on a cluster of Ray, or all cores or GPUs of this machine, into a folder of Parquet parts.
 
-    Only what is not in the folder yet is scored. So it goes on after a crash where it was, and adds what is new to a
-    collection that grows. Each part appears whole or not at all.
+    Images that are in the folder already are not scored again, so that a run resumes after a crash, and new images of a
+    growing collection are added. Each part is written atomically.
 
     Args:
         classifier: The folder of a run, or one that `Classifier.save` wrote. Each process reads it.
@@ -360,26 +354,26 @@ def predict_with_ray(
         device: "cpu" or "cuda"; by default "cuda" if the cluster has GPUs.
         address: Of a cluster, such as "auto". Classifier, images and folder must lie on a disk that all its machines
             share. By default Ray is started on this machine, and ended again.
-        on_bad_image: "skip" leaves out what cannot be read and lists it in `left-out.csv`; "fail" refuses. What was
-            left out is tried again once it has changed.
-        overwrite: Whether to remove the parts that are in the folder, and begin anew.
-        watch: Called with how many images there are to score; gives a context with a function that is told how many
-            have been dealt with since the last call.
+        on_bad_image: "skip" leaves out what cannot be read and lists it in `left-out.csv`; "fail" raises an
+            error. An image that was left out is tried again once it has changed.
+        overwrite: Whether to remove the parts that are in the folder, and start again.
+        watch: Called with the number of images to score; returns a context with a function that is called with the
+            number of images processed since its last call.
     """
     import_ray()
-    check_int("batch_size", OWNER, batch_size, low=1)
+    check_int("batch_size", "", batch_size, low=1)
     for name, value in (("rows", rows), ("workers", workers)):
         if value is not None:
-            check_int(name, OWNER, value, low=1)
-    check_choice("on_bad_image", OWNER, on_bad_image, ("skip", "fail"))
+            check_int(name, "", value, low=1)
+    check_choice("on_bad_image", "", on_bad_image, ("skip", "fail"))
     if device is not None:
-        check_choice("device", OWNER, device, ("cpu", "cuda"))
+        check_choice("device", "", device, ("cpu", "cuda"))
     source = Path(classifier).absolute()
     described = None if rule is None else to_dict(rule)
-    digest = _classifier_digest(source, described)
+    digest, *earlier = _classifier_digests(source, described)
     dataset, parts = as_images(samples), PartsFolder(folder)
     with parts.exclusive():
-        parts.begin(digest, overwrite=overwrite)
+        parts.begin(digest, earlier=earlier, overwrite=overwrite)
         before = parts.rows()
         todo = rows_to_score(dataset, parts.processed(), retry=on_bad_image == "fail")
         with (watch or _no_progress)(len(todo)) as advance, connected(address) if len(todo) else nullcontext() as ray:
@@ -396,18 +390,22 @@ def predict_with_ray(
         return PartsWritten(parts.path, parts.rows(), parts.rows() - before, named)
 
 
-def _classifier_digest(source: Path, rule: dict[str, Any] | None) -> str:
-    """What tells the classifier: all that is in its JSON, which names the weights by a digest."""
+def _classifier_digests(source: Path, rule: dict[str, Any] | None) -> list[str]:
+    """Digests of the classifier and the rule: that of today, and those that older versions took of the same.
+
+    They cover the whole JSON of the classifier as it was written, in which the weights are named by a digest.
+    """
     content = read_content(source)
     backbone = content.get("backbone")
     if not isinstance(backbone, dict):
         hint = "Call `Classifier.predict`, which scores a million rows in seconds."
-        raise InputError("classifier", OWNER, "be one of images", "one of features", hint)
+        raise InputError("classifier", "", "be one of images", "one of features", hint)
     if backbone.get("kind") == "wrapped":
         got, hint = f"a network of your own, {backbone.get('name')!r}", "Score with `Classifier.predict_parts`."
-        raise InputError("classifier", OWNER, "be such that its folder is enough to build it", got, hint)
+        raise InputError("classifier", "", "be such that its folder is enough to build it", got, hint)
     content.pop("manyhot", None)  # a newer version gives the same scores
-    return text_digest(json.dumps(content if rule is None else content | {"rule": rule}, sort_keys=True))
+    rules = [content.get("rule")] if rule is None else [rule, *earlier_spellings(rule)]
+    return [text_digest(json.dumps(content | {"rule": one}, sort_keys=True)) for one in rules]
 
 
 def _rows_per_part(total: int, cluster_workers: Workers, batch_size: int) -> int:

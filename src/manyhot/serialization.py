@@ -17,20 +17,20 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.checks import describe_type
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.files import atomic_write
 from manyhot.registry import RENAMED, RENAMED_SHARING, find_class
 
 
 class ExactState(nn.Module):
-    """A module whose buffers keep their precision, and take the shape of what is loaded into them."""
+    """A module whose buffers keep their precision, and take the shape of the state that is loaded into them."""
 
     def upgrade_buffers(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What buffers of an older format of `manyhot.save` lack of those that the module declares."""
+        """Values for the buffers that the module declares but files of an older format lack."""
         return {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves to another device as any module, but keeps the precision of what was learnt: half would ruin it."""
+        """Moves to another device as any module, but keeps the precision of fitted buffers."""
         exact = {name: buffer for name, buffer in self.named_buffers(recurse=False) if buffer.is_floating_point()}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in exact.items():
@@ -39,7 +39,7 @@ class ExactState(nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Gives buffers the shape of what is loaded: before a fit nobody knows how many labels there are."""
+        """Gives buffers the shape of the loaded ones: before a fit the number of labels is unknown."""
         for name, buffer in self.named_buffers(recurse=False):
             loaded = state_dict.get(prefix + name)
             if isinstance(loaded, Tensor) and loaded.shape != buffer.shape:
@@ -48,7 +48,7 @@ class ExactState(nn.Module):
 
 
 class Fitted(ExactState, ABC):
-    """What learns from held-out data by `fit`, and refuses to be used before: a calibrator or a rule.
+    """The base class of calibrators and rules: fitted on held-out data, and unusable before.
 
     A subclass keeps every argument of its constructor as an attribute of the same name, and everything learnt in
     buffers that the constructor declares; `manyhot.save` and `manyhot.load` need no more.
@@ -71,19 +71,19 @@ class Fitted(ExactState, ABC):
         return self
 
     def require_fitted(self) -> None:
-        """Refuses to go on before `fit`."""
+        """Raises an error before `fit`."""
         if not bool(self.fitted):
             name = type(self).__name__
             hint = "Call `fit` on held-out data, or load a fitted one with `manyhot.load`."
             raise InputError("state", name, "be fitted before use", "an unfitted one", hint)
 
 
-# Larger arrays are told by their shape and a digest of their numbers.
+# Larger arrays are represented by their shape and a digest of their numbers.
 MAX_LISTED = 100
 
 
 class ConstructorRepr:
-    """Keeps how the arguments of its constructor are spelt, those of subclasses too, and prints as the call.
+    """Stores the `repr` of its constructor's arguments, those of subclasses too, and prints as the call.
 
     Example:
         >>> mh.TwoWayLoss(margin=0.5)
@@ -93,7 +93,7 @@ class ConstructorRepr:
     _call: tuple[tuple[str, ...], dict[str, str]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Spells the arguments before anything can change them; `__init__` judges them."""
+        """Stores the `repr` of the arguments before anything can change them; `__init__` checks them."""
         self = super().__new__(cls)
         self._call = (
             tuple(stable_repr(value) for value in args),
@@ -145,7 +145,7 @@ def stable_repr(value: Any) -> str:
         return repr(float(value)).removesuffix(".0")
     if isinstance(value, np.integer):
         return repr(int(value))
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address says nothing in another process
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address has no meaning in another process
 
 
 def _digest(shape: tuple[int, ...], numbers: np.ndarray[Any, Any]) -> str:
@@ -173,6 +173,7 @@ def save(module: ExactState, path: str | os.PathLike[str]) -> None:
         part.write_text(text + "\n", encoding="utf-8")
 
 
+@owned("load")
 def load(path: str | os.PathLike[str]) -> Any:
     """Reads what `save` wrote; of a folder, such as that of a run, the `Classifier`.
 
@@ -189,42 +190,45 @@ def load(path: str | os.PathLike[str]) -> Any:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         hint = "Pass a file that `manyhot.save` wrote."
-        raise InputError("path", "load", "be a JSON file", f"{os.fspath(path)!r} ({error})", hint) from None
+        raise InputError("path", rule="be a JSON file", got=f"{os.fspath(path)!r} ({error})", hint=hint) from None
     if not isinstance(content, dict) or content.get("format") not in range(1, FORMAT + 1):
         hint = "Pass a file that `manyhot.save` wrote, or update manyhot."
-        raise InputError("path", "load", f"hold format 1 to {FORMAT} of manyhot", repr(os.fspath(path)), hint)
+        rule = f"hold format 1 to {FORMAT} of manyhot"
+        raise InputError("path", rule=rule, got=repr(os.fspath(path)), hint=hint)
     try:
         return from_dict(content)
     except InputError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         got = f"{os.fspath(path)!r} ({type(error).__name__}: {error})"
-        raise InputError("path", "load", "hold all that `save` wrote", got, "Save it again.") from error
+        raise InputError("path", rule="hold all that `save` wrote", got=got, hint="Save it again.") from error
 
 
+@owned("save")
 def to_dict(module: object) -> dict[str, Any]:
     """Kind, constructor arguments and buffers of a module, as values that JSON can hold."""
     if not isinstance(module, ExactState):
         hint = "Save what a metric computes, and the link, calibrator or rule that belongs to a model."
         if isinstance(getattr(module, "link", None), ExactState):
             hint = "Save its `link`; a loss itself goes into a checkpoint by its `state_dict`."
-        raise InputError("module", "save", "be a link, a calibrator or a rule", describe_type(module), hint)
+        raise InputError("module", rule="be a link, a calibrator or a rule", got=describe_type(module), hint=hint)
     kind = type(module)
     names = list(inspect.signature(kind).parameters)
     missing = [name for name in names if not hasattr(module, name)]
     if missing:
         rule = "keep its constructor's arguments as attributes to be saved"
         hint = "Fit a calibrator and save that instead."
-        raise InputError("module", "save", rule, f"{kind.__name__} without {missing[0]!r}", hint)
+        raise InputError("module", rule=rule, got=f"{kind.__name__} without {missing[0]!r}", hint=hint)
     arguments = {name: _encode(getattr(module, name)) for name in names}
     buffers = {name: _encode(buffer) for name, buffer in module.named_buffers(recurse=False)}
     return {"format": FORMAT, "kind": kind.__name__, "arguments": arguments, "buffers": buffers}
 
 
+@owned("load")
 def from_dict(content: dict[str, Any]) -> Any:
-    """The module that `describe` described, in this format or an older one.
+    """The module that `to_dict` described, in this format or an older one.
 
-    Refuses one whose buffers are not exactly those that its class declares.
+    It raises an error if the buffers are not exactly those that its class declares.
     """
     version = content.get("format", 1)
     if version not in range(1, FORMAT + 1):
@@ -252,13 +256,33 @@ def upgrade_names(content: dict[str, Any]) -> dict[str, Any]:
     return content | {"kind": RENAMED.get(content.get("kind", ""), content.get("kind")), "arguments": arguments}
 
 
+def earlier_spellings(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """What formats 2 and 1 wrote for the module of a content of format 3, for digests that were taken of it."""
+    old_kinds = {new: old for old, new in RENAMED.items()}
+    old_sharing = {new: old for old, new in RENAMED_SHARING.items()}
+
+    def spelled(value: Any, marks: dict[str, Any]) -> Any:
+        if isinstance(value, list):
+            return [spelled(item, marks) for item in value]
+        if not isinstance(value, dict) or "module" not in value:
+            return value
+        module = value["module"]
+        arguments = {name: spelled(argument, marks) for name, argument in module["arguments"].items()}
+        if "sharing" in arguments:
+            arguments["per"] = old_sharing[arguments.pop("sharing")]
+        kind = old_kinds.get(module["kind"], module["kind"])
+        return {"module": {**marks, "kind": kind, "arguments": arguments, "buffers": module["buffers"]}}
+
+    return [spelled({"module": content}, marks)["module"] for marks in ({"format": 2}, {})]
+
+
 def _find_class(name: str) -> type[ExactState]:
     """The registered class of a name; a file cannot name anything else."""
     candidate = find_class(name)
     if candidate is not None and issubclass(candidate, ExactState):
         return candidate
     hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
-    raise InputError("kind", "load", "be a link, a calibrator or a rule of manyhot", repr(name), hint)
+    raise InputError("kind", rule="be a link, a calibrator or a rule of manyhot", got=repr(name), hint=hint)
 
 
 def _encode(value: Any) -> Any:

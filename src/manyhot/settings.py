@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
 import typing
@@ -15,7 +14,7 @@ from typing import Any, get_type_hints
 from manyhot.calibrate import Calibrator
 from manyhot.checks import Check, check_bool, check_choice, check_fields, check_int, check_number, check_str, optional
 from manyhot.decide import Rule
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require, suggest
 from manyhot.files import atomic_write
 from manyhot.losses import Loss
 from manyhot.presets import CALIBRATOR, LOSSES, RULE
@@ -46,7 +45,7 @@ class FitSettings:
         warmup: Share of the steps in which the learning rate rises to its full height.
         milestones: For "step": after which shares of the run the rate falls.
         drop: For "step": the factor by which it falls.
-        ema: Decay of the running average of the weights, which is what gets judged and kept; None for none.
+        ema: Decay of the running average of the weights, which is then evaluated and saved; None for none.
         clip: Longest gradient that is applied as it is; None for no limit.
         patience: Stop after this many epochs without a better value of `monitor`; None to train all epochs.
         monitor: The figure that decides which epoch was best.
@@ -149,23 +148,23 @@ TUNES = ("head", "all")
 HEADS = ("linear", "cosine")
 AUGMENTATIONS = ("none", "light", "strong")
 ON_BAD_IMAGE = ("skip", "fail")
-# Where the best settings depend on what is trained; chosen by measurement, see the page on recipes.
+# Where the best settings depend on what is trained; chosen by measurement, see the documentation of training.
 PRESETS = {
     "head": FitSettings(epochs=20, batch_size=64, lr=1e-3, weight_decay=1.0, schedule="cosine", warmup=0.05),
     "all": FitSettings(
         epochs=8, batch_size=256, lr=1e-3, head_lr=3e-3, weight_decay=0.05, schedule="one-cycle", ema=0.999
     ),
 }
-# Stands for a plan that was not given.
+# The default of `fit`, distinguished by identity from settings that were passed.
 UNSET = FitSettings()
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """What to train, with what, and what to do with the scores.
+    """What to train, how, and which calibrator and rule to fit.
 
-    Settings that are not given get the best known values for `tune`. A recipe remembers which ones were given, so that
-    `replace` and a constructor with the same settings give the same recipe.
+    Settings that are left out get the best known values for `tune`. Those that were passed are remembered, so that
+    `replace` and a constructor with the same settings give equal settings.
 
     Attributes:
         tune: "head" trains the last layers on frozen features, which are computed once and kept on disk, so that a CPU
@@ -173,7 +172,7 @@ class TrainSettings:
         backbone: A name for `create_backbone`; not used for a matrix of features.
         pretrained: Whether the backbone starts from its published weights.
         weights: A safetensors file to start the backbone from instead.
-        size: Side of the pictures that the backbone sees, in pixels; its own by default.
+        size: Side of the input images of the backbone, in pixels; its own by default.
         head: "linear" or "cosine".
         hidden: Units of a hidden layer between features and scores, 0 for none; by default 1,024 on frozen features,
             none where the backbone learns as well or the head is a cosine one.
@@ -183,23 +182,23 @@ class TrainSettings:
         loss: Any loss of manyhot with its arguments, or a short name such as "BCE" or "SPA + LPR"; by default binary
             cross-entropy, on frozen features with a little of the two-way loss.
         augmentation: "none", "light" or "strong"; only for fine-tuning.
-        flip: Whether pictures may be mirrored; not so for digits and texts.
+        flip: Whether images may be mirrored; set it to False for digits and text.
         calibrator: Any calibrator with its arguments, fitted on the split "val"; "none" for the loss's own link.
         rule: Any rule with its arguments, fitted on the split "val"; "none" for probabilities without decisions.
-        val: Share of the rows to tune and calibrate on, where the data come without such a split.
-        test: Share of the rows to judge by, where the data come without such a split.
+        val: Share of the rows of the validation split, where the data have none.
+        test: Share of the rows of the test split, where the data have none.
         min_count: Labels with fewer rows than this in the training split are left out.
         on_bad_image: "skip" leaves out images that cannot be read and names them, "fail" stops.
         workers: Processes that read images; chosen by the machine by default.
         cache: Folder for frozen features; the user's cache folder by default, "none" to keep none.
         fit: How to train; by default the one for `tune`.
-        fields_set: The settings that were given, by name, those of the plan among them.
+        fields_set: The settings that were passed, by name, those of `fit` among them.
 
     Example:
-        >>> recipe = TrainSettings(tune="all", loss="SPA")
-        >>> recipe.fit.epochs, recipe.fit.weight_decay
+        >>> settings = TrainSettings(tune="all", loss="SPA")
+        >>> settings.fit.epochs, settings.fit.weight_decay
         (8, 0.05)
-        >>> recipe.replace(tune="head", lr=0.01).fit.epochs
+        >>> settings.replace(tune="head", lr=0.01).fit.epochs
         20
     """
 
@@ -266,30 +265,29 @@ class TrainSettings:
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> TrainSettings:
-        """A recipe of flat settings, those of the recipe and of the plan; what is not given is the best known default.
+        """The settings of a flat mapping, those of `fit` among them; the others get the best known values.
 
         Example:
-            >>> recipe = TrainSettings.build({"loss": "SPA", "tune": "all", "epochs": 3})
-            >>> recipe.fit.epochs, recipe.fit.schedule
+            >>> settings = TrainSettings.build({"loss": "SPA", "tune": "all", "epochs": 3})
+            >>> settings.fit.epochs, settings.fit.schedule
             (3, 'one-cycle')
         """
         kinds = setting_types()
         for name in settings:
             if name not in kinds:
-                near = difflib.get_close_matches(str(name), kinds, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(kinds)}."
+                hint = suggest(str(name), kinds, f"There are {', '.join(kinds)}.", show=repr)
                 raise InputError("settings", "TrainSettings", "be known", repr(name), hint)
         values = {name: convert(name, value, kinds[name]) for name, value in settings.items()}
         tune = check_choice("tune", "TrainSettings", values.get("tune", "head"), TUNES)
         fit_values = {item.name: values.pop(item.name) for item in fields(FitSettings) if item.name in values}
         built = cls(**values, fit=replace(PRESETS[tune], **fit_values) if fit_values else UNSET)
-        # Of a plan that was filled in here, only these were given.
+        # Of the fit settings that were filled in here, only these were passed.
         fields_set = {name: value for name, value in built.fields_set.items() if name in values} | fit_values
         object.__setattr__(built, "fields_set", {"tune": tune, **fields_set})
         return built
 
     def replace(self, **settings: Any) -> TrainSettings:
-        """The recipe with other settings, those of the plan among them; what was not given follows from what is."""
+        """A copy with other settings, those of `fit` among them; settings that were never passed are resolved again."""
         return TrainSettings.build({**self.fields_set, **settings})
 
     def settings(self) -> dict[str, Any]:
@@ -301,7 +299,7 @@ class TrainSettings:
 
 
 def check_fit_settings(argument: str, owner: str, value: Any) -> FitSettings:
-    """Returns a plan."""
+    """Returns the fit settings."""
     if isinstance(value, FitSettings):
         return value
     hint = "Pass `FitSettings(...)`, or its settings to `TrainSettings.build`."
@@ -368,7 +366,7 @@ TRAIN_CHECKS: dict[str, Check] = {
 
 
 def setting_types() -> dict[str, Any]:
-    """The type of each setting by name: first those of the recipe, then those of the plan."""
+    """The type of each setting by name: first those of `TrainSettings`, then those of `FitSettings`."""
     types_of = get_type_hints(TrainSettings)
     types_of.pop("fit")
     types_of.pop("fields_set")
@@ -424,12 +422,8 @@ def _as_type(kind: type, value: Any) -> Any:
 
 
 def import_yaml() -> Any:
-    """PyYAML, or the sentence that says how to get it."""
-    try:
-        import yaml
-    except ImportError:
-        raise ImportError("Settings need pyyaml. Install it with: pip install 'manyhot[vision]'") from None
-    return yaml
+    """PyYAML; raises an error that says how to install it."""
+    return require("yaml", "Settings", extra="vision", package="pyyaml")
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
@@ -443,7 +437,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        hint = "Write one `name: value` a line."
+        hint = "Write one `name: value` per line."
         raise InputError("config", "train", "hold settings by name", type(content).__name__, hint)
     version = content.pop("format", 1)
     if version not in range(1, FORMAT + 1):

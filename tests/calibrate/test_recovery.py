@@ -215,7 +215,7 @@ def test_softmax_rows_sum_to_one():
         ),
         (
             lambda: mh.calibrate.SoftmaxTemperature().fit(torch.zeros(1, 2), torch.ones(1, 2)),
-            r"must have one label a row at the most; got a row with several\.",
+            r"must have at most one label per row; got a row with several\.",
         ),
     ],
 )

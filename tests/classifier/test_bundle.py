@@ -44,6 +44,22 @@ def test_heads_come_back(head, reading, tmp_path):
     assert back.network.head.extra_repr() == network.head.extra_repr()
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_head_with_another_name_now_comes_back(version, tmp_path):
+    build, reading = HEADS["hidden"]
+    network = Network(None, build(), reading=reading).eval()
+    Classifier(network, LABELS, link=mh.SigmoidLink()).save(tmp_path)
+    path = tmp_path / "classifier.json"
+    content = json.loads(path.read_text())
+    assert (content["format"], content["head"]["kind"]) == (3, "MLPHead")
+    path.write_text(json.dumps(content | {"format": version, "head": content["head"] | {"kind": "HiddenHead"}}))
+    features = torch.randn(5, 8)
+    assert torch.equal(Classifier.load(tmp_path).network.scores(features), network.scores(features))
+    path.write_text(json.dumps(content | {"head": content["head"] | {"kind": "HiddenHead"}}))
+    with pytest.raises(InputError, match=r"as `save` wrote it; got .*KeyError"):
+        Classifier.load(tmp_path)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_precision_of_a_network_comes_back(dtype, tmp_path):
     classifier, features = full(), torch.randn(64, 8)
@@ -192,7 +208,7 @@ def test_changed_weights_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": 3, "manyhot": "9.0"}, r"must have format 2 or older; got .* of format 3, written by manyhot 9\.0"),
+        ({"format": 4, "manyhot": "9.0"}, r"must have format 3 or older; got .* of format 4, written by manyhot 9\.0"),
         ({"format": None}, "which is none"),
         ({"labels": ["a", "a", "b", "c"]}, "must be distinct; got 'a' twice"),
         ({"labels": ["a"]}, "must have as many names as the head has labels, 4; got 1"),

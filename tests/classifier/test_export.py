@@ -255,9 +255,9 @@ def test_the_check_finds_what_is_wrong():
         "abstain": ~right["abstain"],
     }
     for kind, values in wrong.items():
-        with pytest.raises(InputError, match=f"`{kind}` of"):
+        with pytest.raises(InputError, match=f"`{kind}` must agree with the classifier"):
             onnx_check.compare(classifier, features, right | {kind: values})
-    with pytest.raises(InputError, match="`scores` of"):
+    with pytest.raises(InputError, match="`scores` must agree"):
         onnx_check.compare(classifier, features, right | {"scores": right["scores"] * np.nan})
 
 

@@ -170,7 +170,7 @@ def test_answers_are_for_people():
     asking = mh.Abstain(mh.Threshold(0.5), at_most=1.0).fit(torch.rand(9, 3))
     (answer,) = Classifier(network, ["cat", "dog", "bird"], link=mh.SigmoidLink(), rule=asking).answers([[3.0, 1.0]])
     assert (answer.abstain, answer.none) == (True, False)
-    assert repr(answer).startswith("Answer('0': ask a person; cat 95.3 %")
+    assert repr(answer).startswith("Answer('0': abstained; cat 95.3 %")
     assert isinstance(answer, Answer)
 
 
@@ -179,7 +179,7 @@ def test_answers_are_for_people():
     [
         (torch.rand(3, 20, 20), r"must be images \(3, H, W\).* got \(3, 20, 20\) of float32\. Scale values"),
         (np.zeros((4, 4), np.float32), r"must be images \(H, W\).* got \(4, 4\) of float32"),
-        (17, r"must be paths, pictures, a data set, or arrays or tensors of pixels; got int\."),
+        (17, r"must be paths, images, a data set, or arrays or tensors of pixels; got int\."),
         (from_arrays(torch.eye(3), [[0]] * 3), "must hold images; got a data set of features"),
     ],
 )

@@ -42,7 +42,7 @@ def test_names_cannot_steer_the_terminal(tmp_path, run):
 def test_advice_is_in_words_of_the_command_line(tmp_path, run):
     plain = tmp_path / "plain.csv"
     plain.write_text("id,cat,dog\na,0.5,0.5\na,0.1,0.2\n")
-    assert "`--kind` of `manyhot` must be 'scores' or 'probs'; got nothing." in run("evaluate", plain, code=2).err
+    assert "`--kind` must be 'scores' or 'probs'; got nothing." in run("evaluate", plain, code=2).err
     assert (
         "Name the column of ids with `manyhot import --id-column`."
         in run("evaluate", plain, "--kind", "probs", code=2).err
@@ -71,7 +71,7 @@ def test_what_was_detected_is_told_beside_json(tmp_path, run):
     printed = run("evaluate", tmp_path / "all.csv", "--kind", "scores", "--json")
     assert json.loads(printed.out)["counts"]["rows"] == 2
     assert "Left out columns: 'place'." in printed.err
-    assert "All scores lie between 0 and 1. If they are probabilities, say --kind probs." in printed.err
+    assert "All scores lie between 0 and 1. If they are probabilities, choose the kind 'probs'." in printed.err
 
 
 def test_rows_that_were_learnt_from_are_not_judged(tmp_path, run):
@@ -80,7 +80,7 @@ def test_rows_that_were_learnt_from_are_not_judged(tmp_path, run):
         out = tmp_path / f"{place}.parquet"
         printed = run("decide", table, "-r", "LabelThresholds", *rows, "-o", out, "--json")
         assert json.loads(printed.out)["judged rows"] == 0
-        assert "No row is judged, because all of them are among those to learn from." in printed.err
+        assert "No row is evaluated, because all of them are used for fitting." in printed.err
 
 
 @pytest.mark.parametrize(("fit_on", "judged"), [(None, 10), ("val", 10), ("test", 30)])
@@ -102,7 +102,7 @@ def test_too_few_rows_are_told_of_instead_of_figures(tmp_path, run):
         run("calibrate", table, "-m", "PlattScaling(sharing='all')", "--fit-on", "val", "-o", calibrated).out,
         run("decide", calibrated, "-r", "TopK(1)", "-o", decided).out,
     ):
-        assert "Too small to judge by: 10 rows with known labels" in " ".join(words.split())
+        assert "Too few rows to evaluate: 10 rows with known labels" in " ".join(words.split())
         assert not {"ECE", "F1"} & set(words.split())
     assert "labels predicted per row" in words
 
@@ -111,9 +111,9 @@ def test_a_loaded_calibrator_does_not_claim_new_rows(tmp_path, run):
     table = save(tmp_path / "table.parquet", splits=["val", "test"] * 20)
     saved, copied = tmp_path / "first.json", tmp_path / "second.json"
     shown = run("calibrate", table, "-m", "PlattScaling(sharing='all')", "--fit-on", "val", "--save", saved).out
-    assert "20 rows that were not learnt from" in shown
+    assert "20 held-out rows" in shown
     shown = run("calibrate", table, "-m", saved, "-o", tmp_path / "again.parquet", "--save", copied).out
-    assert "20 rows judged" in shown
+    assert "20 rows evaluated" in shown
     assert copied.read_text() == saved.read_text()
 
 
@@ -167,4 +167,4 @@ def test_the_parts_of_a_pattern_get_a_plain_name(tmp_path, run):
 def test_without_pyarrow_one_line_says_how_to_get_it(tmp_path, run, monkeypatch):
     table = save(tmp_path / "table.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "Install it with `pip install manyhot[tables]`." in run("evaluate", table, code=2).err
+    assert "Install it with: pip install 'manyhot[tables]'" in run("evaluate", table, code=2).err

@@ -95,8 +95,8 @@ def test_decide_without_anything_to_learn(table, run_json):
 @pytest.mark.parametrize(
     ("risk", "words"),
     [
-        ("false_negatives", "labels of a row that are missed, at most 20 % promised"),
-        ("false_discoveries", "labels predicted for a row that are wrong, at most 20 % promised"),
+        ("false_negatives", "labels of a row that are missed, at most 20 % guaranteed"),
+        ("false_discoveries", "labels predicted for a row that are wrong, at most 20 % guaranteed"),
     ],
 )
 def test_the_risk_that_is_controlled_is_told(table, run_json, run, risk, words):

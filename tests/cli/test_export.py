@@ -47,4 +47,4 @@ def test_bad_arguments_are_refused(folder, run):
 def test_without_onnxruntime_the_option_is_named(folder, run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     told = run("export", folder, "-o", tmp_path / "tagger.onnx", code=2).err
-    assert told.endswith("pip install 'manyhot[onnx]', or pass --no-check.\n")
+    assert told.endswith("pip install 'manyhot[onnx]', or leave the check out.\n")

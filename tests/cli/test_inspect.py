@@ -30,9 +30,9 @@ def table(tmp_path):
 
 def test_it_shows_what_is_there_and_what_is_wrong(table, run):
     shown = run("inspect", table).out
-    assert "12 rows x 3 labels: 1.00 labels a row, 2 at the most; 3 rows (25.0%) without any" in shown
+    assert "12 rows x 3 labels: 1.00 labels per row, at most 2; 3 rows (25.0%) without any" in shown
     assert "[red]sun[/red]" in shown
-    for word in ("Splits", "Labels a row", "Images", "PNG 10", "Look into these before you train"):
+    for word in ("Splits", "Labels per row", "Images", "PNG 10", "Look into these before you train"):
         assert word in shown
     assert "1. 1 image is not there: 'photos/6.png'." in shown
     assert "2. 1 image is not readable: 'photos/5.png' (the file is empty)." in shown
@@ -74,8 +74,8 @@ def test_every_label_can_be_shown(tmp_path, run):
     path = tmp_path / "many.csv"
     path.write_text("path,labels\n" + "".join(f"{k}.jpg,{'|'.join(labels[k:])}\n" for k in range(40)))
     short, whole = run("inspect", path, "--no-images").out, run("inspect", path, "--no-images", "--all-labels").out
-    assert "label 20 " not in short.split("Labels a row")[0]
-    assert "label 20 " in whole.split("Labels a row")[0]
+    assert "label 20 " not in short.split("Labels per row")[0]
+    assert "label 20 " in whole.split("Labels per row")[0]
 
 
 def test_what_cannot_be_read_ends_in_one_sentence(tmp_path, run):
@@ -105,7 +105,7 @@ def test_long_warnings_stay_beside_their_number(table, run):
 @pytest.mark.parametrize(
     ("content", "options", "told"),
     [
-        ("path,a,b\n0.png,,\n", [], "`DATA` must have a column of label names or one column a label"),
+        ("path,a,b\n0.png,,\n", [], "`DATA` must have a column of label names or one column per label"),
         ("path,a,b\n0.png,,\n", [], "Name it with `--labels-column`."),
         ("path,labels\n0.png,sky\n", ["--labels-column", "tags"], "`--labels-column` must name a column of the table"),
         ("path,labels\n1.png,sky\n", [], "`--root` must be the folder of the images"),

@@ -106,14 +106,14 @@ def test_a_page_that_nothing_shows_is_named(table, home, run, monkeypatch):
     monkeypatch.setattr("manyhot.cli.console.open_file", lambda path: asked.append(path.name))
     printed = run("report", "photos.parquet", "--open")
     assert asked == ["photos.report.html"]
-    assert f"Nothing here shows pages; the report is {home / 'photos.report.html'}." in printed.err
+    assert f"No browser was found; the report is {home / 'photos.report.html'}." in printed.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("photos.parquet", "--name", "a", "--name", "b"), "`--name` of `manyhot report` must be given 1 times"),
-        (("photos.parquet", "photos.parquet", "--name", "a", "--name", "a"), "must tell the runs apart"),
+        (("photos.parquet", "photos.parquet", "--name", "a", "--name", "a"), "must differ"),
         (("photos.parquet", "--dark"), "`--dark` of `manyhot report` must come with --png or --pdf; got neither"),
         (("photos.parquet", "-o", "a.txt"), "`--out` of `manyhot report` must end with .html; got 'a.txt'"),
         (("photos.parquet", "--pdf", "a.txt"), "`--pdf` of `manyhot report` must end with .pdf; got 'a.txt'"),

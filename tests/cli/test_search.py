@@ -148,7 +148,7 @@ def test_tables_of_other_programs(photos, run_json, run, tmp_path):
     assert [hit["id"] for hit in answer["hits"]] == ["b", "c"]
     assert answer["hits"][0]["prob"] == pytest.approx(0.72)
     refused = run("search", "probs.csv", "dog", code=2).err
-    assert "`--kind` of `manyhot` must be 'scores' or 'probs'; got nothing." in refused
+    assert "`--kind` must be 'scores' or 'probs'; got nothing." in refused
 
 
 def test_a_sheet_is_written_and_only_sheets_are_replaced(photos, run, tmp_path):
@@ -207,7 +207,7 @@ def test_without_pillow_there_is_no_sheet(photos, run, monkeypatch):
     assert printed.err == "No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[search]'\n"
     monkeypatch.setitem(sys.modules, "PIL.ImageDraw", None)
     refused = run("search", photos, "dog", "--sheet", "a.png", code=2).err
-    assert refused == "manyhot: A contact sheet needs Pillow. Install it with: pip install 'manyhot[vision]'\n"
+    assert refused == "manyhot: Contact sheets need Pillow. Install it with: pip install 'manyhot[vision]'\n"
 
 
 def test_where_nothing_may_be_written(photos, run, monkeypatch):
@@ -259,7 +259,7 @@ def test_the_viewer_is_called_or_the_file_named(photos, run, monkeypatch, tmp_pa
     monkeypatch.delenv("DISPLAY")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     told = run("search", photos, "dog & !beach", "--open").err
-    assert told == f"Nothing here shows pictures; the contact sheet is {tmp_path / NAME}.\n"
+    assert told == f"No image viewer was found; the contact sheet is {tmp_path / NAME}.\n"
     monkeypatch.setattr(sys, "platform", "darwin")
     run("search", photos, "dog", "--open", "--sheet", "a.png")
     assert opened[1:] == [["/bin/open", str(tmp_path / "a.png")]]

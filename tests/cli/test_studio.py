@@ -26,7 +26,7 @@ def ends_well(studio, how):
     assert studio.said.startswith("The studio is open at http://127.0.0.1:")
     code, told = studio.stop(how)
     assert code == (0 if how == signal.SIGINT else -how)
-    assert "All 30 pictures were found." in told
+    assert "All 30 images were found." in told
     assert "Traceback" not in told
 
 
@@ -71,7 +71,7 @@ def test_beyond_this_machine_a_token_is_asked_for(table, run, monkeypatch):
     [
         (["nothing"], "`RUN_OR_PREDICTIONS` of `manyhot studio` must be there; got 'nothing'."),
         (["TABLE", "--host", "192.0.2.1"], "`--host` of `manyhot studio` must be free to listen on; got 192.0.2.1"),
-        (["TABLE", "--labels", "gone/labels.csv"], "`--labels` of `studio` must lie in a folder that is there"),
+        (["TABLE", "--labels", "gone/labels.csv"], "`--labels` of `studio` must lie in an existing folder"),
         (["TABLE", "--token", " "], "`--token` of `manyhot studio` must have at least one character"),
         (["TABLE", "--split", "nope"], "must be one of the splits, 'val', 'test'; got 'nope'."),
     ],

@@ -47,7 +47,7 @@ def home(tmp_path, monkeypatch):
 def test_one_command_from_a_table_to_a_prediction(scenes, home, run):
     printed = run("train", scenes, *PLAIN, "--epochs", "5")
     assert "splits train 200, val 50, test 200" in printed.err.replace("\n", " ")
-    assert "On the rows of 'test', which the network has not seen" in " ".join(printed.out.split())
+    assert "On the rows of 'test', held out from training" in " ".join(printed.out.split())
     assert "manyhot predict runs/scenes" in printed.out
     folder = home / "runs" / "scenes"
     assert os.readlink(home / "runs" / "last") == "scenes"
@@ -181,7 +181,7 @@ def test_splits_that_cannot_be_read(scenes, home, run, split, tune):
     printed = run("train", "some.csv", *QUICK, "--epochs", "1", "--tune", tune)
     assert "1 images could not be read" in printed.out
     shown = " ".join(printed.out.split())
-    assert ("too rosy" in shown) == (split == "test")
+    assert ("too optimistic" in shown) == (split == "test")
     assert ("as trained" in shown) == (split == "val")
 
 

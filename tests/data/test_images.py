@@ -198,7 +198,7 @@ def test_the_error_says_what_is_wrong():
     assert reason(b"") == "the file is empty"
     assert reason(whole[: len(whole) // 2]) == "the file ends too early"
     assert reason(encoded(photo(), "PNG")[:200]) == "the file ends too early"
-    assert reason(b"hello, I am a text") == "it is no picture of a known format"
+    assert reason(b"hello, I am a text") == "it is no image of a known format"
     assert reason(bytes(5000)) == "it holds nothing but zeros"
     assert reason(b"<!DOCTYPE html><title>404</title>") == "it is a web page"
     assert reason(b"<svg xmlns='http://www.w3.org/2000/svg'/>") == "it is an SVG drawing, which has no pixels"

@@ -181,7 +181,7 @@ def test_refusals(folder):
 
 
 def test_pixels_that_do_not_fit_on_the_disk_are_refused_before_they_are_read(folder):
-    with pytest.raises(InputError, match=r"`cache` of `ImageBatches` must leave room for .* GB of pixels"):
+    with pytest.raises(InputError, match=r"`cache` of `ImageBatches` must leave space for .* GB of pixels"):
         ImageBatches(dataset_of(folder), Preprocessing(size=(2**22, 2**22)), cache="pixels")
 
 

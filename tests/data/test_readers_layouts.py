@@ -207,7 +207,7 @@ def test_open_images(tmp_path):
     assert data.targets.dense().tolist() == [[1, 0], [-1, -1], [-1, 1]]
     assert data.splits.tolist() == ["train", "train", "val"]
     assert data.images.read(1) == b"b"
-    assert "Left out 1 rows of a confidence between 0 and 1, which nobody verified." in data.notes
+    assert "Left out 1 rows of a confidence between 0 and 1, which are not verified." in data.notes
     single = read_data(tmp_path / "train_annotations_human-imagelabels.csv", unlisted="absent")
     assert single.targets.dense().tolist() == [[1, 0], [0, 0]]
 
@@ -401,5 +401,5 @@ def test_folders_need_no_pyarrow_and_tables_say_that_they_do(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert read_data(tmp_path / "dog" / "..", layout="folders").labels.names == ["dog", "other"]
     assert read_images(tmp_path / "dog").ids == ["1.jpg"]
-    with pytest.raises(ImportError, match=r"need pyarrow\. Install it with `pip install manyhot\[tables\]`"):
+    with pytest.raises(ImportError, match=r"need pyarrow\. Install it with: pip install 'manyhot\[tables\]'"):
         read_data(tmp_path / "other" / "t.csv")

@@ -59,7 +59,7 @@ def test_one_label_a_row_may_have_spaces_and_commas(photos):
     )
     data = read_data(photos(text))
     assert data.labels.names == ["great white shark", "tench, Tinca tinca"]
-    assert "labels in column 'label', one a row as detected (pass separator=' ' if spaces" in data.notes[0]
+    assert "labels in column 'label', one a row as detected (choose the separator ' ' if spaces" in data.notes[0]
 
 
 def test_known_labels_settle_the_separator(photos):
@@ -119,7 +119,7 @@ def test_one_column_a_label(photos):
     data = read_data(photos(text))
     assert data.labels.names == ["dog", "cat", "bird"]
     assert data.targets.dense().tolist() == [[1, 0, -1], [0, 0, -1], [1, 1, 1]]
-    assert "one column a label, 'dog', 'cat', 'bird'; blank cells are unknown" in data.notes[0]
+    assert "one column per label, 'dog', 'cat', 'bird'; blank cells are unknown" in data.notes[0]
     assert "Left out columns 'age'." in data.notes
     assert read_data(photos(text), labels=["cat", "dog"]).targets.dense().tolist() == [[0, 1], [0, 0], [1, 1]]
 
@@ -127,7 +127,7 @@ def test_one_column_a_label(photos):
 def test_blank_cells_may_be_called_absent(photos):
     path = photos("path,dog,cat,rare\na.jpg,1,,\nb.jpg,,1,\n")
     assert read_data(path).targets.dense().tolist() == [[1, -1, -1], [-1, 1, -1]]
-    assert "pass unlisted='absent'" in read_data(path).notes[0]
+    assert "choose unlisted 'absent'" in read_data(path).notes[0]
     assert read_data(path, unlisted="absent").targets.dense().tolist() == [[1, 0, 0], [0, 1, 0]]
 
 
@@ -276,7 +276,7 @@ def test_image_folders_of_hugging_face(photos, tmp_path):
         (
             "path,note,remark\na.jpg,x,y\n",
             {},
-            r"must have a column of label names or one column a label; got the columns",
+            r"must have a column of label names or one column per label; got the columns",
         ),
         (
             "path,label,dog\na.jpg,1,0\n",
@@ -299,7 +299,9 @@ def test_paths_that_lead_nowhere(photos, tmp_path):
         read_data(tmp_path / "none.csv")
     photos("path,label\na.jpg,x\n", table="one.csv")
     photos("path,label\na.jpg,x\n", table="two.csv")
-    with pytest.raises(InputError, match=r"must tell which table to read; got a folder with 'one\.csv', 'two\.csv'"):
+    with pytest.raises(
+        InputError, match=r"must be one table, or tables named like splits; got a folder with 'one\.csv', 'two\.csv'"
+    ):
         read_data(tmp_path)
     (tmp_path / "photos.zip").write_bytes(b"PK")
     with pytest.raises(InputError, match=r"Unpack it, and pass the folder\."):

@@ -100,7 +100,7 @@ def test_company_of_labels_against_sums_by_hand():
     assert pair == LabelPair(
         "e", "a", int(400 * both), pytest.approx(lift), pytest.approx(np.log(lift) / -np.log(both))
     )
-    assert "never occur apart, so that no model can tell them apart: 'b' and 'c'." in " ".join(found.warnings)
+    assert "always occur together, so that no model can distinguish them: 'b' and 'c'." in " ".join(found.warnings)
 
 
 def test_images_are_looked_at(photos):
@@ -133,7 +133,7 @@ def test_warnings_come_in_plain_words_and_in_order_of_weight(photos):
         "1 image is the same in several splits (test and train)",
         "1 image is nearly the same in several splits (test and train)",
         "1 image is there several times with different labels: '1.png', 'twin.png'.",
-        "1 label is absent from split 'test' and cannot be judged there: 'eel'.",
+        "1 label is absent from split 'test' and cannot be evaluated there: 'eel'.",
         "3 labels are present in fewer than 10 rows: 'eel' (1), 'dog' (4), 'cat' (5).",
         "2 images are there more than once: '0.png', 'copy.png', and so on.",
     ]
@@ -176,7 +176,12 @@ def test_arrays_are_images_too():
         ([["a"], []] * 20, ["a"], None, "The data come in one piece: rows to validate"),
         ([["a"], []] * 20, ["a"], ["val"] * 40, "The data come in one piece"),
         ([["a"]] * 12 + [[]] * 30, ["a"], None, "71% of the rows have no label; check that this is true"),
-        ([["A b"], ["a_B"]] * 10, ["A b", "a_B"], None, "case, spaces or punctuation, maybe by mistake: 'A b' and 'a_B'."),
+        (
+            [["A b"], ["a_B"]] * 10,
+            ["A b", "a_B"],
+            None,
+            "case, spaces or punctuation, maybe by mistake: 'A b' and 'a_B'.",
+        ),
         (
             [["a"], []] * 10 + [[]] * 10,
             ["a"],
@@ -233,7 +238,7 @@ def test_many_labels_are_shortened():
     labels = [f"label {k}" for k in range(60)]
     text = shown(inspect_dataset(table([labels[k:] for k in range(60)], labels)))
     assert "the 10 most frequent and the 10 rarest of 60" in text
-    assert "label 30" not in text.split("Labels a row")[0]
+    assert "label 30" not in text.split("Labels per row")[0]
 
 
 def test_likeness_survives_scaling_and_compression_and_tells_others_apart():

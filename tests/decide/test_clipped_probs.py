@@ -79,7 +79,7 @@ def test_the_commands_and_the_studio_decide_by_scores(tmp_path):
     assert int(mh.Predictions.open(tmp_path / "half.parquet").load().of_split("val").decisions.sum()) == 50
     deciding = DecisionExplorer(table)
     assert int(deciding.decision(DecisionChoice("size", 0.5)).sizes.sum()) == 100
-    assert "beyond 100 %" in deciding.summary(DecisionChoice("size", 0.5)).words
+    assert "exceed 100 %" in deciding.summary(DecisionChoice("size", 0.5)).words
 
 
 @pytest.mark.slow

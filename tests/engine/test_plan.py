@@ -142,7 +142,7 @@ def test_rates_and_decay_of_parameters():
         ({"val": data_of(targets_of()[:0])}, "`val` of `fit` must have rows; got none."),
         (
             {"settings": FitSettings(patience=2)},
-            "`val` of `fit` must be given where the plan has `patience`; got None.",
+            "`val` of `fit` must be given where the settings have `patience`; got None.",
         ),
         (
             {"settings": FitSettings(monitor="F1"), "val": data_of(targets_of())},

@@ -224,6 +224,28 @@ def test_a_checkpoint_of_format_1_goes_on(tmp_path):
     assert got.best_value == pytest.approx(wanted.best_value)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_checkpoint_of_a_loss_with_another_name_goes_on(version, tmp_path):
+    """Without data for validation, for which format 1 has another log loss."""
+    dense, loss, settings = targets_of(), mh.FocalLoss(), plan_of()
+
+    def go(data, **options):
+        network = network_of(dtype=torch.float32)
+        return fit(network, loss.float(), data, settings=settings, progress=NoProgress(), **options)
+
+    data = data_of(dense, dtype=torch.float32)
+    wanted = go(data)
+    with pytest.raises(Broken):
+        go(BreaksOff(data, 8), folder=tmp_path)
+    path = tmp_path / "checkpoint" / "last.safetensors"
+    checkpoint = Checkpoint.read(path)
+    text = "AsymmetricFocalLoss( gamma_neg=4, gamma_pos=1, reduction='mean' (link): AsymmetricLink() )"
+    old = text if version == 1 else checkpoint.metadata["setting"]["loss"].replace("FocalLoss", "AsymmetricFocalLoss")
+    metadata = {**checkpoint.metadata, "format": version, "setting": checkpoint.metadata["setting"] | {"loss": old}}
+    save_file(dict(checkpoint.tensors), str(path), metadata={"manyhot": json.dumps(metadata)})
+    assert_same(wanted, go(data, folder=tmp_path, resume=True))
+
+
 def test_other_data_and_networks_are_refused(tmp_path):
     dense, loss, settings = targets_of(), mh.BinaryCrossEntropyLoss(), plan_of(epochs=1)
 
@@ -258,7 +280,8 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         save_file({"x": torch.zeros(2)}, str(path))
     else:
         path.write_text("nothing of the kind")
-    words = {"flipped": "hold what was written", "foreign": "hold format 2 of manyhot"}.get(damage, "be a whole file")
+    rules = {"flipped": "hold what was written", "foreign": "hold format 1 to 3 of manyhot"}
+    words = rules.get(damage, "be a whole file")
     with pytest.raises(InputError, match=f"`checkpoint` of `fit` must {words}; got .*last.safetensors.*Delete it"):
         start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
 

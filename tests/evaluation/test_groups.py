@@ -45,7 +45,7 @@ def test_scores_with_decisions_are_judged_as_sets():
 
 def test_decisions_that_nobody_made_are_said_to_be_so():
     notes = mh.evaluate(tables.with_link()).groups["sets"].notes
-    assert notes[0] == "Without decisions, labels with a probability of at least 50 % count as given."
+    assert notes[0] == "Without decisions, labels with a probability of at least 50 % count as predicted."
     assert notes[1] == "Rows without labels and decisions count as 0 in F1 over rows, and as 1 in Jaccard."
 
 

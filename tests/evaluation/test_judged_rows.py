@@ -1,4 +1,4 @@
-"""Which rows are judged, and what is said where they are too few."""
+"""Which rows are evaluated, and the message where they are too few."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_a_split_that_is_called_otherwise_is_judged_like_test():
     assert (found.split, found.counts["rows"]) == ("Testing", 100)
     assert mh.evaluate(with_splits("eval", "test")).split == "test"
     rosy = mh.evaluate(with_splits("Validation", "fold 1")).notes
-    assert any("'Validation'" in note and "too rosy" in note for note in rosy)
+    assert any("'Validation'" in note and "too optimistic" in note for note in rosy)
 
 
 def test_another_split_or_all_rows_are_judged_when_asked_for():
@@ -53,8 +53,8 @@ def test_another_split_or_all_rows_are_judged_when_asked_for():
 
 
 def test_rows_that_were_learnt_from_are_said_to_be_so():
-    assert any("'val'" in note and "too rosy" in note for note in mh.evaluate(with_splits("val")).notes)
-    assert any("'val'" in note and "too rosy" in note for note in mh.evaluate(with_splits("val", "dev")).notes)
+    assert any("'val'" in note and "too optimistic" in note for note in mh.evaluate(with_splits("val")).notes)
+    assert any("'val'" in note and "too optimistic" in note for note in mh.evaluate(with_splits("val", "dev")).notes)
     assert mh.evaluate(with_splits("test")).notes == []
     assert mh.evaluate(tables.with_link()).notes == []
 
@@ -82,8 +82,8 @@ def test_too_few_rows_are_told_of_instead_of_figures():
         assert "100.00" not in shown
         assert "100.0" not in shown
     for shown in (str(few), few._repr_html_()):
-        assert "Too small to judge by: 1 row with known labels" in shown
-    assert few.to_dict()["too_small"].startswith("Too small to judge by")
+        assert "Too few rows to evaluate: 1 row with known labels" in shown
+    assert few.to_dict()["too_small"].startswith("Too few rows to evaluate")
     enough = mh.evaluate(small(30))
     assert enough.too_small is None
     assert "mAP over labels  " in str(enough)
@@ -104,10 +104,10 @@ def test_a_training_on_ten_rows_claims_nothing(tmp_path, capsys):
     print_run(run, None)
     shown = " ".join(capsys.readouterr().out.split())
     assert run.figures["judged"] == "test"
-    assert "On the rows of 'test', which the network has not seen. Too small to judge by: 1 row" in shown
+    assert "On the rows of 'test', held out from training. Too few rows to evaluate: 1 row" in shown
     assert "mAP" not in shown
-    assert "Too small to judge by" in run._repr_html_()
-    assert "Too small to judge by" in run.figures["after"]["too_small"]
+    assert "Too few rows to evaluate" in run._repr_html_()
+    assert "Too few rows to evaluate" in run.figures["after"]["too_small"]
 
 
 def test_a_comparison_on_too_few_rows_names_no_winner(tmp_path, capsys):
@@ -118,6 +118,6 @@ def test_a_comparison_on_too_few_rows_names_no_winner(tmp_path, capsys):
     comparison = mh.compare(data, {"BCE": "BCE"}, recipe, folder=tmp_path / "runs")
     show_comparison(comparison, as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Too small to judge by: 1 row" in shown
+    assert "Too few rows to evaluate: 1 row" in shown
     assert "Best" not in shown
-    assert "Too small to judge by" in comparison._repr_html_()
+    assert "Too few rows to evaluate" in comparison._repr_html_()

@@ -1,4 +1,4 @@
-"""Small outcomes made by hand: scores that know something of the targets, and a loss to read them by."""
+"""Small run outputs made by hand: scores that know something of the targets, and a loss to read them by."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def drawn(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def outcome_of(
+def output_of(
     loss: mh.Loss, scores: dict[str, Tensor], targets: dict[str, Tensor], *, head: Head | TwoHeads | None = None
 ) -> RunOutput:
     """An outcome with training counts of 0, 15, 30 and so on."""
@@ -37,7 +37,7 @@ def many(loss: mh.Loss, *, seed: int = 0, labels: int = LABELS) -> RunOutput:
     targets = {
         split: (torch.rand(u.shape, generator=draw) < torch.sigmoid(u)).to(torch.int8) for split, u in log_odds.items()
     }
-    return outcome_of(loss, {split: 1.5 * u for split, u in log_odds.items()}, targets)
+    return output_of(loss, {split: 1.5 * u for split, u in log_odds.items()}, targets)
 
 
 def single(
@@ -53,4 +53,4 @@ def single(
     empty = torch.arange(ROWS["test"]) < out * ROWS["test"]
     targets["test"][empty] = 0
     scores["test"][empty] *= 0.3
-    return outcome_of(loss, scores, targets, head=head)
+    return output_of(loss, scores, targets, head=head)

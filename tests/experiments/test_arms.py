@@ -4,16 +4,17 @@ import pytest
 import torch
 
 import manyhot as mh
-from experiments.training import Method, build_head
+from experiments.training import Method, build_head, new_spelling, old_spelling
 from manyhot.errors import InputError
 from manyhot.heads import CosineHead, LinearHead, MLPHead, TwoHeads, diverse_bias
+from manyhot.registry import RENAMED
 
 WIDTH, RATES = 6, torch.tensor([0.5, 0.1, 0.02])
 BCE = "BinaryCrossEntropyLoss()"
 
 
-def built(arm, loss=None, *, seed=0):
-    return build_head(arm, WIDTH, 3, loss or mh.BinaryCrossEntropyLoss(), RATES, seed=seed)
+def built(method, loss=None, *, seed=0):
+    return build_head(method, WIDTH, 3, loss or mh.BinaryCrossEntropyLoss(), RATES, seed=seed)
 
 
 def test_the_bias_starts_where_the_link_makes_the_label_rates_of_it():
@@ -38,10 +39,10 @@ def test_the_bias_starts_at_zero_where_that_is_asked_for_or_there_is_no_link():
 
 def test_modes_start_the_bias_as_they_are_defined():
     zero = torch.zeros(1, WIDTH)
-    found = [built(Method("BCE", BCE, start=f"mode {mode}"))(zero).flatten() for mode in range(8)]
+    result = [built(Method("BCE", BCE, start=f"mode {mode}"))(zero).flatten() for mode in range(8)]
     for mode in range(1, 8):
-        torch.testing.assert_close(found[mode], diverse_bias(mode, 3))
-    assert len({tuple(bias.tolist()) for bias in found}) == 8
+        torch.testing.assert_close(result[mode], diverse_bias(mode, 3))
+    assert len({tuple(bias.tolist()) for bias in result}) == 8
 
 
 def test_the_seed_decides_a_bias_that_is_drawn():
@@ -89,9 +90,35 @@ def test_the_name_of_an_arm_decides_nothing():
 
 def test_sigmoid_heads_without_a_link_may_start_at_the_label_rates():
     rates = torch.tensor([0.5, 0.2, 0.1])
-    wanted = torch.logit(rates)
+    expected = torch.logit(rates)
     head = build_head(Method("AN", "AN", start="sigmoid rates"), 4, 3, mh.losses.AssumeNegativeLoss(), rates, seed=0)
-    torch.testing.assert_close(head.bias.data, wanted)
+    torch.testing.assert_close(head.bias.data, expected)
     heads = build_head(Method("AVG-K", "", start="sigmoid rates"), 4, 3, mh.AverageKLoss(2), rates, seed=0)
-    torch.testing.assert_close(heads.multi.bias.data, wanted)
+    torch.testing.assert_close(heads.multi.bias.data, expected)
     assert not heads.single.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("SoftmaxCrossEntropyLoss(no_label='uniform')", "CrossEntropyLoss(no_label='uniform')"),
+        ("MultiLabelSoftmaxLoss()", "SoftmaxLoss()"),
+        (
+            "SumLoss(FocalLoss(2, 2), BinaryCrossEntropyLoss(), link=SigmoidLink())",
+            "SumLoss(AsymmetricFocalLoss(2, 2), BinaryCrossEntropyLoss(), link=SigmoidLink())",
+        ),
+        ("Abstain(ExpectedFBeta(), share=0.1)", "AskPerson(ExpectedF(), share=0.1)"),
+        ("TwoWayLoss('FocalLoss')", "TwoWayLoss('FocalLoss')"),
+    ],
+)
+def test_stored_results_spell_classes_by_their_first_names(text, old):
+    assert old_spelling(text) == old
+    assert old_spelling(old) == old
+    assert new_spelling(old) == text
+    assert new_spelling(text) == text
+    assert Method("", text).settings()["loss"] == old
+
+
+def test_every_class_with_an_old_name_is_spelled_by_it():
+    for old, new in RENAMED.items():
+        assert (old_spelling(f"{new}()"), new_spelling(f"{old}()")) == (f"{old}()", f"{new}()")

@@ -17,7 +17,7 @@ from experiments.data import (
     kind_of,
     part_of,
     with_long_tail,
-    with_strangers,
+    with_unknown_classes,
     without_some_labels,
 )
 from experiments.datasets import LAYOUTS
@@ -35,7 +35,7 @@ def one_label_each():
     n = len(splits)
     labels = [[row % LABELS] for row in range(n)]
     targets = SparseTargets.from_rows(labels, num_labels=LABELS)
-    names = tuple(f"n{place:08d} label" for place in range(LABELS))
+    names = tuple(f"n{position:08d} label" for position in range(LABELS))
     return Rows("set", names, targets, splits, torch.arange(n, dtype=torch.float32)[:, None], torch.arange(n))
 
 
@@ -70,18 +70,18 @@ def test_a_third_of_many_labels_is_dropped_over_all_frequencies():
     whole = generate("coco")
     rows = without_some_labels(whole, "coco: zero labels")
     order = np.argsort(-whole.targets.counts(), kind="stable")
-    dropped = [place for place, column in enumerate(order) if whole.labels[column] not in rows.labels]
+    dropped = [position for position, column in enumerate(order) if whole.labels[column] not in rows.labels]
     assert dropped == [1, 4, 7, 10, 13]
     assert list(rows.labels) == sorted(rows.labels)
     assert len(rows.targets) == len(whole.targets)
     assert (rows.targets.sizes() == 0).any()
-    kept = [whole.labels.index(label) for label in rows.labels]
-    assert torch.equal(rows.targets.dense(), whole.targets.dense()[:, kept])
+    stored = [whole.labels.index(label) for label in rows.labels]
+    assert torch.equal(rows.targets.dense(), whole.targets.dense()[:, stored])
 
 
 def test_strangers_are_met_in_the_test_alone():
     whole = one_label_each()
-    rows = with_strangers(whole, "set: open set")
+    rows = with_unknown_classes(whole, "set: open set")
     assert_splits_stay_apart(whole, rows)
     for split in ("train", "val"):
         sizes = rows.of(split)[1].sizes()
@@ -95,7 +95,7 @@ def test_a_long_tail_thins_out_the_rows_to_train_on_alone():
     whole = one_label_each()
     rows = with_long_tail(whole, "set: long-tailed")
     assert_splits_stay_apart(whole, rows)
-    expected = [int(200 * 100 ** (-place / (LABELS - 1)) + 1e-9) for place in range(LABELS)]
+    expected = [int(200 * 100 ** (-position / (LABELS - 1)) + 1e-9) for position in range(LABELS)]
     assert sorted(counts(rows, "train"), reverse=True) == expected
     assert (expected[0], expected[-1]) == (200, 2)
     for split in ("val", "test"):
@@ -171,17 +171,17 @@ def tables(tmp_path):
 
 
 def test_pictures_of_a_plain_table_become_a_material(tables):
-    material = Catalogue(tables)("cifar10")
-    assert (material.name, material.width) == ("cifar10", 512)
-    assert sorted(material.labels) == ["blue", "red", "warm"]
-    parts = material.parts(FitSettings())
+    dataset = Catalogue(tables)("cifar10")
+    assert (dataset.name, dataset.width) == ("cifar10", 512)
+    assert sorted(dataset.labels) == ["blue", "red", "warm"]
+    parts = dataset.parts(FitSettings())
     assert {split: len(part) for split, part in parts.items()} == {"train": 6, "val": 2, "test": 3}
     (batch,) = parts["test"].load([[0, 1, 2]], epoch=None)
     assert batch.inputs.shape == (3, 3, 32, 32)
     assert batch.targets.sum(1).tolist() == [2, 1, 0]
     red, _, blue = batch.inputs.float().mean((2, 3)).unbind(1)
     assert (red > blue).tolist() == [True, False, True]
-    backbone = material.backbone(0).eval()
+    backbone = dataset.backbone(0).eval()
     with torch.no_grad():
         assert backbone(batch.inputs).shape == (3, 512)
     assert [file.name for file in (tables / "cache").glob("*.npy")] == ["cifar10-32.npy"]
@@ -189,13 +189,13 @@ def test_pictures_of_a_plain_table_become_a_material(tables):
 
 def test_features_of_a_plain_table_become_a_material_and_are_kept(tables, tmp_path):
     catalogue = Catalogue(tables, cache=tmp_path / "kept")
-    material = catalogue("cifar10 features")
-    parts = material.parts(FitSettings())
-    assert material.backbone is None
+    dataset = catalogue("cifar10 features")
+    parts = dataset.parts(FitSettings())
+    assert dataset.backbone is None
     assert {split: len(part) for split, part in parts.items()} == {"train": 6, "val": 2, "test": 3}
     train = parts["train"].features
-    assert train.shape == (6, material.width)
-    torch.testing.assert_close(train.mean(0), torch.zeros(material.width), rtol=0, atol=1e-2)
+    assert train.shape == (6, dataset.width)
+    torch.testing.assert_close(train.mean(0), torch.zeros(dataset.width), rtol=0, atol=1e-2)
     distances = torch.cdist(parts["test"].features, train)
     assert (distances.argmin(1) % 2).tolist() == [0, 1, 0]
     # The same samples give the other variants, and what was kept needs no picture.

@@ -65,52 +65,52 @@ def test_claims_without_runs_are_open(tmp_path):
     assert {claim.verdict for claim in claims} == {"not run"}
 
 
-def keep(ledger, arm, seed, figures):
-    job = Job("tiny-imagenet features", arm, replace(FitSettings(), seed=seed), ("one_label",))
-    ledger.save(job, {"figures": {"one_label": figures}} if figures else {"diverged": "at once", "figures": {}})
+def keep(store, method, seed, figures):
+    job = Job("tiny-imagenet features", method, replace(FitSettings(), seed=seed), ("one_label",))
+    store.save(job, {"figures": {"one_label": figures}} if figures else {"diverged": "at once", "figures": {}})
     return job
 
 
 def test_what_is_found_of_an_arm(tmp_path):
-    ledger, one, other = RunStore(tmp_path), Method("one", "BCE"), Method("other", "SPA")
+    store, one, other = RunStore(tmp_path), Method("one", "BCE"), Method("other", "SPA")
     ours, theirs = [0.1, 0.11, 0.12], [0.2, 0.22, 0.24]
-    jobs = [keep(ledger, one, seed, {"error": ours[seed]}) for seed in range(3)]
-    jobs += [keep(ledger, other, seed, {"error": theirs[seed]}) for seed in range(3)]
-    found, error = MethodResults(ledger, jobs, "one_label"), at("error")
-    assert found.mean("one", error) == over_seeds(ours)
-    assert found.gap("other", "one", error) == paired(theirs, ours)
-    assert found.gap("other", "nobody", error) is None
+    jobs = [keep(store, one, seed, {"error": ours[seed]}) for seed in range(3)]
+    jobs += [keep(store, other, seed, {"error": theirs[seed]}) for seed in range(3)]
+    result, error = MethodResults(store, jobs, "one_label"), at("error")
+    assert result.mean("one", error) == over_seeds(ours)
+    assert result.gap("other", "one", error) == paired(theirs, ours)
+    assert result.gap("other", "nobody", error) is None
     assert at("no", "such", "path")({"no": {"such": 3}}) is None
     assert own("x")({"own": "softmax", "readings": {"softmax": {"x": 5}}}) == 5
 
 
 def test_fewer_seeds_borrow_their_spread_from_all_arms(tmp_path):
-    ledger = RunStore(tmp_path)
+    store = RunStore(tmp_path)
     values = {"a": [1.0, 3.0], "b": [2.0, 2.0], "c": [5.0]}
     jobs = [
-        keep(ledger, Method(name, f"{name}()"), s, {"x": v}) for name, own in values.items() for s, v in enumerate(own)
+        keep(store, Method(name, f"{name}()"), s, {"x": v}) for name, own in values.items() for s, v in enumerate(own)
     ]
-    found, x = MethodResults(ledger, jobs, "one_label"), at("x")
+    result, x = MethodResults(store, jobs, "one_label"), at("x")
     spread = Spread.of(values.values())
     assert spread.degrees == 2
     assert spread.deviation == pytest.approx(1.0)  # of 2 and 0 squares over two degrees of freedom
-    assert found.mean("c", x).half == pytest.approx(4.302653)
-    assert found.gap("a", "b", x).half == pytest.approx(4.302653)
+    assert result.mean("c", x).half == pytest.approx(4.302653)
+    assert result.gap("a", "b", x).half == pytest.approx(4.302653)
     assert Spread.of([[1.0], [2.0]]).mean([1.0]) == MeanInterval(1.0, None, 1)
 
 
 def test_single_runs_with_other_seeds_are_not_compared(tmp_path):
-    ledger = RunStore(tmp_path)
-    jobs = [keep(ledger, Method("a", "a()"), 0, {"x": 1.0}), keep(ledger, Method("b", "b()"), 1, {"x": 2.0})]
-    assert MethodResults(ledger, jobs, "one_label").gap("a", "b", at("x")) is None
+    store = RunStore(tmp_path)
+    jobs = [keep(store, Method("a", "a()"), 0, {"x": 1.0}), keep(store, Method("b", "b()"), 1, {"x": 2.0})]
+    assert MethodResults(store, jobs, "one_label").gap("a", "b", at("x")) is None
 
 
 def test_diverged_runs_are_counted(tmp_path):
-    ledger = RunStore(tmp_path)
-    jobs = [keep(ledger, Method("a", "a()"), 0, {"x": 1.0}), keep(ledger, Method("a", "a()"), 1, None)]
-    jobs.append(keep(ledger, Method("b", "b()"), 0, None))
-    found = MethodResults(ledger, jobs, "one_label")
-    assert json.dumps(found.methods) == '{"a": [{"x": 1.0}]}'
-    table = found.table({})
+    store = RunStore(tmp_path)
+    jobs = [keep(store, Method("a", "a()"), 0, {"x": 1.0}), keep(store, Method("a", "a()"), 1, None)]
+    jobs.append(keep(store, Method("b", "b()"), 0, None))
+    result = MethodResults(store, jobs, "one_label")
+    assert json.dumps(result.methods) == '{"a": [{"x": 1.0}]}'
+    table = result.table({})
     assert "1 (1 diverged)" in table
     assert "| b | 0 (1 diverged) |" in table

@@ -59,9 +59,9 @@ def test_every_study_runs_on_generated_data(name, short_sweeps, capsys):
 def test_sets_and_seeds_can_be_chosen(short_sweeps, capsys):
     assert main(["one-label", "--smoke", "--sets", "cifar100 features", "--seeds", "3"]) == 0
     out = capsys.readouterr().out
-    told = [line for line in out.splitlines() if line.endswith(" samples/s")]
-    assert len(told) == 4
-    assert all(line.startswith("cifar100 features, ") and ", seed 3: " in line for line in told)
+    messages = [line for line in out.splitlines() if line.endswith(" samples/s")]
+    assert len(messages) == 4
+    assert all(line.startswith("cifar100 features, ") and ", seed 3: " in line for line in messages)
 
 
 @pytest.mark.parametrize("data", [[], ["--data", "missing"]])
@@ -118,8 +118,8 @@ def test_every_run_of_a_study_has_a_judge_and_a_file_of_its_own(study):
 
 
 def test_every_arm_is_run_with_every_seed():
-    arms = [BCE, Method("ASL", "AsymmetricLoss()", lr=3.0)]
-    jobs = jobs_of(arms, "coco features", ["many_label"], (4, 5))
+    methods = [BCE, Method("ASL", "AsymmetricLoss()", lr=3.0)]
+    jobs = jobs_of(methods, "coco features", ["many_label"], (4, 5))
     assert [(job.method.name, job.fit_settings.seed) for job in jobs] == [
         ("BCE", 4),
         ("BCE", 5),
@@ -128,7 +128,7 @@ def test_every_arm_is_run_with_every_seed():
     ]
     assert jobs[2].fit_settings.lr == pytest.approx(3 * jobs[0].fit_settings.lr)
     assert jobs[0].metrics == ("many_label",)
-    network = jobs_of(arms, "coco", ["many_label"], (4,))
+    network = jobs_of(methods, "coco", ["many_label"], (4,))
     assert network[0].fit_settings.lr == network[1].fit_settings.lr  # a network learns at another pace
 
 

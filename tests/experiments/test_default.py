@@ -31,9 +31,9 @@ def test_all_layouts_of_files_are_read(files):
 
 
 def test_every_method_has_as_many_trials_and_is_built_as_written():
-    for found in PAPERS.values():
-        assert len(found) == default.TRIALS
-        for changes in found:
+    for result in PAPERS.values():
+        assert len(result) == default.TRIALS
+        for changes in result:
             TrainSettings.build(changes)
 
 
@@ -41,9 +41,9 @@ def test_a_comparison_runs_once_and_chooses_on_val(files, tmp_path, monkeypatch)
     monkeypatch.setattr(default, "PAPERS", {"BCE": PAPERS["BCE"], "softmax": PAPERS["softmax"]})
     study = DefaultComparison(RunStore(tmp_path / "runs"), seeds=(0, 1), common={"epochs": 2, "hidden": 8})
     study.run(files, ["whole"])
-    kept = sorted((tmp_path / "runs").rglob("*.json"))
+    stored = sorted((tmp_path / "runs").rglob("*.json"))
     # Two methods with four trials and one more seed, and two seeds of everything else.
-    assert len(kept) == 2 * (default.TRIALS + 1) + 2 * (len(PARTS) + 1)
+    assert len(stored) == 2 * (default.TRIALS + 1) + 2 * (len(PARTS) + 1)
     assert study.store.find(study.job("whole", SHIPPED, {}, 1))["settings"]["recipe"]["seed"] == 1
     worst = PAPERS["BCE"][2]
     run = study.store.find(study.job("whole", "BCE", worst, 0))
@@ -51,7 +51,7 @@ def test_a_comparison_runs_once_and_chooses_on_val(files, tmp_path, monkeypatch)
     study.store.save(study.job("whole", "BCE", worst, 0), run)
     assert study.methods("whole")["BCE"] == worst
     monkeypatch.setattr(default, "carry_out", lambda job, data: pytest.fail("trained again"))
-    monkeypatch.setattr(DefaultComparison, "methods", lambda self, material: {**PARTS, SHIPPED: {}})
+    monkeypatch.setattr(DefaultComparison, "methods", lambda self, dataset: {**PARTS, SHIPPED: {}})
     study.run(files, ["whole"])
     page = study.page(["whole"])
     assert page.count("\n| one head |") == 2

@@ -15,41 +15,41 @@ SET = "cifar10 features"
 BCE = Method("BCE", "BinaryCrossEntropyLoss()")
 ASL = Method("ASL", "AsymmetricLoss()")
 BROKEN = Method("broken", "NoSuchLoss()")
-PLAN = FitSettings(epochs=2, batch_size=40)
+FIT_SETTINGS = FitSettings(epochs=2, batch_size=40)
 OPEN = Generated()
 
 
-def job(arm=BCE, *, seed=0, judges=("trial",), material=SET, **changes):
-    return Job(material, arm, replace(PLAN, seed=seed, **changes), judges)
+def job(method=BCE, *, seed=0, judges=("trial",), dataset=SET, **changes):
+    return Job(dataset, method, replace(FIT_SETTINGS, seed=seed, **changes), judges)
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def store(tmp_path):
     return RunStore(tmp_path / "runs")
 
 
 @pytest.fixture
-def told():
+def messages():
     return []
 
 
-def kept(ledger):
-    return sorted(path.relative_to(ledger.folder).as_posix() for path in ledger.folder.rglob("*.json"))
+def stored(store):
+    return sorted(path.relative_to(store.folder).as_posix() for path in store.folder.rglob("*.json"))
 
 
 def never(name):
     raise AssertionError(f"{name} was opened")
 
 
-def test_what_a_run_gave_is_found_again(ledger):
+def test_what_a_run_gave_is_found_again(store):
     run = {"figures": {"trial": {"choice": 0.25}}, "seconds": 1.5}
-    assert ledger.find(job()) is None
-    ledger.save(job(), run)
-    assert ledger.find(job()) == {"arm": "BCE", "settings": job().settings(), **run}
-    assert ledger.figures([job(), job(seed=1)], "trial") == [{"choice": 0.25}]
-    assert ledger.figures([job()], "other") == [None]
-    assert len(kept(ledger)) == 1
-    json.loads((ledger.folder / job().file()).read_text())
+    assert store.find(job()) is None
+    store.save(job(), run)
+    assert store.find(job()) == {"arm": "BCE", "settings": job().settings(), **run}
+    assert store.figures([job(), job(seed=1)], "trial") == [{"choice": 0.25}]
+    assert store.figures([job()], "other") == [None]
+    assert len(stored(store)) == 1
+    json.loads((store.folder / job().file()).read_text())
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_what_a_run_gave_is_found_again(ledger):
         job(seed=1),
         job(lr=0.5),
         job(judges=("trial", "one_label")),
-        job(material="cifar100 features"),
-        job(material=f"{SET}: part"),
-        job(material="cifar10"),
+        job(dataset="cifar100 features"),
+        job(dataset=f"{SET}: part"),
+        job(dataset="cifar10"),
     ],
 )
 def test_another_setting_is_another_file(other):
@@ -82,51 +82,51 @@ def test_the_order_of_judges_has_no_bearing():
 
 def test_every_run_comes_once_and_first_seeds_come_first():
     jobs = [job(seed=1), job(ASL, seed=2), job(), job(replace(BCE, name="again")), job(ASL), job(seed=1)]
-    found = distinct(jobs)
-    assert [one.fit_settings.seed for one in found] == [0, 0, 1, 2]
-    assert len({one.file() for one in found}) == 4
+    result = distinct(jobs)
+    assert [one.fit_settings.seed for one in result] == [0, 0, 1, 2]
+    assert len({one.file() for one in result}) == 4
 
 
-def test_what_is_there_is_not_run_again(ledger, told):
+def test_what_is_there_is_not_run_again(store, messages):
     jobs = [job(), job(ASL)]
-    assert run_all(jobs[:1], OPEN, ledger, log=told.append) == 0
-    before = ledger.find(jobs[0])
-    assert run_all(jobs, OPEN, ledger, log=told.append) == 0
-    assert ledger.find(jobs[0]) == before
-    assert ledger.find(jobs[1])["figures"]["trial"].keys() == {"choice", "average-5 accuracy", "accuracy"}
-    assert run_all(jobs, never, ledger, log=told.append) == 0
-    assert [line for line in told if "runs to do" in line] == [
+    assert run_all(jobs[:1], OPEN, store, log=messages.append) == 0
+    before = store.find(jobs[0])
+    assert run_all(jobs, OPEN, store, log=messages.append) == 0
+    assert store.find(jobs[0]) == before
+    assert store.find(jobs[1])["figures"]["trial"].keys() == {"choice", "average-5 accuracy", "accuracy"}
+    assert run_all(jobs, never, store, log=messages.append) == 0
+    assert [line for line in messages if "runs to do" in line] == [
         "1 runs to do, 0 done before.",
         "1 runs to do, 1 done before.",
         "0 runs to do, 2 done before.",
     ]
 
 
-def test_an_arm_that_fails_is_told_and_counted_and_the_others_go_on(ledger, told):
-    assert run_all([job(BROKEN), job()], OPEN, ledger, log=told.append) == 1
-    failures = [line for line in told if line.startswith(f"FAILED {SET}, broken, seed 0")]
+def test_an_arm_that_fails_is_told_and_counted_and_the_others_go_on(store, messages):
+    assert run_all([job(BROKEN), job()], OPEN, store, log=messages.append) == 1
+    failures = [line for line in messages if line.startswith(f"FAILED {SET}, broken, seed 0")]
     assert len(failures) == 1
     assert "NoSuchLoss" in failures[0]
-    assert ledger.find(job()) is not None
-    assert ledger.find(job(BROKEN)) is None
+    assert store.find(job()) is not None
+    assert store.find(job(BROKEN)) is None
 
 
-def test_that_an_arm_diverges_is_a_result(ledger, told):
+def test_that_an_arm_diverges_is_a_result(store, messages):
     diverging = job(optimizer="sgd", lr=1e38)
-    assert run_all([diverging], OPEN, ledger, log=told.append) == 0
-    run = ledger.find(diverging)
+    assert run_all([diverging], OPEN, store, log=messages.append) == 0
+    run = store.find(diverging)
     assert "finite" in run["diverged"]
     assert run["figures"] == {}
-    assert ledger.figures([diverging], "trial") == [None]
-    assert run_all([diverging], never, ledger, log=told.append) == 0
+    assert store.figures([diverging], "trial") == [None]
+    assert run_all([diverging], never, store, log=messages.append) == 0
 
 
-def test_after_so_many_minutes_the_rest_is_left(ledger, told):
-    assert run_all([job(), job(ASL, seed=2)], never, ledger, minutes=-1, log=told.append) == 0
-    assert told[1:] == [f"left for later: {SET}, BCE, seed 0", f"left for later: {SET}, ASL, seed 2"]
-    assert kept(ledger) == []
-    assert run_all([job()], OPEN, ledger, minutes=10, log=told.append) == 0
-    assert len(kept(ledger)) == 1
+def test_after_so_many_minutes_the_rest_is_left(store, messages):
+    assert run_all([job(), job(ASL, seed=2)], never, store, minutes=-1, log=messages.append) == 0
+    assert messages[1:] == [f"left for later: {SET}, BCE, seed 0", f"left for later: {SET}, ASL, seed 2"]
+    assert stored(store) == []
+    assert run_all([job()], OPEN, store, minutes=10, log=messages.append) == 0
+    assert len(stored(store)) == 1
 
 
 def test_a_run_says_what_it_was_made_by():
@@ -153,13 +153,13 @@ def test_a_shortened_run_is_another_run():
 
 
 @pytest.mark.process
-def test_two_processes_give_the_figures_of_one(tmp_path, ledger, told):
+def test_two_processes_give_the_figures_of_one(tmp_path, store, messages):
     jobs = [job(), job(ASL), job(BROKEN), job(seed=1)]
     alone = RunStore(tmp_path / "alone")
-    assert run_all(jobs, Generated(), alone, log=told.append) == 1
-    assert run_all(jobs, Generated(), ledger, workers=2, log=told.append) == 1
-    assert kept(ledger) == kept(alone)
-    assert len(kept(alone)) == 3
+    assert run_all(jobs, Generated(), alone, log=messages.append) == 1
+    assert run_all(jobs, Generated(), store, workers=2, log=messages.append) == 1
+    assert stored(store) == stored(alone)
+    assert len(stored(alone)) == 3
     for one in jobs[:2]:
-        assert ledger.find(one)["figures"] == alone.find(one)["figures"]
-    assert sum(line.startswith("FAILED") for line in told) == 2
+        assert store.find(one)["figures"] == alone.find(one)["figures"]
+    assert sum(line.startswith("FAILED") for line in messages) == 2

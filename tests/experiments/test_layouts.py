@@ -18,11 +18,11 @@ from tests.experiments.unpacked_sets import BLUE, SETS, matlab, paint, write
 def rows(data):
     """Labels and split of each id; a label that is unknown ends with a question mark."""
     signs = {1: "", -1: "?"}
-    found = {}
+    result = {}
     for name, targets, split in zip(data.ids, data.targets.dense().tolist(), data.splits.tolist(), strict=True):
         known = [data.labels.names[k] + signs[value] for k, value in enumerate(targets) if value]
-        found[name] = (" ".join(known), split)
-    return found
+        result[name] = (" ".join(known), split)
+    return result
 
 
 def message(folder, name=None):
@@ -44,9 +44,9 @@ def test_layouts_are_found_and_read(tmp_path, name):
     assert rows(data) == expected
     assert set(data.splits) <= {"train", "val", "test"}
     assert data.notes
-    picture = np.asarray(read_image(data.images, data.ids.index(shown)))
-    assert picture.shape[2] == 3
-    assert np.abs(picture.astype(int) - colour).max() <= 12
+    image = np.asarray(read_image(data.images, data.ids.index(shown)))
+    assert image.shape[2] == 3
+    assert np.abs(image.astype(int) - colour).max() <= 12
     for row in range(len(data)):
         read_image(data.images, row)
 
@@ -153,11 +153,11 @@ def test_coco_of_two_years_is_read_as_2014(tmp_path):
 
 def test_nus_wide_leaves_out_pictures_that_are_gone(tmp_path):
     unpacked_sets.nus_wide(tmp_path)
-    assert "Left out 1 of 4 listed pictures, which are not there." in read_layout(tmp_path).notes
+    assert "Left out 1 of 4 listed images, which do not exist." in read_layout(tmp_path).notes
 
 
 def flat_imagenet(top):
-    """As Kaggle packs it: validation pictures in one folder."""
+    """As Kaggle packs it: validation images in one folder."""
     for code in ("n01440764", "n02085620"):
         paint(top / f"ILSVRC/Data/CLS-LOC/train/{code}/{code}_1.JPEG")
     for number in (1, 2):
@@ -171,12 +171,12 @@ def test_imagenet_with_all_validation_pictures_in_one_folder_is_read_by_its_list
         "ILSVRC2012_val_00000001,n02085620 1 2 3 4 n02085620 5 6 7 8 ",
     )
     write(tmp_path / "LOC_val_solution.csv", "ImageId,PredictionString", *lines)
-    found = rows(read_layout(tmp_path))
-    assert found["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG"] == ("n02085620", "test")
-    assert found["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000002.JPEG"] == ("n01440764", "test")
+    result = rows(read_layout(tmp_path))
+    assert result["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG"] == ("n02085620", "test")
+    assert result["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000002.JPEG"] == ("n01440764", "test")
     write(tmp_path / "LOC_val_solution.csv", "ImageId,PredictionString", lines[0])
     assert message(tmp_path) == (
-        "`folder` of `read_layout` must have a label for each picture in 'LOC_val_solution.csv'; "
+        "`folder` of `read_layout` must have a label for each image in 'LOC_val_solution.csv'; "
         "got ILSVRC2012_val_00000001.JPEG. Unpack the whole data set."
     )
 
@@ -189,11 +189,11 @@ def test_imagenet_is_read_by_the_numbers_of_its_development_kit(tmp_path):
     kind = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O")]
     synsets = [(np.uint16(1), "n02085620", "Chihuahua"), (np.uint16(2), "n01440764", "tench, Tinca tinca")]
     matlab(kit / "meta.mat", synsets=np.array(synsets, dtype=kind))
-    found = rows(read_layout(tmp_path))
-    assert found["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG"] == ("n01440764", "test")
-    assert found["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000002.JPEG"] == ("n02085620", "test")
+    result = rows(read_layout(tmp_path))
+    assert result["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG"] == ("n01440764", "test")
+    assert result["ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000002.JPEG"] == ("n02085620", "test")
     write(kit / "ILSVRC2012_validation_ground_truth.txt", "2")
-    assert "that has a line for each of the 2 pictures, as ImageNet has; got 1" in message(tmp_path)
+    assert "that has a line for each of the 2 images, as ImageNet has; got 1" in message(tmp_path)
 
 
 def test_cars_in_folders_of_classes_are_read(tmp_path):
@@ -203,9 +203,9 @@ def test_cars_in_folders_of_classes_are_read(tmp_path):
         "train/BMW M3 Coupe 2012/3.jpg",
     ):
         paint(tmp_path / "car_data/car_data" / path)
-    found = rows(read_layout(tmp_path))
-    assert found["car_data/car_data/test/Audi TT RS Coupe 2012/2.jpg"] == ("Audi TT RS Coupe 2012", "test")
-    assert len(found) == 3
+    result = rows(read_layout(tmp_path))
+    assert result["car_data/car_data/test/Audi TT RS Coupe 2012/2.jpg"] == ("Audi TT RS Coupe 2012", "test")
+    assert len(result) == 3
     assert find_layout(tmp_path / "car_data/car_data") == "cars"
     assert len(read_layout(tmp_path / "car_data/car_data")) == 3
 
@@ -260,14 +260,14 @@ NEEDED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "path", "said"), NEEDED)
-def test_what_is_missing_is_named(tmp_path, name, path, said):
+@pytest.mark.parametrize(("name", "path", "text"), NEEDED)
+def test_what_is_missing_is_named(tmp_path, name, path, text):
     SETS[name][0](tmp_path)
     (tmp_path / path).unlink()
-    told = message(tmp_path)
-    assert told.startswith("`folder` of `read_layout` must have ")
-    assert said in told
-    assert "where it is missing. Unpack the whole data set, or pass `name` if it is not " in told
+    messages = message(tmp_path)
+    assert messages.startswith("`folder` of `read_layout` must have ")
+    assert text in messages
+    assert "where it is missing. Unpack the whole data set, or pass `name` if it is not " in messages
 
 
 @pytest.mark.parametrize(
@@ -280,11 +280,11 @@ def test_what_is_missing_is_named(tmp_path, name, path, said):
 def test_pickled_cifar_is_refused_with_the_remedy(tmp_path, folder, files, archive):
     for file in files:
         write(tmp_path / folder / file, "never opened")
-    told = message(tmp_path)
-    assert "must hold the binary version of CIFAR-10" in told
-    assert "the Python version in 'HERE" in told
-    assert "which is pickled" in told
-    assert told.endswith(f"Download '{archive}' from the same page and unpack it.")
+    messages = message(tmp_path)
+    assert "must hold the binary version of CIFAR-10" in messages
+    assert "the Python version in 'HERE" in messages
+    assert "which is pickled" in messages
+    assert messages.endswith(f"Download '{archive}' from the same page and unpack it.")
 
 
 def damage_cifar(top):
@@ -333,7 +333,7 @@ def damage_columns(top):
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "text"),
     [
         (
             damage_cifar,
@@ -351,7 +351,7 @@ def damage_columns(top):
         ),
         (
             damage_concepts,
-            "'Labels_water_Test.txt' that has 0 or 1 for each of 1 pictures, as NUS-WIDE has; got 2 lines of 0, 1",
+            "'Labels_water_Test.txt' that has 0 or 1 for each of 1 images, as NUS-WIDE has; got 2 lines of 0, 1",
         ),
         (
             damage_classes,
@@ -361,9 +361,9 @@ def damage_columns(top):
         (damage_columns, "have a file 'images.txt' that has two columns, as CUB-200-2011 has; got a line of '1' alone"),
     ],
 )
-def test_what_is_damaged_is_named(tmp_path, damage, said):
+def test_what_is_damaged_is_named(tmp_path, damage, text):
     damage(tmp_path)
-    assert said in message(tmp_path)
+    assert text in message(tmp_path)
 
 
 def test_tables_of_matlab_need_scipy(tmp_path, monkeypatch):

@@ -24,12 +24,12 @@ def test_superclasses_of_cifar100_are_those_of_its_file(tmp_path):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_sixty_classes_of_cifar100_keep_their_label(seed):
     names = np.random.default_rng(seed).permutation(sorted(CIFAR100)).tolist()
-    kept = zero_label_columns(names, superclasses_of(names))
-    assert len(kept) == 60
-    assert kept == sorted(kept)
-    assert set(Counter(CIFAR100[names[column]] for column in kept).values()) == {3}
+    stored = zero_label_columns(names, superclasses_of(names))
+    assert len(stored) == 60
+    assert stored == sorted(stored)
+    assert set(Counter(CIFAR100[names[column]] for column in stored).values()) == {3}
     # Whatever the order of columns, the same classes: of the people, man and woman come last.
-    assert {names[column] for column in kept} & {"baby", "boy", "girl", "man", "woman"} == {"baby", "boy", "girl"}
+    assert {names[column] for column in stored} & {"baby", "boy", "girl", "man", "woman"} == {"baby", "boy", "girl"}
 
 
 def test_wordnet_ids_are_grouped_with_their_neighbours():
@@ -37,9 +37,9 @@ def test_wordnet_ids_are_grouped_with_their_neighbours():
     groups = superclasses_of(names)
     assert set(Counter(groups).values()) == {5}
     assert groups[-5:] == ["n00000001 to n00000005"] * 5
-    kept = zero_label_columns(names, groups)
-    assert len(kept) == 120
-    assert [names[column][:9] for column in kept[-3:]] == ["n00000003", "n00000002", "n00000001"]
+    stored = zero_label_columns(names, groups)
+    assert len(stored) == 120
+    assert [names[column][:9] for column in stored[-3:]] == ["n00000003", "n00000002", "n00000001"]
 
 
 def test_no_group_of_wordnet_ids_is_smaller_than_five_where_there_are_five():
@@ -51,8 +51,8 @@ def test_no_group_of_wordnet_ids_is_smaller_than_five_where_there_are_five():
 def test_rows_of_lost_labels_stay_without_one(tmp_path):
     unpacked_sets.cifar100(tmp_path)
     data = read_layout(tmp_path)
-    kept = zero_label_columns(data.labels.names, ["one", "one", "one"], 2)
-    lost = data.select_labels([data.labels.names[column] for column in kept])
+    stored = zero_label_columns(data.labels.names, ["one", "one", "one"], 2)
+    lost = data.select_labels([data.labels.names[column] for column in stored])
     assert lost.labels.names == ["apple"]
     assert lost.targets.sizes().tolist() == [0, 0, 1]
 

@@ -29,16 +29,16 @@ def test_the_strengths_are_those_of_the_paper():
 
 def test_all_losses_run_once_and_give_a_page(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "STRENGTHS", (10.0, 0.1))
-    told = []
+    messages = []
     assert study.page(tmp_path, sets=[NAME]) == "No runs yet.\n"
-    study.run(Generated(), tmp_path, sets=[NAME], log=told.append)
-    kept = sorted(path.name for path in tmp_path.rglob("*"))
+    study.run(Generated(), tmp_path, sets=[NAME], log=messages.append)
+    stored = sorted(path.name for path in tmp_path.rglob("*"))
     losses = ("bce", "quasibinary", "softmax", "spa", "two-way")
-    assert kept == sorted([study.FOLDER, *(f"flowers-features-{loss}.json" for loss in losses)])
-    assert len(told) == 5
+    assert stored == sorted([study.FOLDER, *(f"flowers-features-{loss}.json" for loss in losses)])
+    assert len(messages) == 5
     monkeypatch.setattr(study, "evaluate", lambda splits, loss: pytest.fail("fitted again"))
-    study.run(Generated(), tmp_path, sets=[NAME], log=told.append)
-    assert told[-1] == f"{NAME}: done before."
+    study.run(Generated(), tmp_path, sets=[NAME], log=messages.append)
+    assert messages[-1] == f"{NAME}: done before."
     page = study.page(tmp_path, sets=[NAME])
     assert "120 rows to train on, 60 to choose on, 60 to judge on:" in page
     assert [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")][2:] == [
@@ -60,18 +60,18 @@ def test_softmax_is_the_multinomial_regression_of_scikit_learn(quick):
     from sklearn.linear_model import LogisticRegression
 
     splits = study.splits_of(NAME, Generated()(NAME))
-    found = study.evaluate(splits, study.LOSSES["softmax"])
+    result = study.evaluate(splits, study.LOSSES["softmax"])
     train, val, test = ((x.double().numpy(), y.argmax(1).numpy()) for x, y in (splits[s] for s in splits))
     heads = [LogisticRegression(C=1 / s, max_iter=5000, tol=1e-8).fit(*train) for s in study.STRENGTHS]
     figures = [head.score(*val) for head in heads]
-    assert found["path"]["val top-1"] == pytest.approx(figures, abs=1e-6)
+    assert result["path"]["val top-1"] == pytest.approx(figures, abs=1e-6)
     best = int(np.argmax(figures))
-    assert found["chosen"]["index"] == best
-    assert found["top-1"] == pytest.approx(heads[best].score(*test))
-    assert found["top-1 at best on test"] == pytest.approx(max(head.score(*test) for head in heads))
+    assert result["chosen"]["index"] == best
+    assert result["top-1"] == pytest.approx(heads[best].score(*test))
+    assert result["top-1 at best on test"] == pytest.approx(max(head.score(*test) for head in heads))
     guesses = np.argsort(-heads[best].decision_function(test[0]), axis=1)[:, :5]
-    assert found["top-5"] == pytest.approx((guesses == test[1][:, None]).any(1).mean())
-    assert study.unpacked(found["right"]["top-1"], 60).tolist() == (guesses[:, 0] == test[1]).tolist()
+    assert result["top-5"] == pytest.approx((guesses == test[1][:, None]).any(1).mean())
+    assert study.unpacked(result["right"]["top-1"], 60).tolist() == (guesses[:, 0] == test[1]).tolist()
 
 
 def test_val_alone_chooses(quick):
@@ -131,9 +131,9 @@ def test_bold_are_the_best_and_what_may_equal_it(tmp_path, quick):
     shares = {"softmax": 60, "BCE": 59, "two-way": 30}
     for loss, count in shares.items():
         path = study.file_of(tmp_path, NAME, loss)
-        found = json.loads(path.read_text())
-        found["right"]["top-1"] = study.packed(torch.arange(60) < count)
-        path.write_text(json.dumps(found))
+        result = json.loads(path.read_text())
+        result["right"]["top-1"] = study.packed(torch.arange(60) < count)
+        path.write_text(json.dumps(result))
     rows = [line for line in study.page(tmp_path, sets=[NAME]).splitlines() if line.startswith("| ")][2:]
     cells = [row.strip("| ").split(" | ")[:3] for row in rows]
     assert cells[0][1:] == ["**100.0 (94.0 to 100.0)**", "–"]

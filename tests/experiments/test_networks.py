@@ -50,7 +50,7 @@ def test_a_network_is_started_anew_in_the_same_memory():
     restarted = ReusableBackbone(tiny, torch.device("cpu"))
     backbone = restarted(5)
     first = state(backbone)
-    places = [value.data_ptr() for value in backbone.state_dict().values()]
+    positions = [value.data_ptr() for value in backbone.state_dict().values()]
     backbone.train()(torch.randint(256, (6, 3, 8, 8), dtype=torch.uint8)).sum().backward()
     with torch.no_grad():
         for value in backbone.parameters():
@@ -63,4 +63,4 @@ def test_a_network_is_started_anew_in_the_same_memory():
     again = restarted(5)
     assert equal(state(again), first)
     assert again.training
-    assert [value.data_ptr() for value in again.state_dict().values()] == places
+    assert [value.data_ptr() for value in again.state_dict().values()] == positions

@@ -1,4 +1,6 @@
-"""The page: what the kept runs say, no more and no less."""
+"""The page: what the stored runs say, no more and no less."""
+
+import json
 
 from experiments import default, linear_evaluation, tuning
 from experiments.__main__ import RUNS
@@ -16,30 +18,30 @@ def test_the_page_is_what_the_kept_runs_give():
 
 def test_every_kept_run_is_found_by_its_settings():
     """A key that is added to the settings must not hide runs that were made before: they are migrated with it."""
-    ledger = RunStore(RUNS)
-    comparison = default.DefaultComparison(ledger)
+    store = RunStore(RUNS)
+    comparison = default.DefaultComparison(store)
     jobs = [job for study in STUDIES.values() for job in study.runs(Scope())]
-    jobs += [*tuning.jobs(), *tuning.pair_jobs(ledger)]
-    for material in default.SETS:
-        jobs += [*comparison.trials(material), *comparison.jobs(material)]
-        jobs += [job for method in default.FIRST_METHODS for job in comparison.first_jobs(material, method)]
-    found = {RUNS / job.file() for job in jobs if ledger.find(job) is not None}
-    kept = {path for path in RUNS.rglob("*.json") if path.parent.name != linear_evaluation.FOLDER}
-    assert kept - found == set()
+    jobs += [*tuning.jobs(), *tuning.pair_jobs(store)]
+    for dataset in default.SETS:
+        jobs += [*comparison.trials(dataset), *comparison.jobs(dataset)]
+        jobs += [job for method in default.FIRST_METHODS for job in comparison.first_jobs(dataset, method)]
+    result = {RUNS / job.file() for job in jobs if store.find(job) is not None}
+    stored = {path for path in RUNS.rglob("*.json") if path.parent.name != linear_evaluation.FOLDER}
+    assert stored - result == set()
 
 
 def test_every_kept_run_of_the_linear_evaluation_is_found_by_its_settings():
     runs = [(RUNS, name, loss) for name in linear_evaluation.SETS for loss in linear_evaluation.LOSSES]
-    found = {linear_evaluation.file_of(*run) for run in runs if linear_evaluation.find(*run) is not None}
-    assert found == set((RUNS / linear_evaluation.FOLDER).iterdir())
-    assert len(found) == 7
+    result = {linear_evaluation.file_of(*run) for run in runs if linear_evaluation.find(*run) is not None}
+    assert result == set((RUNS / linear_evaluation.FOLDER).iterdir())
+    assert len(result) == 7
 
 
 def test_no_section_says_that_there_are_no_runs_where_some_are_kept():
     page = (DOCS / "evidence.md").read_text(encoding="utf-8")
-    without = [material for material in default.SETS if not (RUNS / "default" / slug(material)).exists()]
+    without = [dataset for dataset in default.SETS if not (RUNS / "default" / slug(dataset)).exists()]
     assert page.count("No runs yet.") == len(without)
-    assert all(f"### {material}\n\nNo runs yet." in page for material in without)
+    assert all(f"### {dataset}\n\nNo runs yet." in page for dataset in without)
 
 
 def test_a_page_without_runs_has_no_figures(tmp_path):
@@ -55,3 +57,12 @@ def test_long_tables_are_folded():
     text = folded(f"{short}\n{long}")
     assert "a title:\n\n| x |" in text
     assert '??? note "another"\n\n    | x |' in text
+
+
+def test_tuned_hyperparameters_are_read_and_written_as_they_are_stored():
+    stored = json.loads(tuning.TUNED.read_text())
+    for family, (_, methods) in tuning.FAMILIES.items():
+        for name, trials in methods.items():
+            record = stored[family][name]
+            scores = [trial["choice"] for trial in record["tried"]]
+            assert tuning.shown(tuning.tuned(family, name), trials, scores) == record

@@ -10,7 +10,7 @@ from manyhot.data.targets import SparseTargets
 SIDE = 8
 
 
-def pictures(count, *, side=SIDE, seed=0):
+def images(count, *, side=SIDE, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(256, (count, 3, side, side), dtype=torch.uint8, generator=generator)
 
@@ -30,25 +30,25 @@ def loaded(data, groups, epoch):
     }
 
 
-def sampled_by_hand(picture, scale, across, down, mirror):
+def sampled_by_hand(image, scale, across, down, mirror):
     """Bilinear sampling, one pixel at a time; beyond the outermost centres the outermost pixel goes on."""
-    side = picture.shape[-1]
+    side = image.shape[-1]
     centres = (2 * np.arange(side) + 1) / side - 1
-    found = np.empty(picture.shape)
+    result = np.empty(image.shape)
     for i, j in np.ndindex(side, side):
         y = np.clip(((scale * centres[i] + down + 1) * side - 1) / 2, 0, side - 1)
         x = np.clip(((scale * mirror * centres[j] + across + 1) * side - 1) / 2, 0, side - 1)
         top, left = int(y), int(x)
         low, right = min(top + 1, side - 1), min(left + 1, side - 1)
-        upper = picture[:, top, left] * (1 - (x - left)) + picture[:, top, right] * (x - left)
-        lower = picture[:, low, left] * (1 - (x - left)) + picture[:, low, right] * (x - left)
-        found[:, i, j] = upper * (1 - (y - top)) + lower * (y - top)
-    return found
+        upper = image[:, top, left] * (1 - (x - left)) + image[:, top, right] * (x - left)
+        lower = image[:, low, left] * (1 - (x - left)) + image[:, low, right] * (x - left)
+        result[:, i, j] = upper * (1 - (y - top)) + lower * (y - top)
+    return result
 
 
 @pytest.mark.parametrize(("changes", "epoch"), [(None, 0), (Augmentation(), None)])
 def test_pictures_that_are_only_scored_come_back_as_they_are(changes, epoch):
-    pixels = pictures(6)
+    pixels = images(6)
     data = batches(pixels, rows=[5, 1, 3, 0], augmentation=changes)
     assert len(data) == 4
     batch, last = data.load([[2, 0, 1], [3]], epoch=epoch)
@@ -61,7 +61,7 @@ def test_pictures_that_are_only_scored_come_back_as_they_are(changes, epoch):
 
 
 def test_what_is_drawn_depends_on_seed_epoch_and_row_alone():
-    pixels = pictures(9)
+    pixels = images(9)
     data = batches(pixels, augmentation=Augmentation(), seed=3)
     once = loaded(data, [list(range(9))], 2)
     again = loaded(batches(pixels, augmentation=Augmentation(), seed=3), [[4, 8], [0, 7, 1], [6], [2, 5, 3]], 2)
@@ -75,21 +75,21 @@ def test_what_is_drawn_depends_on_seed_epoch_and_row_alone():
 
 
 def test_pictures_are_cropped_scaled_and_mirrored_as_by_hand():
-    pixels = pictures(5)
+    pixels = images(5)
     draws = torch.tensor(
         [[1, 0, 0, 1], [0.5, -0.5, 0.5, 1], [0.75, 0.2, -0.25, -1], [0.9, -0.1, 0.03, 1], [0.6, 0.4, 0.4, -1]],
         dtype=torch.float32,
     )
-    found = change(pixels, draws)
-    for picture, own, drawn in zip(pixels.numpy().astype(float), found, draws.tolist(), strict=True):
-        np.testing.assert_allclose(own.numpy(), sampled_by_hand(picture, *drawn), atol=2e-3)
+    result = change(pixels, draws)
+    for image, own, drawn in zip(pixels.numpy().astype(float), result, draws.tolist(), strict=True):
+        np.testing.assert_allclose(own.numpy(), sampled_by_hand(image, *drawn), atol=2e-3)
 
 
 def test_whole_pictures_are_mirrored_exactly_or_left_alone():
-    pixels = pictures(40)
-    found = loaded(batches(pixels, augmentation=Augmentation(area=1.0)), [list(range(40))], 0)
-    as_is = [row for row in range(40) if torch.allclose(found[row], pixels[row].float(), atol=1e-3)]
-    mirrored = [row for row in range(40) if torch.allclose(found[row], pixels[row].flip(-1).float(), atol=1e-3)]
+    pixels = images(40)
+    result = loaded(batches(pixels, augmentation=Augmentation(area=1.0)), [list(range(40))], 0)
+    as_is = [row for row in range(40) if torch.allclose(result[row], pixels[row].float(), atol=1e-3)]
+    mirrored = [row for row in range(40) if torch.allclose(result[row], pixels[row].flip(-1).float(), atol=1e-3)]
     assert sorted(as_is + mirrored) == list(range(40))
     assert 10 <= len(mirrored) <= 30
     unflipped = loaded(batches(pixels, augmentation=Augmentation(area=1.0, flip=False)), [list(range(40))], 0)
@@ -122,7 +122,7 @@ def test_crops_keep_the_wanted_share_and_stay_within_the_picture():
 
 
 def test_changed_pictures_are_channels_last_floats_from_0_to_255():
-    (batch,) = batches(pictures(30), augmentation=Augmentation(area=0.2)).load([list(range(30))], epoch=0)
+    (batch,) = batches(images(30), augmentation=Augmentation(area=0.2)).load([list(range(30))], epoch=0)
     assert batch.inputs.dtype == torch.float32
     assert batch.inputs.is_contiguous(memory_format=torch.channels_last)
     assert 0 <= batch.inputs.min() < 20
@@ -130,7 +130,7 @@ def test_changed_pictures_are_channels_last_floats_from_0_to_255():
 
 
 def test_sizes_are_shared_out_over_the_epochs():
-    data = batches(pictures(4), augmentation=Augmentation(sizes=(2, 4, 8)), epochs=6)
+    data = batches(images(4), augmentation=Augmentation(sizes=(2, 4, 8)), epochs=6)
     sides = [next(data.load([[0, 1]], epoch=epoch)).inputs.shape[-1] for epoch in range(7)]
     assert sides == [2, 2, 4, 4, 8, 8, 8]
     assert next(data.load([[0]], epoch=None)).inputs.shape[-1] == SIDE

@@ -26,9 +26,9 @@ def rows_with(labels, splits, *, num_labels=3, width=4):
 
 def painted(folder, colours):
     """A data set of small pictures of one colour each."""
-    for place, colour in enumerate(colours):
-        Image.new("RGB", (10 + place, 6), colour).save(folder / f"{place}.png")
-    names = [f"{place}.png" for place in range(len(colours))]
+    for position, colour in enumerate(colours):
+        Image.new("RGB", (10 + position, 6), colour).save(folder / f"{position}.png")
+    names = [f"{position}.png" for position in range(len(colours))]
     targets = SparseTargets.from_rows([[0]] * len(colours), num_labels=1)
     return Dataset(
         Labels(["a"]), targets, names, images=Files(names, root=folder), splits=np.array(["train"] * len(names))
@@ -123,19 +123,19 @@ def test_only_pictures_to_train_on_are_changed():
 
 def test_pictures_are_decoded_once(tmp_path):
     colours = [(250, 0, 0), (0, 120, 0), (3, 4, 200)]
-    data, kept = painted(tmp_path, colours), tmp_path / "cache" / "set-4.npy"
-    pixels = decoded(data, 4, kept, workers=2)
+    data, stored = painted(tmp_path, colours), tmp_path / "cache" / "set-4.npy"
+    pixels = decoded(data, 4, stored, workers=2)
     assert pixels.shape == (3, 3, 4, 4)
     assert pixels.dtype == torch.uint8
-    for picture, colour in zip(pixels, colours, strict=True):
-        assert picture.flatten(1).unique(dim=1).flatten().tolist() == list(colour)
+    for image, colour in zip(pixels, colours, strict=True):
+        assert image.flatten(1).unique(dim=1).flatten().tolist() == list(colour)
     for file in tmp_path.glob("*.png"):
         file.unlink()
-    again = decoded(data, 4, kept)
+    again = decoded(data, 4, stored)
     assert torch.equal(again, pixels)
     again.zero_()
-    assert torch.equal(decoded(data, 4, kept), pixels)
-    assert [file.name for file in kept.parent.iterdir() if file.suffix != ".lock"] == ["set-4.npy"]
+    assert torch.equal(decoded(data, 4, stored), pixels)
+    assert [file.name for file in stored.parent.iterdir() if file.suffix != ".lock"] == ["set-4.npy"]
 
 
 def test_pictures_that_cannot_be_read_leave_nothing_behind(tmp_path):
@@ -171,11 +171,11 @@ def test_features_are_reduced_to_principal_components(tmp_path):
     centred = x - x[:40].mean(0)
     _, _, axes = np.linalg.svd(centred[:40], full_matrices=False)
     expected = centred @ axes[:3].T
-    found = rows.samples.double().numpy()
-    assert found.shape == (60, 3)
+    result = rows.samples.double().numpy()
+    assert result.shape == (60, 3)
     # An axis may point either way.
-    signs = np.sign((found * expected).sum(0))
-    np.testing.assert_allclose(found, expected * signs, rtol=2e-3, atol=2e-3)
+    signs = np.sign((result * expected).sum(0))
+    np.testing.assert_allclose(result, expected * signs, rtol=2e-3, atol=2e-3)
 
 
 def test_splits_of_feature_files_can_be_renamed_and_names_may_be_missing(tmp_path):

@@ -14,9 +14,9 @@ def test_quantiles_of_student(degrees):
 def test_interval_over_seeds():
     values = [0.617, 0.621, 0.609]
     low, high = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
-    found = over_seeds(values)
-    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high))
-    assert found.n == 3
+    result = over_seeds(values)
+    assert (result.mean - result.half, result.mean + result.half) == pytest.approx((low, high))
+    assert result.n == 3
 
 
 def test_one_seed_has_no_interval():
@@ -31,11 +31,11 @@ def test_what_is_not_defined_has_no_mean():
 
 def test_pairs_cancel_what_seeds_share():
     a, b = [0.61, 0.65, 0.57], [0.60, 0.641, 0.561]
-    found = paired(a, b)
+    result = paired(a, b)
     test = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((test.low, test.high))
-    assert found.is_significant
-    assert over_seeds(a).half > found.mean
+    assert (result.mean - result.half, result.mean + result.half) == pytest.approx((test.low, test.high))
+    assert result.is_significant
+    assert over_seeds(a).half > result.mean
 
 
 def test_refusals():

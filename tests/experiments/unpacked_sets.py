@@ -61,8 +61,8 @@ def cifar10(top):
     records(base / "test_batch.bin", [[2], [0]], [RED, BLUE])
     write(base / "batches.meta.txt", "airplane", "automobile", "bird", "")
     names = ["airplane", "automobile", "bird"]
-    found = {f"data_batch_{number}.bin/0": (names[number % 3], "train") for number in range(1, 6)}
-    return found | {"test_batch.bin/0": ("bird", "test"), "test_batch.bin/1": ("airplane", "test")}
+    result = {f"data_batch_{number}.bin/0": (names[number % 3], "train") for number in range(1, 6)}
+    return result | {"test_batch.bin/0": ("bird", "test"), "test_batch.bin/1": ("airplane", "test")}
 
 
 def cifar100(top):
@@ -107,8 +107,8 @@ def voc(top, year="VOC2007", lists=None):
     for split, stem in (lists or {"train": "000001", "val": "000002", "test": "000003"}).items():
         write(base / f"ImageSets/Main/{split}.txt", stem)
     objects = {"000001": [("dog", 0), ("person", 1)], "000002": [], "000003": [("person", 0), ("person", 1)]}
-    for stem, found in objects.items():
-        inside = "".join(f"<object><name>{n}</name><difficult>{d}</difficult></object>" for n, d in found)
+    for stem, result in objects.items():
+        inside = "".join(f"<object><name>{n}</name><difficult>{d}</difficult></object>" for n, d in result)
         write(base / f"Annotations/{stem}.xml", f"<annotation>{inside}</annotation>")
         paint(base / f"JPEGImages/{stem}.jpg", GREEN if stem == "000003" else RED)
     return {
@@ -153,10 +153,10 @@ def nus_wide(top):
 def imagenet(top):
     write(top / "LOC_synset_mapping.txt", "n01440764 tench, Tinca tinca", "n02085620 Chihuahua")
     expected = {}
-    for split, kept in (("train", "train"), ("val", "test")):
+    for split, stored in (("train", "train"), ("val", "test")):
         for code, name in (("n01440764", "tench"), ("n02085620", "Chihuahua")):
             paint(top / split / code / f"{code}_{split}.JPEG", BLUE)
-            expected[f"{split}/{code}/{code}_{split}.JPEG"] = (f"{code} {name}", kept)
+            expected[f"{split}/{code}/{code}_{split}.JPEG"] = (f"{code} {name}", stored)
     return expected
 
 
@@ -178,9 +178,9 @@ def cars(top):
     matlab(top / "devkit/cars_meta.mat", class_names=cell("AM General Hummer SUV 2000", "Acura RL Sedan 2012").T)
     kind = [("bbox_x1", "O"), ("class", "O"), ("fname", "O")]
     for split, file, classes in (("train", "cars_train_annos", (2, 1)), ("test", "cars_test_annos_withlabels", (2,))):
-        found = [(np.uint16(1), np.uint8(number), f"{i:05d}.jpg") for i, number in enumerate(classes, start=1)]
-        matlab(top / f"devkit/{file}.mat", annotations=np.array(found, dtype=kind))
-        for _, _, name in found:
+        result = [(np.uint16(1), np.uint8(number), f"{i:05d}.jpg") for i, number in enumerate(classes, start=1)]
+        matlab(top / f"devkit/{file}.mat", annotations=np.array(result, dtype=kind))
+        for _, _, name in result:
             paint(top / f"cars_{split}" / name, BLUE)
     return {
         "cars_train/00001.jpg": ("Acura RL Sedan 2012", "train"),

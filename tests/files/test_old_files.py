@@ -1,10 +1,11 @@
 """Files of earlier versions open, and give the numbers that they gave then.
 
-`write.py` tells how the files came about. What they must give is in `expected.json` beside them, written by the code of
+`write.py` shows how the files came about. What they must give is in `expected.json` beside them, written by the code of
 that time; nothing here computes it again.
 """
 
 import csv
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -14,20 +15,25 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from pyarrow import parquet
+from safetensors.torch import save_file
 
 import manyhot as mh
 from experiments.runs import RunStore
 from manyhot.backbones import Backbone, extract_features
 from manyhot.cli.app import app
-from manyhot.data import from_arrays, read_corrections
+from manyhot.data import from_arrays, read_corrections, read_data
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
 from manyhot.engine import NoProgress, fit
+from manyhot.engine.checkpoint import Checkpoint
+from manyhot.errors import InputError
 from manyhot.scale import predict_with_ray
 from manyhot.search import Collection
 from manyhot.studio.review import Review
-from manyhot.training import Run
-from tests.files.write import engine_parts, engine_plan, experiment, small_network
+from manyhot.training import Run, TrainSettings, train
+from manyhot.training.comparison import run_state
+from tests.files.write import SETTINGS, StopsAt, engine_parts, engine_plan, experiment, small_network
 
 FILES = Path(__file__).parent / "0.1.0-29efffe"
 LABELS = ["cat", "dog", "bird"]
@@ -148,6 +154,24 @@ def test_link_calibrator_and_rule_of_a_table_give_its_columns(name):
     assert torch.equal(decision.abstain, table.abstain)
 
 
+def test_a_table_whose_footer_names_a_calibrator_by_its_old_name(tmp_path):
+    """The calibrator is one of the old files, and the metadata are as its version wrote them: `Isotonic` and `per`."""
+    path, module = tmp_path / "table.parquet", FILES / "modules" / "calibrators" / "isotonic-shrunk-sigmoid.json"
+    scores, calibrator = tensor(expected("modules")["scores"])[:, :3], json.loads(module.read_text())
+    mh.Predictions(scores=scores, labels=LABELS, link=mh.SigmoidLink()).save(path)
+    calibrator.pop("format")
+    assert (calibrator["kind"], calibrator["arguments"]["per"]) == ("Isotonic", "shrunk")
+    table = parquet.read_table(path)
+    footer = json.loads(table.schema.metadata[b"manyhot"])
+    assert footer["format"] == 1
+    footer = json.dumps(footer | {"calibrator": calibrator}).encode()
+    parquet.write_table(table.replace_schema_metadata({b"manyhot": footer}), path)
+    found = mh.Predictions.open(path).load().calibrator
+    assert isinstance(found, mh.IsotonicCalibration)
+    assert found.sharing == "partial"
+    assert torch.equal(found(scores), mh.load(module)(scores))
+
+
 def pictures():
     with np.load(FILES / "classifiers" / "pictures.npz") as arrays:
         return arrays["x"]
@@ -221,6 +245,28 @@ def test_a_folder_of_parts_knows_what_is_done(tmp_path):
     assert told == [2]
 
 
+@pytest.mark.parametrize("name", names_of("rules"))
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_folder_of_parts_that_was_begun_with_another_rule_is_known(version, name, tmp_path):
+    """The digest in `work.json` covers the rule as its version wrote it."""
+    folder, classifier = copied(tmp_path, "parts"), FILES / "classifiers" / "digits"
+    rule = json.loads((FILES / "modules" / "rules" / f"{name}.json").read_text())
+    if version == 1:
+        rule.pop("format")
+    else:
+        rule = json.loads(json.dumps(rule).replace('{"kind"', '{"format": 2, "kind"')) | {"format": 2}
+    content = json.loads((classifier / "classifier.json").read_text()) | {"rule": rule}
+    content.pop("manyhot")
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+    (folder / "work.json").write_text(json.dumps({"format": 1, "classifier": digest}))
+    photos = from_arrays(pictures()[:6], [[]] * 6, labels=LABELS, ids=expected("parts")["ids"])
+    now = mh.load(FILES / "modules" / "rules" / f"{name}.json")
+    written = predict_with_ray(classifier, replace(photos, targets=None), folder, rule=now)
+    assert (written.rows, written.scored) == (6, 0)
+    with pytest.raises(InputError, match="begun with this classifier and rule"):
+        predict_with_ray(classifier, replace(photos, targets=None), folder, rule=mh.Threshold(0.123))
+
+
 RUNS = ["finished", "finished-quasibinary"]
 
 
@@ -291,6 +337,47 @@ def test_a_run_that_was_broken_off_goes_on_to_the_end_that_it_would_have_come_to
     assert (table.ids, table.splits) == (given["ids"], given["splits"])
     assert_numbers(table.scores, given["table"]["scores"], within=1e-5)
     assert_numbers(run.classifier().predict(features()[:8]).scores, given["answers"]["scores"], within=1e-5)
+
+
+OLD_CONFIG = {"FocalLoss": "AsymmetricFocalLoss", "BetaCalibration": "Beta", "ExpectedFBeta": "ExpectedF"}
+
+
+def write_old_names(run, version):
+    """Turns the settings and the checkpoint of a run that was broken off into those of an earlier version."""
+    config = (run / "config.yaml").read_text().removeprefix("format: 2\n")
+    for new, old in OLD_CONFIG.items():
+        assert f" {new}(" in config
+        config = config.replace(f" {new}(", f" {old}(")
+    (run / "config.yaml").write_text(config)
+    path = run / "checkpoint" / "last.safetensors"
+    checkpoint = Checkpoint.read(path)
+    metadata = json.loads(json.dumps(dict(checkpoint.metadata)).replace("FocalLoss(", "AsymmetricFocalLoss("))
+    if version == 1:
+        text = "AsymmetricFocalLoss( gamma_neg=4, gamma_pos=1, reduction='mean' (link): AsymmetricLink() )"
+        metadata["setting"]["loss"] = text
+    assert "AsymmetricFocalLoss(" in metadata["setting"]["loss"]
+    text = json.dumps(metadata | {"format": version})
+    save_file(dict(checkpoint.tensors), str(path), metadata={"manyhot": text})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_whose_loss_has_another_name_now_goes_on_to_the_same_bits(version, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("manyhot.engine.trainer.SHOW_EVERY_SECONDS", 0.0)
+    shutil.copy(FILES / "trained" / "features.npz", tmp_path)
+    data, source = read_data("features.npz"), {"paths": ["features.npz"]}
+    own = {"loss": "FocalLoss()", "hidden": 0, "monitor": "mAP"}
+    settings = TrainSettings.build(SETTINGS | own)
+    wanted = train(data, settings, folder="whole", source=source, progress=NoProgress())
+    with pytest.raises(KeyboardInterrupt):
+        train(data, settings, folder="broken-off", source=source, progress=StopsAt(5))
+    write_old_names(Path("broken-off"), version)
+    assert run_state(Path("broken-off"), {"data": source, **settings.settings()}) == "begun"
+    app(["train", "--resume", "broken-off", "--no-report"], standalone_mode=False)
+    found = Run("broken-off")
+    assert found.config == wanted.config
+    assert Path("broken-off", "model.safetensors").read_bytes() == Path("whole", "model.safetensors").read_bytes()
+    assert torch.equal(found.predictions().load().probs, wanted.predictions().load().probs)
 
 
 def test_fit_goes_on_from_a_checkpoint_to_the_same_weights(tmp_path):

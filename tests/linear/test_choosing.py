@@ -98,7 +98,9 @@ def test_what_cannot_be_chosen_is_refused(data):
     with pytest.raises(ValueError, match="a loss whose scores only rank"):
         path.choose(others, truth, by="log loss")
     plain = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=[1.0])
-    with pytest.raises(ValueError, match=r"`by` of `LinearPath.choose` must give one number a label"):
+    with pytest.raises(
+        ValueError, match=r"`by` of `LinearPath.choose` must give one number per label for sharing="
+    ):
         plain.choose(others, truth, by=lambda scores, targets: 1.0, sharing="none")
     with pytest.raises(ValueError, match=r"must be \(N, D\) with D = 30; got \(200, 4\)"):
         path.choose(others[:, :4], truth)

@@ -239,7 +239,7 @@ def test_steps_that_run_out_are_told():
     [
         (
             {"features": torch.zeros(4)},
-            "`features` of `fit_path` must be (N, D); got (4,). Pass one row a sample, one column a feature, and at "
+            "`features` of `fit_path` must be (N, D); got (4,). Pass one row per sample and one column per feature, at "
             "least one of each.",
         ),
         (

@@ -126,23 +126,27 @@ def test_without_rows_nothing_is_defined():
         assert all(math.isnan(value) for value in outcome.values.values())
 
 
-def refused(sentence):
-    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+def raises_message(message):
+    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
 
 
-def test_what_is_not_decided_is_refused():
+def test_what_is_not_decided_raises_an_error():
     hint = "Pass what a rule returns, or compare probabilities with a threshold."
-    with refused(f"`decisions` of `FScores` must be a boolean tensor or array; got a tensor of torch.float32. {hint}"):
+    with raises_message(
+        f"`decisions` of `FScores` must be a boolean tensor or array; got a tensor of torch.float32. {hint}"
+    ):
         FScores().update(torch.rand(4, 3), torch.zeros(4, 3))
-    with refused(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got an array of int64. {hint}"):
+    with raises_message(
+        f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got an array of int64. {hint}"
+    ):
         SetAccuracy().update(np.zeros((4, 3), dtype=int), torch.zeros(4, 3))
-    with refused(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got str. {hint}"):
+    with raises_message(f"`decisions` of `SetAccuracy` must be a boolean tensor or array; got str. {hint}"):
         SetAccuracy().update("all", torch.zeros(4, 3))
 
 
 def test_shapes_are_checked():
-    rows = "Pass one row a sample, one column a label."
-    with refused(f"`decisions` of `FScores` must be (N, K); got (4,). {rows}"):
+    rows = "Pass one row per sample and one column per label."
+    with raises_message(f"`decisions` of `FScores` must be (N, K); got (4,). {rows}"):
         FScores().update(torch.zeros(4, dtype=torch.bool), torch.zeros(4))
     with pytest.raises(ValueError, match=re.escape("`targets` of `FScores` must be (N, K) like `decisions` (4, 3)")):
         FScores().update(torch.zeros(4, 3, dtype=torch.bool), torch.zeros(4, 2))

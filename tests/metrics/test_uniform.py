@@ -60,7 +60,7 @@ def test_rows_without_labels_are_left_out():
 
 def test_rows_with_several_labels_are_refused():
     words = (
-        "`targets` of `UniformAccuracy` must have one label a row at the most; got a row with several. "
+        "`targets` of `UniformAccuracy` must have at most one label per row; got a row with several. "
         "Leave out rows with several labels, or use a metric for them, such as `MeanAveragePrecision`."
     )
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the words are compared below

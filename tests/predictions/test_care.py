@@ -35,7 +35,7 @@ def test_targets_in_words_are_not_taken_for_unknown(write):
 
 
 def test_scores_that_look_like_probabilities_are_noted(write, tmp_path):
-    note = "All scores lie between 0 and 1. If they are probabilities, say kind='probs'."
+    note = "All scores lie between 0 and 1. If they are probabilities, choose the kind 'probs'."
     path = write("id,cat\na,0.1\nb,1\n")
     assert note in from_csv(path, kind="scores").notes
     assert note in read_predictions(path, kind="scores", to=tmp_path / "out.parquet")[1]

@@ -34,7 +34,9 @@ def test_scores_with_their_link(write):
 @pytest.mark.parametrize("kind", [None, "logits", "probabilities"])
 def test_the_kind_is_never_guessed(write, kind):
     hint = "Say 'scores' for any real numbers and 'probs' for probabilities: nothing is guessed."
-    with refused(f"`kind` of `from_csv` must be 'scores' or 'probs'; got {kind!r}. {hint}"):
+    with refused(
+        f"`kind` of `from_csv` must be 'scores' or 'probs'; got {'nothing' if kind is None else repr(kind)}. {hint}"
+    ):
         from_csv(write(PLAIN), kind=kind)
     with pytest.raises(TypeError, match="kind"):
         from_csv(write(PLAIN))
@@ -187,7 +189,7 @@ def test_label_names_beside_the_numbers(write):
             "id,cat,width\na,0.5,640\n",
             {},
             "`table` of `from_csv` must hold probabilities between 0 and 1; got 640 in column 'width', row 0. "
-            "Say kind='scores', or name the columns of labels with `labels`.",
+            "Say `kind='scores'`, or name the columns of labels with `labels`.",
         ),
         (
             "id,cat,cat\na,0.5,0.5\n",
@@ -225,7 +227,7 @@ def test_label_names_beside_the_numbers(write):
             "id,cat,labels\na,0.5,dog\n",
             {},
             "`targets` of `from_csv` must name the 1 labels; got 'dog'. "
-            "Pass other_labels='leave out' to do without such names, or rename the column if it does not hold true "
+            "Pass `other_labels='leave out'` to do without such names, or rename the column if it does not hold true "
             "labels.",
         ),
         (
@@ -261,7 +263,7 @@ def test_label_names_beside_the_numbers(write):
         (
             PLAIN,
             {"delimiter": "::"},
-            "`delimiter` of `from_csv` must be one sign; got '::'. Leave it out to have it found.",
+            "`delimiter` of `from_csv` must be one character; got '::'. Leave it out to have it detected.",
         ),
         (PLAIN, {"labels": 3}, "`names` of `Labels` must be a list of strings; got int. Pass ['cat', 'dog']."),
         (
@@ -275,7 +277,11 @@ def test_label_names_beside_the_numbers(write):
             "`targets` of `from_csv` must be a Parquet file or end with .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy; "
             f"got {__file__!r}. Rename the file, or convert it first.",
         ),
-        (PLAIN, {"separator": ""}, "`separator` of `from_csv` must be a sign; got ''. Leave it out to have it found."),
+        (
+            PLAIN,
+            {"separator": ""},
+            "`separator` of `from_csv` must be a character; got ''. Leave it out to have it detected.",
+        ),
     ],
 )
 def test_refusals(write, text, options, sentence):

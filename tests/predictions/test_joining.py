@@ -83,7 +83,7 @@ def test_targets_row_by_row(write, tmp_path):
         ),
         (
             "id,zebra\na,1\n",
-            "`targets` of `from_csv` must have a column of label names or one column a label; "
+            "`targets` of `from_csv` must have a column of label names or one column per label; "
             "got the columns 'id', 'zebra'. Name the column of label names `labels`, or pass `labels_column`.",
         ),
         (
@@ -93,11 +93,12 @@ def test_targets_row_by_row(write, tmp_path):
         ),
         (
             "id,cat\na,1\na,0\n",
-            "`targets` of `from_csv` must have one row an id; got 'a' twice. Keep one row of each.",
+            "`targets` of `from_csv` must have one row per id; got 'a' twice. Keep one row of each.",
         ),
         (
             "id,cat\na,2\n",
-            "`targets` of `from_csv` must be 1, 0 or -1; got 2. Mark present cells with 1 and unknown ones with -1.",
+            "`targets` of `from_csv` must be 1, 0 or -1; got 2. Mark present cells with 1. "
+            "Mark unknown cells with manyhot.UNKNOWN, which is -1.",
         ),
     ],
 )

@@ -53,7 +53,7 @@ def test_lists():
 def test_other_names():
     with refused(
         "`targets` of `from_csv` must name the 3 labels; got 'dgo'. "
-        "Did you mean 'dog'? Pass other_labels='leave out' to do without such names."
+        "Did you mean 'dog'? Pass `other_labels='leave out'` to do without such names."
     ):
         targets(["cat|dgo"], "|")
     found, notes = targets(["cat|zebra", "zebra"], "|", leave_out=True)

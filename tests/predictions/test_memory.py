@@ -178,9 +178,9 @@ def test_the_list_of_two_column_arrays_of_scikit_learn_is_taken_as_probabilities
     assert np.array_equal(Predictions(probs=given).probs.numpy(), expected)
     constant = RandomForestClassifier(3, random_state=0).fit(features, np.c_[truth, np.zeros(8)])
     with refused(
-        "`probs` of `Predictions` must be (N, K), or one array (N, 2) a label of two columns that add up to 1; got a "
-        "list with (8, 1) in it. Pass one column a label; where a label never occurs, scikit-learn gives no column for "
-        "its presence."
+        "`probs` of `Predictions` must be (N, K), or one array (N, 2) per label of two columns that add up to 1; got a "
+        "list with (8, 1) in it. Pass one column per label; where a label never occurs, scikit-learn gives no column "
+        "for its presence."
     ):
         Predictions(probs=constant.predict_proba(features))
     with pytest.raises(ValueError, match=r"add up to 1; got a list with \(2, 2\) in it"):
@@ -321,7 +321,7 @@ def test_splits():
         whole.read(split="x")
     with refused(
         "`split` of `Predictions` must be a split of the table, which has none; got 'val'. "
-        "Pass `splits` when you make the table."
+        "Give it splits: a column `split` in the file, or `splits` of `Predictions`."
     ):
         Predictions(scores=SCORES).of_split("val")
 

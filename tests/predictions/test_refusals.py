@@ -28,7 +28,9 @@ def test_probabilities_out_of_range():
 
 
 def test_shapes():
-    with refused("`scores` of `Predictions` must be (N, K); got (3,). Pass one row a sample, one column a label."):
+    with refused(
+        "`scores` of `Predictions` must be (N, K); got (3,). Pass one row per sample and one column per label."
+    ):
         Predictions(scores=torch.zeros(3))
     with refused(
         "`probs` of `Predictions` must be (N, K) like `scores` (2, 3); got (2, 2). Compute both on the same samples."
@@ -69,7 +71,7 @@ def test_decisions():
 
 
 def test_labels():
-    with refused("`labels` of `Predictions` must name the 3 columns; got 2 names. Pass one name a column."):
+    with refused("`labels` of `Predictions` must name the 3 columns; got 2 names. Pass one name per column."):
         Predictions(scores=SCORES, labels=["a", "b"])
     with refused("`names` of `Labels` must be distinct; got 'a' twice. Remove the repetition."):
         Predictions(scores=SCORES, labels=["a", "b", "a"])
@@ -86,16 +88,16 @@ def test_texts():
     ):
         Predictions(scores=SCORES, ids=["a", "a"])
     with refused(
-        "`ids` of `Predictions` must have one text a row, 2; got 3. Pass one for each row, in the order of the rows."
+        "`ids` of `Predictions` must have one text per row, 2; got 3. Pass one for each row, in the order of the rows."
     ):
         Predictions(scores=SCORES, ids=["a", "b", "c"])
     with refused(
         "`paths` of `Predictions` must be texts or whole numbers; got None in row 1. Fill or drop these rows."
     ):
         Predictions(scores=SCORES, paths=["a", None])
-    with refused("`ids` of `Predictions` must be a list with one text a row; got 'ab'. Pass a list of strings."):
+    with refused("`ids` of `Predictions` must be a list with one text per row; got 'ab'. Pass a list of strings."):
         Predictions(scores=SCORES, ids="ab")
-    with refused("`splits` of `Predictions` must be a list with one text a row; got int. Pass a list of strings."):
+    with refused("`splits` of `Predictions` must be a list with one text per row; got int. Pass a list of strings."):
         Predictions(scores=SCORES, splits=7)
 
 

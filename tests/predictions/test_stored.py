@@ -346,7 +346,7 @@ def test_without_pyarrow(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert (
-        ran.stdout.splitlines() == ["Tables on disk need pyarrow. Install it with `pip install manyhot[tables]`."] * 2
+        ran.stdout.splitlines() == ["Tables on disk need pyarrow. Install it with: pip install 'manyhot[tables]'"] * 2
     ), ran.stderr
 
 

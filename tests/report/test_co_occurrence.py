@@ -51,7 +51,7 @@ class TestCounting:
 
     def test_what_is_refused(self, targets):
         assert words(lambda: count_pairs(torch.ones(3))) == (
-            "`targets` of `count_pairs` must be (N, K); got (3,). Pass one row a sample, one column a label."
+            "`targets` of `count_pairs` must be (N, K); got (3,). Pass one row per sample and one column per label."
         )
         assert words(lambda: count_pairs(2 * targets)).startswith("`targets` of `count_pairs` must be")
 
@@ -136,7 +136,7 @@ class TestDrawing:
             "`names` of `draw_co_occurrence` must be those of the 3 labels; got 1. "
             "Pass one name for each label, in their order."
         )
-        hint = "Pass what `count_pairs` gives, or a table (K, K) of how many rows have both labels."
+        hint = "Pass what `count_pairs` returned, or a table (K, K) of how many rows have both labels."
         assert words(lambda: draw_co_occurrence([[1, 2], [0, 1]], names=["a", "b"])) == (
             "`counts` of `draw_co_occurrence` must have the largest number of a row in the diagonal; "
             f"got 2 against 1 in row 0. {hint}"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.report import count_curve
 from manyhot.report.curves import read_curve
 
@@ -93,12 +93,12 @@ def test_scores_without_bounds_and_equal_ones():
 def test_it_can_be_kept(many):
     curve = count_curve(*many)
     kept = json.loads(json.dumps(curve, allow_nan=False))
-    assert read_curve("a", "b", kept) == read_curve("a", "b", many)
+    assert read_curve("a", kept) == read_curve("a", many)
 
 
 def test_f1_is_that_of_the_package(many):
     values, targets = many
-    curve = read_curve("a", "b", (values, targets))
+    curve = read_curve("a", (values, targets))
     place = 60
     decided = mh.Threshold(curve.thresholds[place])(values).labels
     wanted = mh.metrics.FScores().update(decided, targets).compute()
@@ -116,14 +116,14 @@ def test_what_is_refused(many):
     assert words(lambda: count_curve(*many, points=1)) == (
         "`points` of `count_curve` must be a whole number, at least 2; got 1. Pass an int."
     )
-    assert words(lambda: read_curve("curves['a']", "draw", torch.ones(3))) == (
+    assert words(lambda: owned("draw")(read_curve)("curves['a']", torch.ones(3))) == (
         "`curves['a']` of `draw` must be values with their targets, or a curve; got Tensor. "
-        "Pass (values, targets), or what `count_curve` gives."
+        "Pass (values, targets), or what `count_curve` returned."
     )
     kept = {"thresholds": [0.5], "precision": [60], "recall": [0.5], "given": [1.0]}
-    assert words(lambda: read_curve("curves['a']", "draw", kept)) == (
+    assert words(lambda: owned("draw")(read_curve)("curves['a']", kept)) == (
         "`curves['a']['precision']` of `draw` must lie between 0 and 1; got 60. Pass fractions, not percent."
     )
-    assert words(lambda: read_curve("curves['a']", "draw", kept | {"precision": []})) == (
+    assert words(lambda: owned("draw")(read_curve)("curves['a']", kept | {"precision": []})) == (
         "`curves['a']['precision']` of `draw` must be as long as the others, 1; got 0. Pass one number for each."
     )

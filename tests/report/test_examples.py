@@ -22,7 +22,7 @@ def words(call):
 
 
 def sample(**changes):
-    return {"picture": Image.new("RGB", (40, 30), "red"), "title": "one.jpg", "labels": LABELS} | changes
+    return {"image": Image.new("RGB", (40, 30), "red"), "title": "one.jpg", "labels": LABELS} | changes
 
 
 def bars(axis):
@@ -51,7 +51,7 @@ def test_right_and_wrong_differ_without_colours(look):
 
 
 def test_unknown_labels_and_samples_that_nobody_labelled():
-    (axis,) = draw_examples([sample(picture=None, labels=[("a", 0.5, True, -1), ("b", 0.5, True, None)])]).axes
+    (axis,) = draw_examples([sample(image=None, labels=[("a", 0.5, True, -1), ("b", 0.5, True, None)])]).axes
     assert [text.get_text() for text in axis.texts[::2]] == ["? a", "b"]
     assert {bar.get_hatch() for bar in bars(axis)} <= {"", None}
 
@@ -59,14 +59,14 @@ def test_unknown_labels_and_samples_that_nobody_labelled():
 def test_the_legend_explains_what_is_there_and_nothing_else():
     (legend,) = draw_examples([sample()]).legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "given", "given, but not there", "not given", "not given, but there", "there", "not there",
+        "predicted", "predicted, but absent", "not predicted", "not predicted, but present", "present", "absent",
     ]  # fmt: skip
     (legend,) = draw_examples([sample(labels=[("a", 0.5, True, None)])]).legends
-    assert [text.get_text() for text in legend.get_texts()] == ["given"]
+    assert [text.get_text() for text in legend.get_texts()] == ["predicted"]
 
 
 def test_samples_stand_in_rows_with_bars_at_one_height():
-    figure = draw_examples([sample(), sample(picture=None, labels=LABELS[:2]), sample(note="a note")], columns=2)
+    figure = draw_examples([sample(), sample(image=None, labels=LABELS[:2]), sample(note="a note")], columns=2)
     below = [axis.get_position() for axis in figure.axes if axis.patches]
     assert below[0].y1 == pytest.approx(below[1].y1)
     assert below[2].y1 < below[0].y0
@@ -96,13 +96,13 @@ def test_names_are_cut_in_their_middle():
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "1"])
 def test_pictures_of_every_kind_are_taken(mode):
-    assert draw_examples([sample(picture=Image.new(mode, (1000, 20)))]).axes[0].images[0].get_size()[1] <= 512
+    assert draw_examples([sample(image=Image.new(mode, (1000, 20)))]).axes[0].images[0].get_size()[1] <= 512
 
 
 def test_photographs_keep_their_colours():
     """From a little way off: few colours are mixed, where they would turn soft changes into steps."""
     ramp = Image.linear_gradient("L").resize((440, 440))
-    figure = draw_examples([sample(picture=Image.merge("RGB", [ramp, ramp.rotate(90), ramp.rotate(180)]))])
+    figure = draw_examples([sample(image=Image.merge("RGB", [ramp, ramp.rotate(90), ramp.rotate(180)]))])
     many = io.BytesIO()
     figure.savefig(many, format="png", dpi=110)
     seen = []
@@ -114,13 +114,13 @@ def test_photographs_keep_their_colours():
 
 def test_a_picture_is_left_as_it_was():
     picture = Image.new("RGB", (2000, 1000))
-    draw_examples([sample(picture=picture)])
+    draw_examples([sample(image=picture)])
     assert picture.size == (2000, 1000)
 
 
 def test_what_is_refused():
-    hint = 'Pass {"picture": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
-    rule = "be a name, a probability, whether it is given, and a target of 1, 0, -1 or None"
+    hint = 'Pass {"image": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
+    rule = "be a name, a probability, whether it is predicted, and a target of 1, 0, -1 or None"
     assert words(lambda: draw_examples([])) == (
         f"`examples` of `draw_examples` must be a list of at least one sample; got none. {hint}"
     )
@@ -136,15 +136,15 @@ def test_what_is_refused():
     assert words(lambda: draw_examples([sample(labels=["cat"])])) == (
         f"`examples[0]['labels'][0]` of `draw_examples` must {rule}; got 'cat'. {hint}"
     )
-    assert words(lambda: draw_examples([sample(picture="one.jpg")])) == (
-        "`examples[0]['picture']` of `draw_examples` must be an image of Pillow, or an array (H, W) or (H, W, 3) "
+    assert words(lambda: draw_examples([sample(image="one.jpg")])) == (
+        "`examples[0]['image']` of `draw_examples` must be an image of Pillow, or an array (H, W) or (H, W, 3) "
         "of bytes; got str. Open it with `PIL.Image.open`, pass an array of uint8, or None."
     )
 
 
 def test_a_picture_may_be_an_array_of_bytes():
     for array in (torch.full((4, 6, 3), 200, dtype=torch.uint8), torch.zeros(4, 6, dtype=torch.uint8).numpy()):
-        figure = draw_examples([sample(picture=array)])
+        figure = draw_examples([sample(image=array)])
         assert figure.axes[0].images[0].get_array().shape == (4, 6, 3)
     with pytest.raises(ValueError, match=r"or an array .* of bytes; got float32 of \(4, 6, 3\)"):
-        draw_examples([sample(picture=torch.zeros(4, 6, 3))])
+        draw_examples([sample(image=torch.zeros(4, 6, 3))])

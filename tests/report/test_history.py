@@ -49,7 +49,7 @@ def test_the_log_loss_says_what_it_is_of():
 def test_what_is_refused():
     for given, words in (
         ({}, "`courses` of `draw_history` must be a mapping with at least one name; got an empty one"),
-        ({"a": 3}, r"must be a log or a mapping of lists; got int. Pass what `Run.history` gives"),
+        ({"a": 3}, r"must be a log or a mapping of lists; got int. Pass what `Run.history` returns"),
         ({"a": {"mAP": [1]}}, "must have 'epoch'"),
         (
             {"a": {"epoch": [1]}},

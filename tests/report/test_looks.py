@@ -1,6 +1,5 @@
 """What all pictures share: marks, pages, files, and the words for a missing library."""
 
-import builtins
 import io
 import subprocess
 import sys
@@ -17,7 +16,7 @@ BINS = {"cells": [30, 50], "mean_prob": [0.2, 0.7], "share_present": [0.25, 0.65
 CURVE = {"thresholds": [0.1, 0.9], "precision": [0.2, 0.9], "recall": [1.0, 0.3], "given": [5.0, 0.3], "ap": 0.6}
 POINT = {"precision": 0.5, "recall": 0.6, "threshold": 0.4, "label": "a rule"}
 ROWS = {"edges": [0, 0.5, 1], "in": [1, 4], "out": [3, 1], "mmc_in": 0.7, "mmc_out": 0.3, "auroc": 0.8}
-SAMPLE = {"picture": Image.new("RGB", (20, 20)), "title": "a", "note": "b", "labels": [("c", 0.5, True, 0)]}
+SAMPLE = {"image": Image.new("RGB", (20, 20)), "title": "a", "note": "b", "labels": [("c", 0.5, True, 0)]}
 DRAWN = {
     "reliability": lambda dark: report.draw_reliability({"a": {"x": BINS, "y": BINS}, "b": BINS}, dark=dark),
     "scores": lambda dark: report.draw_scores(
@@ -114,16 +113,9 @@ def test_files_are_small_whole_and_the_same(tmp_path):
 
 
 def test_a_missing_library_is_named(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(
-        ImportError, match=r"^Pictures need matplotlib. Install it with: pip install 'manyhot\[report\]'$"
+        ImportError, match=r"^Plots need matplotlib. Install it with: pip install 'manyhot\[report\]'$"
     ) as caught:
         report.draw_set_sizes({"a": [1, 2]})
     assert caught.value.name == "matplotlib"

@@ -85,7 +85,7 @@ def test_what_is_refused(model):
     )
     assert words(lambda: draw_precision_recall({"a": model}, marked={"a": {"precision": 0.5}})) == (
         "`marked['a']` of `draw_precision_recall` must have 'precision' and 'recall'; got none called 'recall'. "
-        'Pass {"precision": ..., "recall": ..., "label": ...} of what a rule gave.'
+        'Pass {"precision": ..., "recall": ..., "label": ...} of the decisions of a rule.'
     )
     assert words(lambda: draw_precision_recall({"a": model}, marked={"a": {**POINT, "recall": 50}})) == (
         "`marked['a']['recall']` of `draw_precision_recall` must lie between 0 and 1; got 50. "

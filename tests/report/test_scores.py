@@ -71,7 +71,7 @@ class TestCounting:
 
     def test_what_is_refused(self, single):
         assert words(lambda: count_scores(single[0], torch.ones(500, 6), per="row")) == (
-            "`targets` of `count_scores` must have one label a row at the most for per='row'; got a row with several. "
+            "`targets` of `count_scores` must have at most one label per row for per='row'; got a row with several. "
             "Pass per='cell' to count all cells."
         )
         assert words(lambda: count_scores(*single, per="label")) == (
@@ -121,7 +121,7 @@ class TestDrawing:
         )
         assert words(lambda: draw_scores({"a": {"edges": [0, 1]}})) == (
             "`scores['a']` of `draw_scores` must have 'edges', 'present' and 'absent'; got none called 'present'. "
-            "Pass (scores, targets), or what `count_scores` gives."
+            "Pass (scores, targets), or what `count_scores` returned."
         )
         assert words(lambda: draw_scores({"a": {"edges": [0, 2, 1], "present": [1, 2], "absent": [0, 0]}})) == (
             "`scores['a']['edges']` of `draw_scores` must rise; got edges out of order. "
@@ -129,5 +129,5 @@ class TestDrawing:
         )
         assert words(lambda: draw_scores({"a": torch.ones(3)})) == (
             "`scores['a']` of `draw_scores` must be scores with their targets, or a histogram; got Tensor. "
-            "Pass (scores, targets), or what `count_scores` gives."
+            "Pass (scores, targets), or what `count_scores` returned."
         )

@@ -30,7 +30,7 @@ class TestCounting:
     def test_what_is_refused(self):
         assert words(lambda: count_sizes(torch.rand(3, 2))) == (
             "`decisions` of `count_sizes` must be decisions, (N, K) of booleans; got torch.float32. "
-            "Pass what a rule gave, such as `Threshold(0.5)(probs)`."
+            "Pass the result of a rule, such as `Threshold(0.5)(probs)`."
         )
         assert words(lambda: count_sizes([1, -1])) == (
             "`decisions` of `count_sizes` must be whole numbers, none negative; got -1. "
@@ -100,5 +100,5 @@ class TestDrawing:
         )
         assert words(lambda: draw_set_sizes({"a": {"few": {"sizes": [1]}}})) == (
             "`sizes['a']['few']` of `draw_set_sizes` must have 'counts'; got none called 'counts'. "
-            'Pass decisions, sizes, or what `count_sizes` gives as "counts".'
+            'Pass decisions, sizes, or what `count_sizes` returned as "counts".'
         )

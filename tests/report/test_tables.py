@@ -66,15 +66,15 @@ class TestIntervals:
     def test_what_is_refused(self):
         assert words(lambda: draw_intervals({"a": {"x": (1.0, 2.0, 3.0)}})) == (
             "`rows['a']['x']` of `draw_intervals` must be a number or a value with its ends, low <= value <= high; got "
-            "1 in [2, 3]. Pass a number, (value, low, high), or what `bootstrap` gives."
+            "1 in [2, 3]. Pass a number, (value, low, high), or what `bootstrap` returned."
         )
         assert words(lambda: draw_intervals({"a": {"x": (1.0, 2.0)}})) == (
             "`rows['a']['x']` of `draw_intervals` must be a number or a value with its ends, low <= value <= high; got "
-            "(1.0, 2.0). Pass a number, (value, low, high), or what `bootstrap` gives."
+            "(1.0, 2.0). Pass a number, (value, low, high), or what `bootstrap` returned."
         )
         assert words(lambda: draw_intervals({"a": {"x": float("nan")}})) == (
             "`rows['a']['x']` of `draw_intervals` must be a number or a value with its ends, low <= value <= high; got "
-            "(nan, nan, nan). Pass a number, (value, low, high), or what `bootstrap` gives."
+            "(nan, nan, nan). Pass a number, (value, low, high), or what `bootstrap` returned."
         )
         assert words(lambda: draw_intervals({"a": {"x": 1.0}}, figures=("y",))) == (
             "`figures` of `draw_intervals` must name what is drawn, 'x'; got 'y'. Pass these names only."

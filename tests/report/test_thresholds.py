@@ -48,7 +48,7 @@ def test_how_many_labels_there_are_is_marked(model):
     _, bottom = draw_thresholds({"BCE": model}).axes
     there = float((model[1] == 1).sum()) / 300
     assert bottom.lines[1].get_ydata()[0] == pytest.approx(there)
-    assert [text.get_text() for text in bottom.texts] == [f"{there:.2g} are there"]
+    assert [text.get_text() for text in bottom.texts] == [f"{there:.2g} are true"]
 
 
 def test_a_rule_of_one_threshold_is_a_line_through_both_panels(model):

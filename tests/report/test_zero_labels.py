@@ -96,7 +96,7 @@ class TestDrawing:
             assert axis.get_legend().get_window_extent().y0 > axis.transData.transform((0, highest))[1]
 
     def test_what_is_refused(self, model):
-        hint = "Pass (probs, targets), or what `count_zero_labels` gives."
+        hint = "Pass (probs, targets), or what `count_zero_labels` returned."
         assert words(lambda: draw_zero_labels({"a": torch.ones(3)})) == (
             "`groups['a']` of `draw_zero_labels` must be probabilities with their targets, or histograms; got Tensor. "
             f"{hint}"

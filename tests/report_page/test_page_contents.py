@@ -52,12 +52,12 @@ def test_a_run_has_every_section_in_order(run, page):
     assert re.findall(r'<li><a href="#([\w-]+)"', page) == ORDER
     text = words(page)
     assert (
-        "a trained classifier, judged on 120 pictures of the split 'test', none of them seen in training, with 10"
+        "a trained classifier, evaluated on 120 images of the split 'test', none of them seen in training, with 10"
         in text
     )
     assert "value, 95 % interval before calibration" in text
     assert re.search(r"Of the \d+ answers above 90 %, [\d.]+ % were right \(95 %: [\d.]+ to [\d.]+ %\)", text)
-    assert re.search(r"one label too many in every \d+ pictures", text)
+    assert re.search(r"one label too many in every \d+ images", text)
     assert "StrictlyProperAsymmetricLoss" in text or "BinaryCrossEntropyLoss" in text
     assert f"config.yaml of {run.folder.name}" in text
     assert page.count("data:image/jpeg;base64,") >= 20
@@ -103,9 +103,9 @@ def test_a_foreign_table_has_no_training_and_needs_no_pictures(table):
     assert keys(report) == [key for key in ORDER if key not in ("training", "settings")]
     text = words(undrawn(report))
     assert text.startswith("theirs – report")
-    assert "Report on a table of predictions, judged on 120 rows, with 4 labels." in text
+    assert "Report on a table of predictions, evaluated on 120 rows, with 4 labels." in text
     assert "data:image/jpeg" not in undrawn(report)
-    assert "No picture" not in text
+    assert "No image" not in text
 
 
 def test_names_and_paths_are_shown_letter_by_letter():
@@ -126,11 +126,11 @@ def test_a_picture_that_is_lost_becomes_a_tile_that_says_why(pictures, tmp_path)
     report = Report(pictures, root=tmp_path)
     html = undrawn(report)
     assert "data:image/jpeg" in html
-    assert "No picture: there is no such file" in html
-    assert "None of the pictures was found" not in html
+    assert "No image: there is no such file" in html
+    assert "None of the images was found" not in html
     (tmp_path / "none").mkdir()
     lost = undrawn(Report(pictures, root=tmp_path / "none"))
-    assert "None of the pictures was found. Name the folder that their paths begin in with --root." in lost
+    assert "None of the images was found. Name the folder that their paths begin in with --root." in lost
     assert "data:image" not in undrawn(Report(pictures, root=tmp_path, images=False))
 
 
@@ -210,18 +210,18 @@ def test_every_table_gives_a_report_that_can_be_drawn(name):
 
 def test_what_does_not_apply_is_left_out_or_says_why():
     text = {name: words(undrawn(report_of(name))) for name in tables()}
-    assert any("at least 50 % gives" in drawing.alt for drawing in report_of("no decisions").plots)
+    assert any("at least 50 % predicts" in drawing.alt for drawing in report_of("no decisions").plots)
     for name in ("no probabilities", "scores of unknown meaning"):
-        assert "Left out: these scores mean no probabilities until they are calibrated." in text[name]
-        assert "These scores rank, but mean no probabilities" in text[name]
+        assert "Left out: these scores are no probabilities until they are calibrated." in text[name]
+        assert "These scores rank, but are no probabilities" in text[name]
         assert not {"sizes", "search"} & set(keys(report_of(name)))
     assert "together" not in keys(report_of("one label a row"))
     assert "one threshold for all" in text["one label a row"]
     assert "search" not in keys(report_of("one label at all"))
-    assert "no label is present in the judged rows" in text["all rows empty"]
+    assert "no label is present in the evaluated rows" in text["all rows empty"]
     assert "no-labels" not in keys(report_of("all rows empty"))
     assert "Unknown cells 60" in text["unknown cells"]
-    assert "Left to a person: 40 rows (50 %)." in text["a person asked"]
+    assert "Abstained: 40 rows (50 %)." in text["a person asked"]
 
 
 def test_the_threshold_of_a_rule_is_drawn_where_it_is_the_only_one(table):

@@ -34,9 +34,9 @@ def partly(times=20):
 def test_sizes_leave_out_unknown_rows_and_those_left_to_a_person():
     report = Report(partly())
     (drawing,) = section(report, "sizes").plots
-    assert "as given gives 2.00 labels on average, 2.00 are true" in drawing.alt
+    assert "as given predicts 2.00 labels on average, 2.00 are true" in drawing.alt
     assert "are not counted" in section(report, "sizes").paragraphs[1]
-    assert ("Rows of which nothing is known", "40") in make_header(report.models).facts
+    assert ("Rows without known labels", "40") in make_header(report.models).facts
 
 
 def test_labels_given_together_are_those_of_the_same_rows_in_the_same_order():
@@ -51,7 +51,7 @@ def test_too_few_rows_are_told_of_instead_of_figures():
     report = Report(partly(times=1))
     assert [one.key for one in report.sections if one.key not in ("annotation-errors", "predictions")] == ["summary"]
     assert section(report, "summary").paragraphs == [
-        "Too small to judge by: 4 rows with known labels, and at least 30 are needed. So no figures are given."
+        "Too few rows to evaluate: 4 rows with known labels, and at least 30 are needed. So no figures are given."
     ]
 
 
@@ -65,10 +65,10 @@ def test_different_splits_are_named_for_each_model(run):
     head = make_header([tuned, tested])
     assert "different rows" in head.lead
     assert (
-        "judged on 30 pictures of the split 'val', which it was tuned on (so that the figures are too rosy)"
+        "evaluated on 30 images of the split 'val', which it was tuned on (so that the figures are too rosy)"
         in (dict(head.facts)["tuned"])
     )
-    assert "judged on 120 pictures of the split 'test'" in dict(head.facts)["tested"]
+    assert "evaluated on 120 images of the split 'test'" in dict(head.facts)["tested"]
 
 
 def test_training_rows_among_the_judged_ones_are_told_of(table):
@@ -87,10 +87,10 @@ def alike(*tables):
 def test_the_same_rows_in_another_order_are_the_same_and_another_truth_is_not(table):
     turned = table.take(list(range(len(table)))[::-1])
     assert turned.ids != table.ids
-    assert alike(table, turned).startswith("All were judged on the same rows")
+    assert alike(table, turned).startswith("All were evaluated on the same rows")
     other = table.replace(targets=1 - table.targets)
     assert other.ids == table.ids
-    assert "not judged by the same truth" in alike(table, other)
+    assert "not evaluated with the same targets" in alike(table, other)
 
 
 def test_a_threshold_on_scores_is_not_drawn_among_probabilities():
@@ -129,7 +129,7 @@ def test_how_many_disagreements_chance_lets_expect(table):
     timid = Report(table.replace(probs=table.probs.clamp(0.1, 0.8), decisions=table.decisions))
     assert section(timid, "annotation-errors").galleries[0].paragraphs == [
         "There is none.",
-        "If all promises held and the table were right, 0.0 would be expected.",
+        "If the model were calibrated and the targets correct, 0.0 would be expected.",
     ]
 
 
@@ -191,7 +191,7 @@ def test_the_studio_gives_no_figures_of_rows_that_are_too_few_to_judge_by(tmp_pa
         trust, enough = (client.get("/api/reliability", params=one).json() for one in ({}, {"split": "val"}))
         decided = client.get("/api/decide").json()
     assert trust["words"] == [
-        "Too small to judge by: 29 rows with known labels, and at least 30 are needed. So no figures are given."
+        "Too few rows to evaluate: 29 rows with known labels, and at least 30 are needed. So no figures are given."
     ]
     assert [decided["too_small"]] == trust["words"] == section(Report(table), "summary").paragraphs
     assert (trust["bins"], trust["ece"], trust["ace_words"], decided["observed"]) == ([], None, "–", None)

@@ -52,12 +52,12 @@ def test_promises_that_are_kept_pass_without_a_word_and_others_are_named():
     broken = (torch.rand(300, 2, generator=draw) < 0.7).int()
     (line,) = words.describe_probs(subject(probs=probs, targets=kept))
     assert line.startswith("Of the 600 answers above 90 %, 9")
-    assert line.endswith("; 95 % was promised.")
+    assert line.endswith("; 95 % was predicted.")
     (line,) = words.describe_probs(subject(probs=probs, targets=broken))
-    assert line.endswith("; 95 % was promised, which was too bold.")
+    assert line.endswith("; 95 % was predicted, which was too high.")
     (line,) = words.describe_probs(subject(probs=torch.full((300, 2), 0.6), targets=kept))
     assert line.startswith("Of the 600 answers between 50 and 90 %")
-    assert line.endswith("; 60 % was promised, which was too timid.")
+    assert line.endswith("; 60 % was predicted, which was too low.")
 
 
 def test_unknown_cells_are_neither_right_nor_wrong():
@@ -78,14 +78,14 @@ def test_errors_are_counted_a_row():
     given = torch.tensor([[1, 1], [1, 0], [0, 0], [0, 1]]).bool()
     said = list(words.describe_sets(subject(probs=torch.rand(4, 2), targets=targets, decisions=given)))
     assert "one label too many in every 4 rows, and one label missed in every 4 rows" in said[0]
-    assert said[1].startswith("Of the 4 labels that are given, 75 % are right")
+    assert said[1].startswith("Of the 4 predicted labels, 75 % are right")
     assert said[-1] == "Of 4 rows, 2 (50 %) get exactly the right labels."
 
 
 def test_rows_become_pictures_where_there_are_paths():
     probs, targets = population(30, 3)
     found = subject(probs=probs, targets=targets, paths=[f"{row}.jpg" for row in range(30)])
-    assert "A picture is given" in next(words.describe_sets(found))
+    assert "An image is given" in next(words.describe_sets(found))
 
 
 def test_names_in_figures_stay_apart_and_in_one_line():

@@ -1,6 +1,5 @@
 """Files and notebooks, several runs, and input that cannot be taken."""
 
-import builtins
 import importlib.resources
 import subprocess
 import sys
@@ -74,7 +73,7 @@ def test_several_are_compared_on_the_same_rows(table):
     assert summary.tables[0].head == ["figure", "honest", "bold"]
     assert summary.findings[1].startswith("bold: Of the ")
     assert comparison.key == "comparison"
-    assert comparison.paragraphs[0].startswith("All were judged on the same rows of the same labels.")
+    assert comparison.paragraphs[0].startswith("All were evaluated on the same rows and labels.")
     assert [drawing.key for drawing in comparison.plots] == ["comparison", "frontier", "comparison-reliability"]
     assert "best ECE: honest" in comparison.plots[0].alt
     assert "Those of honest." in rest[0].paragraphs
@@ -88,7 +87,7 @@ def test_several_are_compared_on_the_same_rows(table):
 def test_other_rows_and_other_labels_are_said_to_be_others(table):
     less = Report([table, table.take(list(range(100)))])
     assert list(less.sources) == ["predictions", "predictions (2)"]
-    assert "were not judged on the same rows" in less.sections[1].paragraphs[0]
+    assert "were not evaluated on the same rows" in less.sections[1].paragraphs[0]
     renamed = table.replace(labels=["a", "b", "c", "d"])
     assert "do not have the same labels" in Report([table, renamed]).sections[1].paragraphs[0]
 
@@ -143,8 +142,8 @@ def test_input_that_cannot_be_taken(table, tmp_path):
     unknown = mh.Predictions(probs=probs, targets=torch.full_like(targets, -1))
     for given, words in (
         (mh.Predictions(probs=probs), "`runs` of `Report` must hold targets; got probs. Add the true labels"),
-        (unknown, "must know the truth about at least one cell; got unknown cells only"),
-        (mh.Predictions(probs=probs[:0], targets=targets[:0]), "must have rows to judge; got 0 rows of 2 labels"),
+        (unknown, "must have the target of at least one cell; got unknown cells only"),
+        (mh.Predictions(probs=probs[:0], targets=targets[:0]), "must have rows to evaluate; got 0 rows of 2 labels"),
         (3, "must be runs or tables of predictions; got int"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -160,14 +159,7 @@ def test_input_that_cannot_be_taken(table, tmp_path):
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
 def test_what_is_missing_is_named_and_no_run_fails_for_it(run, missing, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name.partition(".")[0] == missing:
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, missing, None)
     told = []
     assert try_report(run, told.append) is None
     assert len(told) == 1

@@ -228,4 +228,4 @@ def test_without_ray_it_says_how_to_get_it(run_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError) as missing:
         predict_with_ray(run_folder, tmp_path, tmp_path / "scores")
-    assert str(missing.value) == "Scoring with Ray needs ray. Install it with: pip install 'manyhot[ray]'"
+    assert str(missing.value) == "Runs on a cluster need ray. Install it with: pip install 'manyhot[ray]'"

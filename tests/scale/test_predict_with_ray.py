@@ -29,7 +29,7 @@ def test_parts_are_those_of_one_process(cluster, run_folder, tmp_path):
     (images / "04.png").write_bytes(b"no picture")
     written = predict_with_ray(run_folder, images, out, rows=4, batch_size=2, workers=2, watch=watching(told))
     assert (written.rows, written.scored, list(written.left_out)) == (9, 9, ["04.png"])
-    assert "no picture of a known format" in written.left_out["04.png"]
+    assert "no image of a known format" in written.left_out["04.png"]
     assert (told[0], sum(told[1:])) == (10, 10)
     assert len(told) > 4, "progress came by parts, not by batches"
     check_same(out, Classifier.load(run_folder).predict(images, batch_size=2))
@@ -99,6 +99,30 @@ def test_errors_of_processes_are_one_sentence(cluster, run_folder, tmp_path, mon
         with pytest.raises(InputError, match=said):
             predict_with_ray(run_folder, odd, tmp_path / "scores", on_bad_image="fail", workers=1)
     assert not stamps(tmp_path / "scores")
+
+
+def test_an_input_error_of_a_worker_keeps_its_fields(cluster, run_folder, tmp_path, monkeypatch):
+    fields = {
+        "argument": "size",
+        "owner": "create_backbone",
+        "rule": "suit 'resnet'",
+        "got": "3",
+        "hint": "Pass a larger `size`.",
+    }
+
+    class Failing:
+        def __init__(self, job):
+            pass
+
+        def prepare(self, probe, state):
+            raise InputError(**fields)
+
+    monkeypatch.setattr(pool, "RayScorer", Failing)
+    with pytest.raises(InputError) as caught:
+        predict_with_ray(run_folder, draw_images(tmp_path / "images", range(2)), tmp_path / "scores", workers=1)
+    assert type(caught.value) is InputError
+    assert vars(caught.value) == fields
+    assert str(caught.value) == "`size` of `create_backbone` must suit 'resnet'; got 3. Pass a larger `size`."
 
 
 def test_an_error_that_nobody_foresaw_names_the_part():

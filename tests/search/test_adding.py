@@ -62,8 +62,8 @@ def test_kinds_that_the_parts_do_not_have_are_left_out(tmp_path):
         (table_of("de", labels=("cat", "bird")), "have the 2 labels of the collection; got 2 others"),
         (table_of("de", labels=("dog", "cat")), "got the same in another order"),
         (table_of("de").replace(probs=None, scores=torch.zeros(2, 2)), "got one without probs"),
-        (table_of("de", paths=["d.jpg", "e.jpg"]), "have no paths like the parts that are there"),
-        (mh.Predictions(probs=torch.zeros(2, 2), labels=["cat", "dog"]), "have ids of its own"),
+        (table_of("de", paths=["d.jpg", "e.jpg"]), "have no paths like the existing parts"),
+        (mh.Predictions(probs=torch.zeros(2, 2), labels=["cat", "dog"]), "have ids, which identify existing rows"),
     ],
 )
 def test_what_does_not_belong_is_refused(tmp_path, table, words):

@@ -336,7 +336,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(tmp_path):
     collection = Collection.of(random_table(5))
     with pytest.raises(
         InputError,
-        match=r"`k` of `Collection.search` must be a whole number from 1 on, of 18 digits at the most; got 0\.",
+        match=r"`k` of `Collection.search` must be a whole number from 1 on, of at most 18 digits; got 0\.",
     ):
         collection.search("cat", k=0)
     with pytest.raises(

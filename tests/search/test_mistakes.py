@@ -26,7 +26,7 @@ cat & !▸dgo
   Did you mean 'Polish' or 'polish'?
 cat | ▸black and white
   name labels that exist; got 'black' at character 7
-  Put a name with signs or keywords in it between quotation marks: 'black and white'.
+  Put a name with operators or keywords in it between quotation marks: 'black and white'.
 cat &▸
   have a condition after '&'; got nothing at the end
   Add one, or remove '&'.

@@ -241,7 +241,7 @@ def test_deep_formulas_are_taken_or_refused_in_a_sentence():
     compile_query(fresh, 60)
     for level in range(56, 5000):
         fresh = (And if level % 2 else Or)((Label(level), fresh))
-    with pytest.raises(InputError, match="must have at most 60 levels of conditions within conditions; got more"):
+    with pytest.raises(InputError, match="must have at most 60 levels of nested conditions; got more"):
         compile_query(fresh, 6000)
 
 

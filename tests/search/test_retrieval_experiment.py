@@ -65,7 +65,7 @@ def test_a_calibrator_that_has_seen_the_rows_holds_its_intervals(runs):
     assert [(name, rows) for name, rows, *_ in found] == [
         ("`val`", 200),
         ("other test rows", 100),
-        ("the rows that are judged", 100),
+        ("the rows that are evaluated", 100),
     ]
     assert found[-1][-1] == 1
     assert count_intervals.page(found, 20).count("\n| ") == 4

@@ -92,8 +92,8 @@ def test_what_cannot_be_read_is_grey_and_says_why(tmp_path):
     hits = [hit(name) for name in names] + [hit(save(tmp_path / "good.png", GREEN).name)]
     pictures = read_tiles(hits, tmp_path, 64)
     assert [str(picture) for picture in pictures[:4]] == [
-        "it is no picture of a known format",
-        "it is no picture of a known format",
+        "it is no image of a known format",
+        "it is no image of a known format",
         "the file ends too early",
         NO_SUCH_FILE,
     ]
@@ -318,5 +318,5 @@ def test_what_was_found_can_be_drawn_as_a_whole():
 
 def test_a_picture_too_long_for_any_file_is_refused():
     hits = [Hit(str(number), f"{number}.jpg", 0.5, -0.7) for number in range(200)]
-    with pytest.raises(InputError, match="not more than 65,000 pixels a side; got 200 for 200 tiles of 1024 pixels"):
+    with pytest.raises(InputError, match="at most 65,000 pixels per side; got 200 for 200 tiles of 1024 pixels"):
         contact_sheet(hits, columns=200, tile=1024)

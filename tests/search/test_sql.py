@@ -183,9 +183,7 @@ def test_statements_that_would_be_too_deep_are_refused():
     diagram = compile_query(And((Or(tuple(map(Label, range(250)))), Count(3, None))), 260)
     names = {column: f"c{column}" for column in range(260)}
     assert sql.scored_query(diagram, "photos", names, [], min_prob=1e-200).count("SELECT") < 800
-    with pytest.raises(
-        InputError, match="`diagram` of `sql` must need at most 800 queries within each other as SQL; got"
-    ):
+    with pytest.raises(InputError, match="`diagram` of `sql` must need at most 800 nested queries as SQL; got"):
         sql.scored_query(diagram, "photos", names, [])
 
 

@@ -44,7 +44,7 @@ def test_what_was_opened(client, folder):
     facts = client.get("/api/collection").json()
     assert (facts["rows"], facts["labels"], facts["splits"]) == (30, LABELS, {"val": 10, "test": 20})
     assert facts["name"] == str(folder)
-    assert facts["pictures_words"] == "All 30 pictures were found."
+    assert facts["pictures_words"] == "All 30 images were found."
     assert facts["review"] == {
         "file": str(folder / "reviewed.csv"),
         "done": 0,
@@ -131,7 +131,7 @@ def test_a_picture_that_is_gone_is_an_answer(client, folder):
     (folder / "004.png").unlink()
     answer = client.get("/api/pictures/4")
     assert answer.status_code == 404
-    assert answer.json()["sentence"] == "The picture 4 cannot be shown: there is no such file."
+    assert answer.json()["sentence"] == "Image 4 cannot be shown: there is no such file."
 
 
 def test_a_picture_that_is_sent_is_classified_as_by_the_classifier(client, folder):
@@ -157,7 +157,7 @@ def test_what_is_no_picture_is_refused_in_a_sentence(client):
     )
     missing = client.post("/api/classify", files={"picture": ("cat.png", b"x", "image/png")})
     assert missing.status_code == 422
-    assert missing.json()["sentence"].startswith("`image` of the request cannot be taken: Field required")
+    assert missing.json()["sentence"].startswith("`image` of the request is invalid: Field required")
 
 
 def test_too_many_at_once_are_asked_to_try_again(client):
@@ -216,7 +216,7 @@ def test_edits_are_kept_shown_and_taken_back(client, folder):
     undone = client.post("/api/review/undo").json()
     assert (undone["row"], undone["item"]["edited"], undone["item"]["done"]) == (3, False, False)
     nothing = client.post("/api/review/undo")
-    assert (nothing.status_code, nothing.json()["sentence"]) == (409, "There is no edit to take back.")
+    assert (nothing.status_code, nothing.json()["sentence"]) == (409, "There is no edit to undo.")
 
 
 def test_a_picture_that_is_confirmed_says_something_of_every_label(client, folder):
@@ -297,10 +297,10 @@ def test_a_collection_without_true_labels_and_without_a_model(tmp_path):
     ("path", "status", "words"),
     [
         ("/api/search?q=dog&split=nope", 422, "must be one of the splits, 'val', 'test'"),
-        ("/api/items/30", 404, "There is no picture 30: the collection has 30 pictures, counted from 0."),
-        ("/api/items/-1", 422, "`row` of the request cannot be taken"),
-        ("/api/pictures/0?side=100", 404, "Pictures come with 128, 256, 512, 1024 pixels, not 100."),
-        ("/api/decide?by=size&value=nan", 422, "`value` of the request cannot be taken"),
+        ("/api/items/30", 404, "There is no image 30: the collection has 30 images, counted from 0."),
+        ("/api/items/-1", 422, "`row` of the request is invalid"),
+        ("/api/pictures/0?side=100", 404, "Images are available with 128, 256, 512, 1024 pixels, not 100."),
+        ("/api/decide?by=size&value=nan", 422, "`value` of the request is invalid"),
         ("/api/reliability?label=zebra", 422, "zebra"),
         ("/api/nothing", 404, "There is nothing at this address."),
         ("/static/nothing.js", 404, "The page has no such file."),

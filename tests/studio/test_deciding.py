@@ -31,15 +31,15 @@ def test_a_risk_is_learnt_from_the_rows_called_val(table):
     assert torch.equal(deciding.decision(DecisionChoice("risk", 0.2)).labels, rule(table.probs).labels)
     summary = deciding.summary(DecisionChoice("risk", 0.2))
     assert summary.threshold == pytest.approx(float(rule.threshold))
-    assert "at most 20 % of a picture's labels are missed" in summary.promise
+    assert "at most 20 % of the labels of an image are missed" in summary.promise
 
 
 def test_a_promise_that_cannot_be_kept_says_so():
     deciding = DecisionExplorer(predictions(NAMES[:6]))
     summary = deciding.summary(DecisionChoice("risk", 0.01))
     assert summary.threshold is None
-    assert summary.words == "Everything is given."
-    assert "too few pictures" in summary.promise
+    assert summary.words == "All labels are predicted."
+    assert "too few images" in summary.promise
 
 
 def test_expected_and_observed_quality_are_those_of_the_cells(table):
@@ -92,9 +92,9 @@ def test_the_rule_of_the_run_comes_first_where_there_is_one(table):
 
 def test_without_true_labels_no_risk_can_be_promised():
     deciding = DecisionExplorer(predictions(NAMES, targets=False))
-    assert deciding.methods[-1].why.startswith("It needs pictures with true labels")
+    assert deciding.methods[-1].why.startswith("It needs images with true labels")
     assert deciding.summary(DecisionChoice("threshold", 0.5)).observed is None
-    with pytest.raises(InputError, match="It needs pictures with true labels"):
+    with pytest.raises(InputError, match="It needs images with true labels"):
         deciding.summary(DecisionChoice("risk", 0.1))
 
 
@@ -103,7 +103,7 @@ def test_a_collection_without_rows_or_without_decided_labels():
     summary = empty.summary(DecisionChoice("size", 2.0))
     assert (summary.mean_size, summary.expected.precision, summary.sizes) == (0.0, None, [0])
     nothing = DecisionExplorer(predictions(NAMES)).summary(DecisionChoice("size", 0.0))
-    assert nothing.words == "Nothing is given."
+    assert nothing.words == "No labels are predicted."
     assert (nothing.expected.precision, nothing.expected.recall, nothing.none_share) == (None, 0.0, 1.0)
 
 
@@ -120,7 +120,7 @@ def test_rows_that_the_model_was_trained_on_promise_nothing(table):
     trained = DecisionExplorer(table.replace(splits=splits))
     assert "that the model was not trained on" in trained.methods[-1].why
     unnamed = DecisionExplorer(table.replace(splits=None))
-    assert "learnt from" in unnamed.summary(DecisionChoice("risk", 0.3)).promise
+    assert "fitted on" in unnamed.summary(DecisionChoice("risk", 0.3)).promise
 
 
 def test_rows_that_are_left_to_a_person_are_not_judged(table):

@@ -64,13 +64,13 @@ def test_a_body_that_is_said_to_be_too_long_is_not_read(target):
     for length in (UPLOAD_BYTES + 2**20, 10**15, int("9" * 20)):
         answer = target.ask("/api/classify", method="POST", content_length=length, content_type=FORM + "b")
         assert answer.status == 413
-        assert answer.sentence == "What is sent may have at most 33,619,968 bytes. Send a smaller file."
+        assert answer.sentence == "A request may have at most 33,619,968 bytes. Send a smaller file."
     assert target.ask("/api/review/0", method="PUT", content_length=2**20 + 1).status == 413
 
 
 def test_who_sends_too_much_all_the_same_is_told_so(target):
     answer = target.upload(bytes(UPLOAD_BYTES + 2**20))
-    assert (answer.status, answer.sentence[:12]) == (413, "What is sent")
+    assert (answer.status, answer.sentence[:12]) == (413, "A request ma")
 
 
 def test_the_longest_body_is_taken(target):
@@ -198,7 +198,7 @@ def test_forms_that_are_odd_and_can_be_read(target):
     [
         (b"../../etc/passwd", "", "../../etc/passwd"),
         (b"<img src=x onerror=alert(1)>", "", "<img src=x onerror=alert(1)>"),
-        (b"", "", "the picture"),
+        (b"", "", "the image"),
         (b"a\0\x1b[31m\nb\x7f.png", "", "a\\x00\\x1b[31m\\nb\\x7f.png"),
         (b"\xff\xfe.png", "", "ÿþ.png"),
         ("a\u202egnp.exe".encode(), "", "a\\u202egnp.exe"),

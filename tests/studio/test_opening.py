@@ -41,7 +41,7 @@ def test_pictures_outside_of_the_roots_are_told_about(tmp_path):
     path = write_collection(tmp_path / "a")
     (tmp_path / "b").mkdir()
     _, notes = open_studio(path, roots=[tmp_path / "b"], read_only=True)
-    assert notes[-1] == "0 of 30 pictures were found. Name the folder that their paths begin in with --root."
+    assert notes[-1] == "0 of 30 images were found. Name the folder that their paths begin in with --root."
 
 
 def test_scores_without_a_link_are_refused(tmp_path):
@@ -72,7 +72,7 @@ def test_a_model_that_cannot_be_loaded_is_an_error_only_where_it_was_asked_for(t
     (tmp_path / "classifier.json").write_text("{}")
     studio, notes = open_studio(tmp_path, read_only=True)
     assert studio.upload_classifier is None
-    assert any(note.startswith("New pictures cannot be classified: ") for note in notes)
+    assert any(note.startswith("New images cannot be classified: ") for note in notes)
     assert studio.labels_file == tmp_path / "reviewed.csv"
 
 

@@ -202,7 +202,7 @@ def test_sliders_change_decisions_and_what_is_to_be_expected(browser, shown):
         expect(at(page, "mean-size")).to_have_text(re.compile("^5"))
         expect(tile).not_to_contain_text(re.compile("none of these", re.IGNORECASE))
         at(page, "way-risk").check()
-        expect(at(page, "promise")).to_contain_text("at most 10 % of a picture's labels are missed")
+        expect(at(page, "promise")).to_contain_text("at most 10 % of the labels of an image are missed")
 
 
 def test_the_arrow_keys_move_a_slider(browser, shown):
@@ -211,7 +211,7 @@ def test_the_arrow_keys_move_a_slider(browser, shown):
         at(page, "slider-threshold").focus()
         page.keyboard.press("ArrowRight")
         expect(at(page, "value-threshold")).to_have_text("51 %")
-        expect(at(page, "decide-words")).to_have_text("Labels of at least 51 % are given.")
+        expect(at(page, "decide-words")).to_have_text("Labels of at least 51 % are predicted.")
 
 
 def test_a_picture_that_is_dropped_is_classified(browser, shown):
@@ -246,7 +246,7 @@ def test_trust_shows_the_diagram_and_says_it_in_words(browser, shown):
         found = shown.ask("/api/reliability")
         expect(at(page, "trust-words")).to_contain_text(found["words"][0])
         expect(at(page, "trust-words")).to_contain_text(f"Average calibration error{found['ace_words']}")
-        expect(at(page, "trust-rows")).to_have_text("Judged on the 47 pictures of test.")
+        expect(at(page, "trust-rows")).to_have_text("Evaluated on the 47 images of test.")
         expect(at(page, "label-rows").get_by_role("row")).to_have_count(len(LABELS))
 
 

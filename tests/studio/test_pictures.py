@@ -26,7 +26,7 @@ def test_a_picture_comes_as_a_small_jpeg(photos):
         assert (picture.format, picture.size) == ("JPEG", (128, 96))
     assert pictures.why(0) is None
     assert pictures.file(0) == photos / "000.png"
-    assert pictures.summary() == "All 2 pictures were found."
+    assert pictures.summary() == "All 2 images were found."
 
 
 def test_paths_that_lead_out_of_the_folders_are_not_read(photos):
@@ -67,7 +67,7 @@ def test_what_is_no_picture_says_why(photos):
     (photos / "loop.png").symlink_to("loop.png")
     pictures = Thumbnails(["text.png", "gone.png", "loop.png", None, ""], [photos])
     assert [pictures.why(row) for row in range(5)] == [None, *["there is no such file"] * 2, UNNAMED, UNNAMED]
-    with pytest.raises(UnavailableImage, match="no picture of a known format"):
+    with pytest.raises(UnavailableImage, match="no image of a known format"):
         pictures.jpeg(0, 128)
 
 

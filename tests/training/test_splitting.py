@@ -84,7 +84,7 @@ def test_rare_labels_are_left_out_and_named(targets):
     assert len(found) == 200
     assert found.notes[-1] == "Left out 1 labels with fewer than 1 rows to train on: 3."
     nothing = torch.zeros(200, 2, dtype=torch.int8)
-    with pytest.raises(ValueError, match="must have a label with 1 rows to train on; got 0 at the most"):
+    with pytest.raises(ValueError, match="must have a label with 1 rows to train on; got at most 0"):
         with_learnable_labels(with_all_splits(data(nothing), TrainSettings()), min_count=1)
     with pytest.raises(ValueError, match="must have a label with 1000 rows to train on"):
         with_learnable_labels(with_all_splits(data(targets), TrainSettings()), min_count=1000)

@@ -324,7 +324,7 @@ def test_an_unfinished_run_says_so(tmp_path):
 
 def test_every_loss_of_the_list_trains(data, tmp_path):
     losses, notes = losses_for(["all"], data.targets)
-    assert notes == ["Left out class-wise, cross-entropy, noised top-2, average-2: for data with one label a row."]
+    assert notes == ["Left out class-wise, cross-entropy, noised top-2, average-2: for data with one label per row."]
     comparison = compare(data, losses, recipe(epochs=2), folder=tmp_path, progress=lambda name: NoProgress())
     assert list(comparison.rows) == list(losses)
     assert json.loads((tmp_path / "comparison.json").read_text()) == comparison.to_dict()

@@ -13,8 +13,8 @@ from manyhot.checks import check_int, describe_type
 from manyhot.errors import InputError
 from manyhot.preprocessing import Preprocessing, check_pixels
 
-# Pixels of the pictures that go through a network together on a CPU. What more of them need between layers is fresh
-# memory every time, and clearing it takes longer than the network itself: 4 pictures at a time are twice as fast as 64.
+# Pixels of the images in one forward pass on a CPU. Larger batches allocate new memory between layers every time, and
+# clearing it takes longer than the network itself: batches of 4 images are twice as fast as batches of 64.
 PIXELS_PER_CHUNK = 4 * 224 * 224
 
 
@@ -23,11 +23,11 @@ class Backbone(nn.Module):
 
     Attributes:
         module: The network itself, from normalised pixels to features.
-        name: What it was asked for by.
+        name: The name passed to `create_backbone` or `wrap`.
         width: Number D of features.
-        preprocessing: What a picture goes through before it comes here.
-        fixed_size: Whether the network takes pictures of `preprocessing.size` alone.
-        frozen: Whether it stays as it is while a head is trained; see `freeze`.
+        preprocessing: Resizing and normalisation of its images.
+        fixed_size: Whether the network only takes images of `preprocessing.size`.
+        frozen: Whether its weights and statistics stay fixed while a head is trained; see `freeze`.
         spec: Everything but the weights, for JSON; `rebuild` takes it.
     """
 
@@ -65,7 +65,7 @@ class Backbone(nn.Module):
         return features
 
     def _needs_chunks(self, pixels: Tensor) -> bool:
-        """Whether pictures go through the network a few at a time; a network of the user's may look at all of them."""
+        """Whether to split the batch; a network of the user is not split, as it may compare the images of a batch."""
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or self.training:
             return False
         return self.spec["kind"] == "timm" and pixels.device.type == "cpu" and len(pixels) > _chunk_size(pixels)
@@ -83,7 +83,7 @@ class Backbone(nn.Module):
         return features
 
     def train(self, mode: bool = True) -> Self:
-        """Turns to training, but for a frozen backbone, whose statistics and dropout must not stir."""
+        """Sets training mode; a frozen backbone stays in evaluation mode."""
         return super().train(mode and not self.frozen)
 
     def extra_repr(self) -> str:
@@ -93,12 +93,12 @@ class Backbone(nn.Module):
 
 
 def _chunk_size(pixels: Tensor) -> int:
-    """How many pictures of this size to look at together on a CPU: between layers, so much memory is used again."""
+    """How many images of this size form a batch on a CPU whose memory between layers is reused."""
     return max(1, PIXELS_PER_CHUNK // (pixels.shape[2] * pixels.shape[3]))
 
 
 def freeze(backbone: Backbone) -> Backbone:
-    """Keeps a backbone as it is: no gradients, and evaluation mode even after `.train()`; returns it.
+    """Freezes a backbone: no gradients, and evaluation mode even after `.train()`; returns it.
 
     Example:
         >>> backbone = wrap(torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()), 3)
@@ -116,10 +116,10 @@ def wrap(
     """A network of your own as a backbone.
 
     Args:
-        module: From normalised pixels (N, 3, H, W) to features (N, width). It is tried on one grey picture.
+        module: From normalised pixels (N, 3, H, W) to features (N, width). It is run on one grey image as a check.
         width: Number D of features.
-        preprocessing: What a picture goes through before; by default 224 x 224 pixels and (pixel - 127) / 128.
-        name: What to call it; the name of its class by default.
+        preprocessing: Resizing and normalisation of its images; by default 224 x 224 pixels and (pixel - 127) / 128.
+        name: A name to show; that of its class by default.
 
     Example:
         >>> module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
@@ -146,12 +146,12 @@ def wrap(
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         rule = f"take pixels {(1, 3, *preprocessing.size)}"
         got = f"{type(error).__name__}: {str(error).strip().rstrip('.')}"
-        raise InputError("module", "wrap", rule, got, "Mend the network, or pass a fitting `preprocessing`.") from error
+        raise InputError("module", "wrap", rule, got, "Fix the network, or pass a fitting `preprocessing`.") from error
     return backbone
 
 
 def check_features_shape(backbone: Backbone) -> None:
-    """Runs one grey picture through a backbone, which refuses features of another shape than it promised."""
+    """Runs a backbone on one grey image; raises an error if its features do not have the declared shape."""
     shape = (1, 3, *backbone.preprocessing.size)
     with evaluation_mode(backbone), torch.no_grad():
         backbone(torch.full(shape, 127, dtype=torch.uint8, device=backbone.mean.device))
@@ -159,7 +159,7 @@ def check_features_shape(backbone: Backbone) -> None:
 
 @contextmanager
 def evaluation_mode(backbone: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the block; afterwards every part of the network is in the mode that it was in."""
+    """Evaluation mode within the block; every module gets its own mode back afterwards."""
     modes = [(part, part.training) for part in backbone.modules()]
     backbone.eval()
     try:

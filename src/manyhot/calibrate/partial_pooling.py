@@ -12,12 +12,12 @@ from torch import Tensor
 from manyhot.numerics import softplus
 
 SHARING = ("all", "none", "partial")
-# Standard deviation of the parameters among labels before any is seen; it counts as much as one label.
+# Initial standard deviation of the parameters among labels; it counts as much as one label.
 PRIOR_STD = 0.1
-# How many rows the prior of the shared map is worth, and how much the log-likelihood must gain to refute it.
+# How many rows the prior of the shared map counts for, and the largest penalty on the log-likelihood that it adds.
 PRIOR_ROWS, MAX_PENALTY = 20, 10.0
 MAX_ROUNDS, MAX_UPDATES = 30, 100
-# Change of mean and covariance after which they are found, and by how much an update is stretched at the most.
+# Change of mean and covariance below which they have converged, and the largest factor by which an update is extended.
 CONVERGED, MAX_STRETCH = 1e-10, 100.0
 
 
@@ -47,8 +47,8 @@ def fit_maps(family: Family, cells: Cells, sharing: str) -> Maps:
 def fit_shared(family: Family, cells: Cells) -> Maps:
     """One map for all labels: without any prior for a single slope, as temperature scaling is defined.
 
-    With an intercept, the prior is that the input log-odds are right as they are, and worth `PRIOR_ROWS` rows that
-    agree with them, so that few rows change little.
+    With an intercept, the prior is that the input log-odds are calibrated. It counts for `PRIOR_ROWS` rows that agree
+    with them, so that few rows change little.
     """
     frame, pooled = pooled_frame(family, cells), cells.pooled()
     likelihood_at = partial(likelihood_of, family, frame, pooled)
@@ -56,11 +56,11 @@ def fit_shared(family: Family, cells: Cells) -> Maps:
     lower_bounds = family.lower_bounds(start)
     if not family.intercept:
         return maps_of(family, frame, minimise_bounded(likelihood_at, start, lower_bounds))
-    # The map that changes nothing, and what a row would tell about the parameters if that map were right.
+    # The identity map, and the information of one row about the parameters if that map were right.
     identity = torch.cat([frame.unit.expand(family.num_features), frame.centre.sum(0)])
     rows = cells.weights.sum() / (cells.weights.sum(0) > 0).sum().clamp(min=1)
     information = likelihood_at(identity.unsqueeze(0)).information[0] / rows.clamp(min=torch.finfo(rows.dtype).tiny)
-    # Where rows would tell nothing, slopes and intercept are still about right.
+    # Where rows would carry no information, a vague prior still bounds slopes and intercept.
     scale = torch.cat([frame.unit.expand(family.num_features), torch.ones_like(frame.offset)])
     unchanged = Normal(identity, PRIOR_ROWS * information + torch.diag((VAGUE_STD * scale) ** -2))
     current, step_size = Point(start.unsqueeze(0), likelihood_at(start.unsqueeze(0))), torch.ones_like(frame.offset)
@@ -73,29 +73,29 @@ def fit_shared(family: Family, cells: Cells) -> Maps:
 
 
 def bounded_prior(prior: Normal, parameters: Tensor) -> Normal:
-    """A prior whose penalty grows no further than to `REFUTED`: scores that only rank are far from any log-odds.
+    """A prior whose penalty is bounded by `MAX_PENALTY`, because scores that only rank are far from any log-odds.
 
-    With the penalty q of the given prior it is q / (1 + q / REFUTED). This is the quadratic function that lies above
-    and touches it at the parameters (1, D), which makes each step of Newton's method one of majorisation.
+    With the penalty q of the given prior it is q / (1 + q / MAX_PENALTY). This function returns the quadratic that lies
+    above it and touches it at the parameters (1, D), so that each step of Newton's method is one of majorisation.
     """
     return prior._replace(precision=prior.precision / (1 + prior.penalty(parameters) / MAX_PENALTY).square())
 
 
 def initial_prior(mean: Tensor) -> Normal:
-    """How labels are distributed before any is seen."""
+    """The distribution of the parameters of labels before any label is fitted."""
     return Normal(mean, torch.eye(len(mean), dtype=mean.dtype, device=mean.device) / PRIOR_STD**2)
 
 
 def learn_prior(prior: Normal, current: Point, centre: Tensor, counted: Tensor) -> Normal:
     """The normal distribution from which the parameters of labels most likely come.
 
-    Updates of EM are short where labels say little, so two of them are stretched to one long step (SQUAREM).
+    EM takes short steps where labels have little information, so two of them are extrapolated (SQUAREM).
 
     Args:
         prior: Where to begin.
         current: The labels, each with the quadratic approximation of its likelihood.
         centre: (D,), the parameters of the shared map.
-        counted: (K,), the labels of which anything is known.
+        counted: (K,), the labels with a known cell.
 
     Reference: Varadhan and Roland, Simple and Globally Convergent Methods for Accelerating the Convergence of Any EM
         Algorithm, Scandinavian Journal of Statistics 2008.
@@ -118,9 +118,9 @@ def learn_prior(prior: Normal, current: Point, centre: Tensor, counted: Tensor) 
 
 
 def update_prior(parameters: Tensor, gradient: Tensor, information: Tensor, centre: Tensor, state: Tensor) -> Tensor:
-    """One update of EM: mean and covariance among labels, (1 + D, D), from what these make each label look like.
+    """One update of EM: mean and covariance among labels, (1 + D, D), from the posterior of each label.
 
-    The shared map counts as one more label, which steadies the mean, and so does the guess at the covariance.
+    The shared map counts as one more label, which regularises the mean, and so does the initial covariance.
     """
     mean, precision = state[0], torch.linalg.inv(state[1:])
     spreads = torch.linalg.inv(information + precision)
@@ -140,7 +140,7 @@ MIN_SLOPE = 1e-3
 
 
 class Cells(NamedTuple):
-    """Evidence, targets and weights, all (N, K) in float64; the weight of an unknown cell is 0."""
+    """Input log-odds, targets and weights, all (N, K) in float64; the weight of an unknown cell is 0."""
 
     input_log_odds: Tensor
     targets: Tensor
@@ -164,7 +164,7 @@ class Cells(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A kind of map: how its features follow from the evidence, how many they are, and whether it has an intercept."""
+    """A kind of map: its features as a function of the input log-odds, and whether it has an intercept."""
 
     features: Callable[[Tensor], tuple[Tensor, ...]]
     num_features: int
@@ -180,7 +180,7 @@ class Frame(NamedTuple):
 
     Attributes:
         centre: (F, K) or (F, 1), the features at which a map has the value offset + intercept.
-        unit: (), the evidence that a slope of 1 turns into log-odds of 1.
+        unit: (), the input log-odds that a slope of 1 maps to log-odds of 1.
         offset: (K,) or (1,).
     """
 
@@ -196,7 +196,7 @@ class Maps(NamedTuple):
     intercept: Tensor
 
     def apply(self, family: Family, input_log_odds: Tensor) -> Tensor:
-        """Log-odds of evidence (N, K)."""
+        """Calibrated log-odds of input log-odds (N, K)."""
         log_odds = self.intercept
         for feature, slope in zip(family.features(input_log_odds), self.slopes, strict=True):
             log_odds = log_odds + slope * feature
@@ -234,7 +234,7 @@ def likelihood_of(family: Family, frame: Frame, cells: Cells, parameters: Tensor
 
 
 def pooled_frame(family: Family, cells: Cells) -> Frame:
-    """The frame of a map that all labels share: in units of the spread of the evidence, around its mean."""
+    """The frame of a map that all labels share: in units of the spread of the input log-odds, around their mean."""
     zero = cells.input_log_odds.new_zeros(())
     total = cells.weights.sum().clamp(min=torch.finfo(torch.float64).tiny)
     middle, features = zero, [zero] * family.num_features
@@ -242,7 +242,7 @@ def pooled_frame(family: Family, cells: Cells) -> Frame:
         middle = sum(((e * w).sum() for e, _, w in cells.blocks()), start=zero) / total
         features = list(family.features(middle))
     variance = sum(((e - middle).square().mul(w).sum() for e, _, w in cells.blocks()), start=zero) / total
-    # Evidence that is the same everywhere, but for rounding, has no spread to measure by.
+    # Input log-odds that are equal but for rounding have no spread to measure by.
     unit = torch.where(variance.sqrt() > 1e-9 * middle.abs(), variance.sqrt(), 1.0)
     return Frame(torch.stack(features).unsqueeze(1), unit, zero.expand(1))
 
@@ -272,11 +272,11 @@ MAX_CHANGE = 4.0
 # After a step as short as this, the next is below rounding.
 STEP_TOLERANCE = 1e-7
 MAX_STEPS = 100
-# Standard deviation of a prior that says hardly more than that parameters are of the order of 1. It decides only where
-# the data are silent: without it, labels that are never present would get probabilities of exactly 0.
+# Standard deviation of a vague prior: parameters are of the order of 1. It matters only where the data do not determine
+# them: without it, labels that are never present would get probabilities of exactly 0.
 VAGUE_STD = 2.5
-# A negative log-likelihood below that of a single coin toss: every cell lies on its right side, and the steeper a map
-# the better it looks.
+# A negative log-likelihood below that of a single coin toss: the cells are separated without error, and the likelihood
+# grows with the slope without end.
 SEPARATION_LOSS = 0.5
 
 

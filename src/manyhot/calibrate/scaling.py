@@ -31,7 +31,7 @@ def identity_feature(input_log_odds: Tensor) -> tuple[Tensor]:
 
 
 def beta_features(input_log_odds: Tensor) -> tuple[Tensor, Tensor]:
-    """log p and -log(1 - p) of the probability that the evidence stands for."""
+    """log p and -log(1 - p) of p = sigmoid(input log-odds)."""
     return -softplus(-input_log_odds), softplus(input_log_odds)
 
 
@@ -64,7 +64,7 @@ class ParametricCalibrator(Calibrator):
         return self.learn(slopes=maps.slopes, intercept=maps.intercept)
 
     def map(self, input_log_odds: Tensor) -> Tensor:
-        """Log-odds of evidence (N, K)."""
+        """Calibrated log-odds of input log-odds (N, K)."""
         if self.sharing != "all":
             check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
         return Maps(self.slopes, self.intercept).apply(self.family, input_log_odds)
@@ -75,12 +75,12 @@ class ParametricCalibrator(Calibrator):
 
 
 class TemperatureScaling(ParametricCalibrator):
-    """Divides the evidence by a temperature: for scores that are right but for being too sure, or not sure enough.
+    """Divides the input log-odds by a temperature: for scores that are only over- or underconfident.
 
     log-odds = input log-odds / temperature
 
     The temperature minimises the log loss. It is positive, and finite also where held-out data are separated without
-    error, so that sharper would always look better. A temperature cannot move log-odds across 0.
+    error, where a smaller one would always have less log loss. A temperature cannot move log-odds across 0.
     A label that is never present, but whose input log-odds are above 0, gets at least one half; `PlattScaling`,
     `BetaCalibration` and `IsotonicCalibration` give it a small probability.
 
@@ -91,7 +91,7 @@ class TemperatureScaling(ParametricCalibrator):
         link: What the scores already mean; without one the scores themselves are the starting point.
 
     Reference: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017; here with one
-        sigmoid a label, as Cheng and Vasconcelos, CVPR 2024, use it. For softmax scores see `SoftmaxTemperature`.
+        sigmoid per label, as Cheng and Vasconcelos, CVPR 2024, use it. For softmax scores see `SoftmaxTemperature`.
 
     Example:
         >>> scores = torch.tensor([[4.0], [3.0], [-3.0], [-4.0], [-4.0]])
@@ -110,12 +110,12 @@ class TemperatureScaling(ParametricCalibrator):
 
 
 class PlattScaling(ParametricCalibrator):
-    """Scales and shifts the evidence (Platt scaling): for scores that only rank, or that misjudge labels as a whole.
+    """Scales and shifts the input log-odds: for scores that only rank, or whose probabilities are too high or too low.
 
-    log-odds = slope * evidence + intercept, slope > 0
+    log-odds = slope * input log-odds + intercept, slope > 0
 
-    The shared map starts at the evidence itself, which counts as much as 20 rows that agree with it, so that few
-    held-out rows change little; scores that clearly mean something else are given up.
+    The prior of the shared map is the identity. It counts for 20 rows that agree with it, so that few held-out rows
+    change little, and its influence is bounded where the data clearly contradict it.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
 
@@ -136,13 +136,13 @@ class PlattScaling(ParametricCalibrator):
 
 
 class BetaCalibration(ParametricCalibrator):
-    """Bends the map at one half: for scores that are too sure on one side and not sure enough on the other.
+    """Bends the map at one half: for scores that are overconfident on one side and underconfident on the other.
 
-    log-odds = a log p - b log(1 - p) + c, with p = sigmoid(evidence) and a, b > 0
+    log-odds = a log p - b log(1 - p) + c, with p = sigmoid(input log-odds) and a, b > 0
 
     Equal a and b are the affine map. The input must be roughly on the scale of log-odds, so give it the link, or take
-    `PlattScaling` or `IsotonicCalibration` for scores that only rank. As with `PlattScaling`, the input itself counts
-    as 20 rows.
+    `PlattScaling` or `IsotonicCalibration` for scores that only rank. As with `PlattScaling`, the prior is
+    the identity and counts for 20 rows.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}; probabilities (N, K).
 
@@ -167,15 +167,15 @@ CELLS_AT_ONCE = 1 << 21
 
 
 class NormalisedCalibrator(Calibrator):
-    """A calibrator whose number has the place of a link."""
+    """A calibrator with one number, which takes the part of a link."""
 
     def input_log_odds(self, scores: Tensor) -> Tensor:
-        """The scores themselves: none is read through a link."""
+        """The scores themselves: there is no link."""
         return scores
 
     def as_scores(self, values: Tensor, kind: str) -> Tensor:
         """Scores of values of a kind: of probabilities, their logarithms."""
-        if kind == "scores" or self.kind is None:  # files that do not say what they were fitted on used log-odds
+        if kind == "scores" or self.kind is None:  # old files, which do not record the kind, used log-odds
             return super().as_scores(values, kind)
         return values.clamp(min=PROB_EPSILON).log()
 
@@ -240,8 +240,8 @@ class SoftmaxTemperature(NormalisedCalibrator):
     The temperature minimises the mean negative log-likelihood of the labels of the rows. It is positive, and finite
     also where every label has the highest score of its row.
 
-    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with one label a row at the most; probabilities (N, K), rows of
-        which sum to 1.
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with at most one label per row; probabilities (N, K), which
+        sum to 1 in each row.
     No-label rows: left out, since softmax has no probability for "none". A row counts with the weight of its label's
         cell. Unknown cells, and those of weight 0, are left out of the sum of their row.
 
@@ -272,7 +272,7 @@ class SoftmaxTemperature(NormalisedCalibrator):
         labels = known * targets
         if input_log_odds.numel() and bool(labels.sum(1).amax() > 1):
             hint = "Calibrate rows with several labels by `PlattScaling` or `IsotonicCalibration`."
-            rule = "have one label a row at the most"
+            rule = "have at most one label per row"
             raise InputError("targets", type(self).__name__, rule, "a row with several", hint)
         gaps = input_log_odds - (labels * input_log_odds).sum(1, keepdim=True)
         row_weights = (labels * weights).sum(1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from manyhot.backbones import Backbone, Preprocessing, rebuild
 from manyhot.checks import describe_type
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.heads import CosineHead, LinearHead, MLPHead, TwoHeads
 from manyhot.labels import Labels
@@ -24,8 +24,9 @@ from manyhot.serialization import from_dict, to_dict
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
 
-# Format 1 knew fewer options of heads, all of which it had at their defaults.
-FORMAT, SUPPORTED_FORMATS = 2, (1, 2)
+# Format 1 had fewer options of heads, all at their defaults. 3: heads have other names. Links, calibrators and rules
+# carry a format of their own, that of `manyhot.save`.
+FORMAT = 3
 CLASSIFIER_FILE, WEIGHTS_FILE = "classifier.json", "model.safetensors"
 OWNER = "Classifier.load"
 # The heads that can be saved: their options besides the two sizes, and the attributes that these are kept in.
@@ -39,11 +40,11 @@ SAVE_AGAIN = "Save the classifier again, or take the folder from a backup."
 
 
 def save_bundle(classifier: Classifier, folder: Path) -> None:
-    """Writes the two files; the JSON names the weights that it belongs to, so that a mixture is not taken."""
+    """Writes the two files; the JSON holds the digest of the weights, so that classifiers are not mixed."""
     content = describe_classifier(classifier)
     save_weights = import_safetensors().torch.save
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in classifier.network.state_dict().items()}
-    # Tensors that share memory would be refused, and written once they could not be told apart again.
+    # Copies: the format rejects tensors that share memory.
     data = save_weights({name: tensor.clone() for name, tensor in state.items()}, metadata={"format": "pt"})
     content["weights"] = {"file": WEIGHTS_FILE, "sha256": hashlib.sha256(data).hexdigest()}
     with atomic_write(folder / WEIGHTS_FILE) as part:
@@ -88,9 +89,10 @@ def load_bundle(
     backbone: nn.Module | None,
     device: str | torch.device,
 ) -> Classifier:
-    """The classifier of a folder, or one sentence about what is wrong with it."""
-    content = read_content(folder)
+    """The classifier of a folder; raises an error if the folder holds none or is damaged."""
+    raw = read_content(folder)
     try:
+        content = upgrade_content(raw)
         network = Network(_backbone(content["backbone"], backbone), _head(content["head"]), reading=content["reading"])
         parts = {name: content[name] for name in ("link", "calibrator", "rule")}
         modules: dict[str, Any] = {name: None if part is None else from_dict(part) for name, part in parts.items()}
@@ -117,7 +119,7 @@ def load_bundle(
 
 
 def read_content(folder: Path) -> dict[str, Any]:
-    """The JSON of a folder, of a format that is known."""
+    """The JSON of a folder as it was written, of a format that is known; `upgrade_content` makes it the current one."""
     path = folder / CLASSIFIER_FILE
     if not path.is_file():
         if not folder.is_dir():
@@ -136,15 +138,23 @@ def read_content(folder: Path) -> dict[str, Any]:
     if isinstance(number, int) and number > FORMAT:
         got = f"{str(path)!r} of format {number}, written by manyhot {content.get('manyhot')}"
         raise InputError("folder", OWNER, f"have format {FORMAT} or older", got, "Update manyhot.")
-    if number not in SUPPORTED_FORMATS:
+    if number not in range(1, FORMAT + 1):
         raise InputError(
             "folder", OWNER, f"hold a {CLASSIFIER_FILE} of manyhot", f"{str(path)!r}, which is none", SAVE_AGAIN
         )
     return dict(content)
 
 
+def upgrade_content(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of format 1 or 2 with the names that heads have in format 3."""
+    if content["format"] >= 3:
+        return content
+    head = dict(content["head"])
+    return content | {"format": FORMAT, "head": head | {"kind": RENAMED.get(head["kind"], head["kind"])}}
+
+
 def read_weights(path: Path, digest: str) -> dict[str, Tensor]:
-    """The weights of a file, if it is the one that the digest was taken of."""
+    """The weights of a file; raises an error if the file is not the one of the digest."""
     if not path.is_file():
         hint = "Copy it there, or save the classifier again."
         raise InputError("folder", OWNER, f"hold {WEIGHTS_FILE}", f"{str(path.parent)!r} without it", hint)
@@ -162,15 +172,9 @@ def read_weights(path: Path, digest: str) -> dict[str, Tensor]:
 
 
 def import_safetensors() -> Any:
-    """safetensors, or the sentence that says how to get it."""
-    try:
-        import safetensors
-        import safetensors.torch
-    except ImportError:
-        raise ImportError(
-            "Saving and loading classifiers needs safetensors. Install it with: pip install 'manyhot[vision]'"
-        ) from None
-    return safetensors
+    """The package with its torch functions; raises an error that says how to install it."""
+    require("safetensors.torch", "Saved classifiers", extra="vision")
+    return require("safetensors", "Saved classifiers", extra="vision")
 
 
 def _backbone(spec: Mapping[str, Any] | None, module: nn.Module | None) -> Backbone | None:
@@ -191,8 +195,7 @@ def _backbone(spec: Mapping[str, Any] | None, module: nn.Module | None) -> Backb
 
 def _head(spec: Mapping[str, Any]) -> nn.Module:
     arguments = dict(spec)
-    name = arguments.pop("kind")
-    kind = {head_class.__name__: head_class for head_class in HEADS}[RENAMED.get(name, name)]
+    kind = {head_class.__name__: head_class for head_class in HEADS}[arguments.pop("kind")]
     return kind(**arguments)
 
 

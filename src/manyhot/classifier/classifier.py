@@ -18,7 +18,7 @@ from manyhot.checks import check_int, describe_type
 from manyhot.data import Dataset, Files, Pixels, read_images
 from manyhot.decide import Threshold
 from manyhot.decide.rule import Rule, rule_values
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
 from manyhot.labels import Labels
 from manyhot.links import Link, NoLink
@@ -31,14 +31,14 @@ from manyhot.serialization import Fitted
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said about one sample.
+    """The predicted labels of one sample.
 
     Attributes:
-        path: Where the sample lies, or its id.
-        labels: The names of the labels that are given, the most probable first.
+        path: The path of the sample, or its id.
+        labels: The names of the predicted labels, the most probable first.
         probs: The probability of these labels and of the next most probable ones, the highest first.
-        abstain: Whether no answer is given and a person should look.
-        none: Whether the answer is that none of the labels is there.
+        abstain: Whether the rule abstained.
+        none: Whether none of the labels is predicted.
 
     Example:
         >>> Answer("cat.jpg", ["cat"], {"cat": 0.93, "dog": 0.21}, abstain=False, none=False)
@@ -52,12 +52,12 @@ class Answer:
     none: bool
 
     def __repr__(self) -> str:
-        """One line: what is given, and what is not."""
+        """One line: the predicted labels, then the next most probable ones."""
         shown = {name: f"{name} {format_prob(prob)}" for name, prob in self.probs.items()}
         predicted = ", ".join(shown[name] for name in self.labels)
         others = ", ".join(text for name, text in shown.items() if name not in self.labels)
         if self.abstain:
-            return f"Answer({self.path!r}: ask a person; {', '.join(filter(None, (predicted, others)))})"
+            return f"Answer({self.path!r}: abstained; {', '.join(filter(None, (predicted, others)))})"
         return f"Answer({self.path!r}: {predicted or 'none of these'}{f'; not {others}' if others else ''})"
 
 
@@ -65,8 +65,8 @@ def build_answers(table: Predictions, *, top: int) -> list[Answer]:
     """An answer for each row of a table.
 
     Args:
-        table: Predictions with probabilities; where nothing was decided, labels of at least 50 % are given.
-        top: How many labels to name besides those that are given.
+        table: Predictions with probabilities; without decisions, labels of at least 50 % are predicted.
+        top: How many further labels to name.
     """
     probs = table.probabilities()
     if table.decisions is None:
@@ -99,8 +99,8 @@ def as_images(samples: Any) -> Dataset:
     """A data set of images.
 
     Args:
-        samples: A data set, a path or several (images, folders, patterns, tars, tables), a picture or several, as
-            Pillow has them, as arrays (H, W), (H, W, C) or (N, H, W, C) or as tensors (3, H, W) or (N, 3, H, W).
+        samples: A data set, a path or several (images, folders, patterns, tars, tables), or one or several images: of
+            Pillow, arrays (H, W), (H, W, C) or (N, H, W, C), or tensors (3, H, W) or (N, 3, H, W).
     """
     if isinstance(samples, Dataset):
         if samples.images is None:
@@ -127,17 +127,17 @@ def as_features(samples: Any, width: int) -> Dataset:
         dataset = Dataset(Labels([]), None, [str(row) for row in range(len(features))], features=features)
     if features.ndim != 2 or features.shape[1] != width:
         rule = f"be features (N, D) with D = {width}"
-        raise InputError("samples", PREDICT_OWNER, rule, str(features.shape), "Pass one row a sample.")
+        raise InputError("samples", PREDICT_OWNER, rule, str(features.shape), "Pass one row per sample.")
     return dataset
 
 
 def is_path(sample: object) -> bool:
-    """Whether a sample is the name of a file."""
+    """Whether a sample is a path."""
     return isinstance(sample, str | os.PathLike)
 
 
 def as_pixels(sample: Any) -> list[Array]:
-    """The pictures of one sample as arrays (H, W) or (H, W, C) of uint8."""
+    """The images of one sample as arrays (H, W) or (H, W, C) of uint8."""
     if hasattr(sample, "getexif"):
         return [_pillow_pixels(sample)]
     if isinstance(sample, Tensor):
@@ -150,7 +150,7 @@ def as_pixels(sample: Any) -> list[Array]:
             raise _pixels_error(sample, "be images (H, W), (H, W, C) or (N, H, W, C) of uint8 where they are arrays")
         many = sample.ndim == 4 or (sample.ndim == 3 and sample.shape[2] > 4)
         return list(sample) if many else [sample]
-    raise _pixels_error(sample, "be paths, pictures, a data set, or arrays or tensors of pixels")
+    raise _pixels_error(sample, "be paths, images, a data set, or arrays or tensors of pixels")
 
 
 def _as_sequence(samples: Any) -> Sequence[Any]:
@@ -245,7 +245,7 @@ def _score_batches(
     batches, errors = _load_batches(classifier, dataset, groups, workers=workers, on_bad_image=on_bad_image)
     reported: set[str] = set()
     for group, (inputs, positions) in zip(groups, batches, strict=True):
-        with evaluation_mode(network), torch.no_grad():  # only while computing: who asks for a batch may train between
+        with evaluation_mode(network), torch.no_grad():  # only while computing: the caller may train between batches
             if len(positions):
                 kind = parameter.dtype if inputs.is_floating_point() else inputs.dtype
                 scores = network.scores(inputs.to(parameter.device, kind)).float().cpu()
@@ -311,7 +311,7 @@ class Classifier:
         calibrator: What gives the probabilities instead of the link, fitted on held-out data.
         rule: What gives the decisions, on probabilities; on scores if there is neither a calibrator nor a link that
             gives probabilities.
-        preprocessing: What a picture goes through first; that of the backbone by default.
+        preprocessing: Resizing and normalisation of images; that of the backbone by default.
 
     Example:
         >>> head = mh.LinearHead(2, 3, bias="none")
@@ -372,12 +372,12 @@ class Classifier:
 
         Args:
             samples: One or several paths (images, folders, patterns such as "photos/*.jpg", tars, or a table with a
-                column of paths), pictures of Pillow, arrays (H, W, C) or tensors (3, H, W) of uint8, a data set, or
+                column of paths), images of Pillow, arrays (H, W, C) or tensors (3, H, W) of uint8, a data set, or
                 features (N, D) where the network has no backbone.
             batch_size: How many samples the network sees at once.
             workers: Processes that read images; as many as there are cores by default, none for a few images.
             on_bad_image: "skip" leaves out what cannot be read and names it in `unreadable` and `notes` of the result;
-                "fail" refuses.
+                "fail" raises an error.
             device: Where to compute, such as "cuda"; the network moves there. Where it is by default.
             advance: Called with how many samples have been dealt with since the last call.
         """
@@ -433,13 +433,13 @@ class Classifier:
         on_bad_image: str = "skip",
         device: str | torch.device | None = None,
     ) -> list[Answer]:
-        """What is said about each sample, for people; without a rule, labels of at least 50 % are given.
+        """The predicted labels of each sample, to be printed; without a rule, those of at least 50 %.
 
-        Images that cannot be read are left out, so match answers to images by `path`, not by their place.
+        Unreadable images are left out, so match answers to images by `path`, not by position.
 
         Args:
             samples: As for `predict`, as are the others.
-            top: How many labels to name with their probability besides those that are given.
+            top: How many further labels to name with their probability.
             batch_size: How many samples the network sees at once.
             workers: Processes that read images.
             on_bad_image: "skip" or "fail".
@@ -498,7 +498,7 @@ class Classifier:
 
         Args:
             folder: The folder.
-            backbone: For a network of your own that `wrap` made a backbone: that network, built anew. Its weights are
+            backbone: For a network of your own that `wrap` made a backbone: that network, built again. Its weights are
                 read from the folder.
             device: Where the network is to be.
         """
@@ -506,10 +506,11 @@ class Classifier:
 
         return load_bundle(cls, Path(folder), backbone=backbone, device=device)
 
+    @owned("Classifier.export")
     def export(
         self, path: str | os.PathLike[str], *, opset: int = 18, check: bool = True, label_names: bool = True
     ) -> None:
-        """Writes one ONNX file that takes pictures of any size and gives scores, probabilities and decisions.
+        """Writes one ONNX file that maps images of any size to scores, probabilities and decisions.
 
         Resizing, normalisation, network, calibration and rule are all inside. Input `images` (N, H, W, 3) uint8, or
         `features` (N, D) float32 without a backbone. Outputs `scores` (N, K), `probs` (N, K), `decisions` (N, K) bool,
@@ -518,9 +519,10 @@ class Classifier:
         Args:
             path: The file; one that is there is replaced.
             opset: Version of the operators, at least 18.
-            check: Run the file with ONNX Runtime on random samples first, and refuse to write one that disagrees.
-            label_names: Whether to give the names as an output, which a few runtimes without texts refuse. They are
-                in the metadata of the file in any case.
+            check: Whether to compare the model with the classifier on random samples, by ONNX Runtime, before the file
+                is written; a difference raises an error.
+            label_names: Whether to output the label names, which a few runtimes without strings do not support. They
+                are in the metadata of the file in any case.
         """
         from manyhot.classifier.onnx_export import export_onnx
 

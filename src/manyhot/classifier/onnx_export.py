@@ -21,7 +21,7 @@ from manyhot.checks import check_int
 from manyhot.classifier.bundle import describe_classifier
 from manyhot.classifier.onnx_graph import AnswerGraph
 from manyhot.decide.rule import Unclipped, rule_values
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.links import NoLink
 
@@ -69,7 +69,7 @@ CENTRE_CROP = """
   ends = Concat <axis = 0> (bottom, right)
   kept = Slice (planes, starts, ends, axes)
 """
-# Of Pillow: weights outside of the picture are left out, not taken from its border, and the cubic curve has -0.5.
+# As Pillow does it: weights outside the image are left out, not taken from its border, and the cubic curve has -0.5.
 RESIZE_ATTRIBUTES = 'mode = "{mode}", antialias = 1, exclude_outside = 1, cubic_coeff_a = -0.5'
 RESIZE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
@@ -92,7 +92,6 @@ def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: 
     return parser.parse_model(text)
 
 
-OWNER = "Classifier.export"
 Array = np.ndarray[Any, Any]
 # (N, H, W): smaller and larger than any network sees, upright and lying, one and several.
 CHECK_IMAGE_SHAPES = ((1, 61, 47), (3, 260, 390), (1, 517, 283))
@@ -103,7 +102,7 @@ PIXEL_TOLERANCE, PIXEL_SHARE_TOLERANCE, SCORE_TOLERANCE, PROB_TOLERANCE = 2, 0.0
 
 
 def check_model(classifier: Classifier, model: Any) -> None:
-    """Runs a model on random samples and refuses it where it disagrees with the classifier."""
+    """Runs a model on random samples; raises an error where it differs from the classifier."""
     runtime = import_runtime()
     options = runtime.SessionOptions()
     options.log_severity_level = 3
@@ -115,7 +114,7 @@ def check_model(classifier: Classifier, model: Any) -> None:
         except Exception as error:  # its errors have no class of their own that they share
             message = str(error).strip().splitlines()[0].rstrip(".")
             hint = "Nothing was written. Export another `opset`, or update onnxruntime."
-            raise InputError("network", OWNER, "be one that ONNX Runtime takes", message, hint) from error
+            raise InputError("network", "", "be one that ONNX Runtime takes", message, hint) from error
         names = [output.name for output in session.get_outputs()]
         compare(classifier, expected, dict(zip(names, outputs, strict=True)))
 
@@ -135,18 +134,19 @@ def _with_pixels(classifier: Classifier, model: Any) -> bytes:
 
 
 def import_runtime() -> Any:
-    """onnxruntime, or the sentence that says how to get it."""
+    """onnxruntime; raises an error that says how to install it."""
     try:
         import onnxruntime
     except ImportError:
         raise ImportError(
-            "Checking an export needs onnxruntime. Install it with: pip install 'manyhot[onnx]', or pass check=False."
+            "Checking an export needs onnxruntime. Install it with: pip install 'manyhot[onnx]', or leave the check "
+            "out."
         ) from None
     return onnxruntime
 
 
 def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -> None:
-    """Holds each output against what the classifier makes of the one before it.
+    """Compares each output with what the classifier computes from the output before it.
 
     Args:
         classifier: What the file was made of.
@@ -194,38 +194,29 @@ def _random_samples(classifier: Classifier) -> list[tuple[Array, Tensor]]:
 def _check_difference(name: str, error: Tensor, allowed: float) -> None:
     if not bool(error <= allowed):
         rule = f"agree with the classifier to within {allowed:.2g}"
-        hint = "Nothing was written. Update torch, onnxscript and onnxruntime, or look at it with check=False."
-        raise InputError(name, OWNER, rule, f"a difference of {float(error):.2g}", hint)
+        hint = "Nothing was written. Update torch, onnxscript and onnxruntime, or look at it with {check=False}."
+        raise InputError(name, "", rule, f"a difference of {float(error):.2g}", hint)
 
 
 MAX_FILE_BYTES = 2**31 - 2**20  # what a file of this format can hold
 
 
 def export_onnx(classifier: Classifier, path: Path, *, opset: int, check: bool, label_names: bool) -> None:
-    """Writes the file, after it has been tried if `check` says so."""
-    import_onnx()
-    check_int("opset", OWNER, opset, low=18)
+    """Writes the file; with `check`, after it has been compared with the classifier."""
+    for package in ("onnx", "onnxscript"):
+        require(package, "Exports", extra="onnx")
+    check_int("opset", "", opset, low=18)
     if path.is_dir():
-        raise InputError("path", OWNER, "be a file", f"{str(path)!r}, a folder", "Name a file in it, as 'model.onnx'.")
+        raise InputError("path", "", "be a file", f"{str(path)!r}, a folder", "Name a file in it, as 'model.onnx'.")
     model = build_model(classifier, opset=opset, label_names=label_names)
     size = model.ByteSize()
     if size > MAX_FILE_BYTES:
         hint = "Choose a smaller backbone."
-        raise InputError("network", OWNER, "fit in one file of 2 GB", f"{size / 2**30:.1f} GB", hint)
+        raise InputError("network", "", "fit in one file of 2 GB", f"{size / 2**30:.1f} GB", hint)
     if check:
         check_model(classifier, model)
     with atomic_write(path) as part:
         part.write_bytes(model.SerializeToString())
-
-
-def import_onnx() -> None:
-    """Sees to it that the packages are there, or says how to get them."""
-    try:
-        import onnx
-        import onnxscript  # noqa: F401
-    except ImportError:
-        raise ImportError("Export needs onnx and onnxscript. Install them with: pip install 'manyhot[onnx]'") from None
-    assert onnx
 
 
 def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any:
@@ -276,7 +267,7 @@ def trace(classifier: Classifier, opset: int) -> Any:
 
 
 def example_inputs(classifier: Classifier) -> Tensor:
-    """Two samples of the shape that the network takes; of one, the exporter would believe that there is always one."""
+    """Two samples of the shape that the network takes; from one, the exporter would infer a fixed batch size of 1."""
     if classifier.preprocessing is None:
         return torch.zeros(2, classifier.in_features)
     return torch.zeros(2, 3, *classifier.preprocessing.size, dtype=torch.uint8)
@@ -284,7 +275,7 @@ def example_inputs(classifier: Classifier) -> Tensor:
 
 @contextmanager
 def exporter_silenced() -> Iterator[None]:
-    """Keeps what the exporter tells its makers from the user; what is wrong with the result, the check finds."""
+    """Hides the diagnostics of the exporter; errors in the result are found by the check."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -331,7 +322,7 @@ def build_metadata(classifier: Classifier) -> dict[str, str]:
 
 
 def _untraceable_error(classifier: Classifier, error: Exception) -> Exception:
-    """Which part of the classifier cannot be written as a graph, as far as that can be told."""
+    """The error that names the part of the classifier that cannot be exported, as far as it is known."""
     own = [
         (name, part)
         for name, part in (("rule", classifier.rule), ("calibrator", classifier.calibrator), ("link", classifier.link))
@@ -342,6 +333,6 @@ def _untraceable_error(classifier: Classifier, error: Exception) -> Exception:
     if own:
         name, part = own[0]
         hint = f"Write its computation without reading values, or export a classifier with `{name}=None`."
-        return InputError(name, OWNER, "be one that ONNX can express", f"{type(part).__name__} ({reason})", hint)
+        return InputError(name, "", "be one that ONNX can express", f"{type(part).__name__} ({reason})", hint)
     hint = "Check that the network takes batches of any size and reads no values."
-    return InputError("network", OWNER, "be one that ONNX can express", reason, hint)
+    return InputError("network", "", "be one that ONNX can express", reason, hint)

@@ -103,7 +103,7 @@ class BoundedSoftmaxLogOdds(nn.Module):
 
 
 def make_input_log_odds(calibrator: Calibrator) -> nn.Module:
-    """What turns scores into the evidence that a calibrator maps; for those of one number, into log-odds at once."""
+    """From scores to the input log-odds of a calibrator, or to its log-odds if it has one number."""
     if isinstance(calibrator, SoftmaxTemperature):
         return BoundedSoftmaxLogOdds(float(calibrator.temperature))
     link = (
@@ -119,7 +119,7 @@ def interpolate(curves: MonotoneCurves, input_log_odds: Tensor) -> Tensor:
     labels, knots = curves.positions.shape
     starts = (torch.arange(input_log_odds.shape[1]) * knots) if labels > 1 else torch.zeros(1, dtype=torch.int64)
     positions, values = curves.positions.flatten(), curves.values.flatten()
-    # The last knot that lies before the evidence, the first one if none does and the last but one if all do.
+    # The last knot below the input log-odds; the first one if there is none, and the last but one if all are below.
     before = torch.zeros_like(input_log_odds, dtype=torch.int64)
     step = 1 << max(knots - 2, 1).bit_length() - 1
     while step:
@@ -158,7 +158,7 @@ def decide_in_graph(rule: Rule, cells: Tensor | Unclipped) -> Decision:
 
 
 def without_abstention(labels: Tensor) -> Decision:
-    """A decision that leaves no row to a person."""
+    """A decision that abstains on no row."""
     return Decision(labels, torch.zeros_like(labels[:, 0]))
 
 

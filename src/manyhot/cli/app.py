@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from manyhot.cli.messages import with_typed_names
 from manyhot.cli.pages import report, studio
 from manyhot.cli.predict import export, predict
 from manyhot.cli.search import search
@@ -19,10 +20,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# In the order in which people need them.
+# In the order in which they are usually needed.
 for command in (demo, inspect, train, compare, predict, search, studio, export, evaluate, report, calibrate, decide):
-    app.command()(command)
-app.command("import")(import_)
+    app.command()(with_typed_names(command))
+app.command("import")(with_typed_names(import_))
 
 
 def print_version(show: bool) -> None:

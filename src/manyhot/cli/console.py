@@ -20,26 +20,25 @@ Item = TypeVar("Item")
 
 
 def error_console() -> Console:
-    """Where people are told what happens: the error stream, so that output can be piped; of one process alone."""
+    """The console for notes and progress, on stderr so that output can be piped; silent in all ranks but 0."""
     from rich.console import Console
 
     from manyhot.distributed import rank
 
-    # Names of labels and files are shown as they are: `[red]` is no colour.
+    # No markup: a label or file may be called `[red]`.
     return Console(stderr=True, soft_wrap=True, markup=False, highlight=False, quiet=rank() > 0)
 
 
 def print_notes(notes: list[str], console: Console) -> None:
-    """What was detected, a line each."""
+    """Prints what was detected, one line per note."""
     from manyhot.formatting import printable
 
     for note in notes:
-        typed = note.replace("kind='probs'", "--kind probs").replace("separator=", "--separator ")
-        console.print(printable(typed), style="dim")
+        console.print(printable(note), style="dim")
 
 
 def progress_bar(items: Iterable[Item], total: int, text: str, console: Console) -> Iterator[Item]:
-    """Passes items on and counts their lengths: a bar with the time left in a terminal, silence elsewhere."""
+    """Yields the items and counts their lengths: a progress bar in a terminal, nothing elsewhere."""
     from rich.progress import Progress
 
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -49,12 +48,12 @@ def progress_bar(items: Iterable[Item], total: int, text: str, console: Console)
             progress.advance(task, len(item))  # type: ignore[arg-type]
 
 
-SECONDS_PER_LINE = 60.0  # seconds between two lines where there is no bar
+SECONDS_PER_LINE = 60.0  # between two lines of progress where there is no bar
 
 
 @contextmanager
 def image_progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """A function that counts images: a bar with the time left in a terminal, a line a minute elsewhere."""
+    """Yields a function that counts images: a progress bar in a terminal, one line per minute elsewhere."""
     if console.is_terminal:
         from rich.progress import Progress
 
@@ -79,7 +78,7 @@ def image_progress(total: int, console: Console) -> Iterator[Callable[[int], Non
 
 @contextmanager
 def extraction_progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """Yields what is called with the number of images that are done: a bar in a terminal, few lines elsewhere."""
+    """Yields a function that counts images: a progress bar in a terminal, one line per 30 seconds elsewhere."""
     import time
 
     from rich.progress import Progress
@@ -103,19 +102,19 @@ def extraction_progress(total: int, console: Console) -> Iterator[Callable[[int]
 
 @contextmanager
 def figure_progress(total: int, console: Console) -> Iterator[Callable[[str], None]]:
-    """Yields what is called before each figure is drawn: a bar in a terminal, silence elsewhere."""
+    """Yields a function to call before each figure is drawn: a progress bar in a terminal, nothing elsewhere."""
     from rich.progress import Progress
 
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Figure", total=total)
+        task = progress.add_task("Drawing", total=total)
         yield lambda _: progress.advance(task)
 
 
 class LossProgress:
-    """Says which loss is trained, and shows a bar for it in a terminal.
+    """Prints which loss is trained, and shows a progress bar for it in a terminal.
 
     Args:
-        console: Where to.
+        console: Where to print.
         total: How many losses there are.
     """
 
@@ -123,7 +122,7 @@ class LossProgress:
         self.console, self.total, self.started = console, total, 0
 
     def of(self, name: str) -> Any:
-        """What shows the training with one loss."""
+        """The progress display for the training with one loss."""
         from manyhot.engine import NoProgress, ProgressBar
 
         self.started += 1
@@ -132,7 +131,7 @@ class LossProgress:
 
 
 def open_file(path: Path) -> bool:
-    """Opens the picture with the viewer of this machine; whether there is one."""
+    """Opens a file with the default viewer of this machine; returns False if there is none."""
     if sys.platform == "win32":
         os.startfile(path)
         return True

@@ -1,8 +1,7 @@
-"""Options that several commands share, and how they open tables, data sets and runs."""
+"""Options that several commands share, and functions that open tables, datasets and runs."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyhot.cli.console import print_notes
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 from manyhot.presets import CALIBRATOR, RULE
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What the numbers of a foreign table are; nobody can tell by looking at them."""
+    """What the numbers of a table from another program are; the numbers themselves do not show it."""
 
     scores = "scores"
     probs = "probs"
@@ -37,32 +36,34 @@ PredictionsFile = Annotated[
     typer.Argument(metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."),
 ]
 KindOption = Annotated[
-    Kind | None, typer.Option("--kind", help="What the numbers of a table from elsewhere are; never guessed.")
+    Kind | None, typer.Option("--kind", help="What the numbers of a table of another program are; never guessed.")
 ]
 TargetsOption = Annotated[
     Path | None,
     typer.Option("--targets", help="A table of the true labels by id, if they are not in the tables themselves."),
 ]
 FitOnOption = Annotated[
-    str | None, typer.Option("--fit-on", metavar="SPLIT", help="The split to learn from; all rows are written.")
+    str | None, typer.Option("--fit-on", metavar="SPLIT", help="The split to fit on; all rows are written.")
 ]
 FitTableOption = Annotated[
-    str | None, typer.Option("--fit-table", metavar="FILE", help="Another table to learn from, instead of a split.")
+    str | None, typer.Option("--fit-table", metavar="FILE", help="Another table to fit on, instead of a split.")
 ]
 AtMostOption = Annotated[
-    int, typer.Option("--at-most", min=1, help="Learn from this many rows at the most, drawn by --seed.")
+    int, typer.Option("--at-most", min=1, help="Fit on at most this many rows, sampled with --seed.")
 ]
-FitSeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is drawn.")]
+FitSeedOption = Annotated[int, typer.Option("--seed", help="Random seed.")]
 OutTableOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="The table to write (default: beside PREDICTIONS).")
 ]
-SaveOption = Annotated[Path | None, typer.Option("--save", help="Also write what was learnt to this JSON file.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there already.")]
+SaveOption = Annotated[
+    Path | None, typer.Option("--save", help="Also write the fitted calibrator or rule to this JSON file.")
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def open_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
-    """The table of a file, of this package or from elsewhere; says what was detected."""
+    """Opens a table of this package or of another program, and prints what was detected."""
     from manyhot.predictions import read_predictions
 
     table, notes = read_predictions(path, kind=None if kind is None else kind.value, targets=targets)
@@ -71,7 +72,7 @@ def open_table(path: str, kind: Kind | None, targets: Path | None, console: Cons
 
 
 def check_output_path(path: Path, *, overwrite: bool, option: str) -> Path:
-    """The path, or the error that keeps what is there; said before the work begins, not after it."""
+    """The path, if it may be written; checked before the work begins, so that nothing is computed in vain."""
     if path.exists() and not path.is_file():
         got = f"{str(path)!r}, a folder" if path.is_dir() else f"{str(path)!r}, which is none"
         raise InputError(option, "manyhot", "name a file", got, "Name a file in a folder of yours.")
@@ -87,7 +88,7 @@ def check_output_path(path: Path, *, overwrite: bool, option: str) -> Path:
 
 
 def table_path(path: Path, *, overwrite: bool, save: Path | None = None) -> Path:
-    """The path of the table to write; refuses endings of other forms, under which nobody could open it again."""
+    """The path of the table to write; rejects suffixes of other formats, with which it could not be opened again."""
     if path.name.lower().endswith((".csv", ".tsv", ".gz", ".npz", ".npy", ".json")):
         hint = "Let the name end with .parquet."
         raise InputError("--out", "manyhot", "name a Parquet file", repr(str(path)), hint)
@@ -112,7 +113,7 @@ def path_beside(path: str, what: str) -> Path:
 
 
 class Unlisted(StrEnum):
-    """What a label means that is not named for a row."""
+    """What it means that a label is not listed for a row."""
 
     absent = "absent"
     unknown = "unknown"
@@ -129,14 +130,14 @@ LayoutOption = Annotated[
     str | None,
     typer.Option(
         "--layout",
-        help="If it is not detected right: table, folders, imagefolder, coco, voc, open_images, webdataset or npz.",
+        help="If it is not detected correctly: table, folders, imagefolder, coco, voc, open_images, webdataset or npz.",
     ),
 ]
 PathColumnOption = Annotated[str | None, typer.Option("--path-column", help="The column of image paths.")]
 LabelsColumnOption = Annotated[str | None, typer.Option("--labels-column", help="The column of label names.")]
 SplitColumnOption = Annotated[str | None, typer.Option("--split-column", help="The column of splits.")]
 SeparatorOption = Annotated[
-    str | None, typer.Option("--separator", help="What stands between two label names, such as '|' or ';'.")
+    str | None, typer.Option("--separator", help="What separates two label names, such as '|' or ';'.")
 ]
 RootOption = Annotated[
     Path | None, typer.Option("--root", help="The folder that image paths are relative to (default: beside DATA).")
@@ -145,7 +146,7 @@ UnlistedOption = Annotated[
     Unlisted | None,
     typer.Option(
         "--unlisted",
-        help="What it means that a label is not named for an image (default: absent; unknown for blank cells).",
+        help="What it means that a label is not listed for an image (default: absent; unknown for blank cells).",
     ),
 ]
 CorrectionsOption = Annotated[
@@ -153,7 +154,7 @@ CorrectionsOption = Annotated[
     typer.Option(
         "--corrections",
         metavar="FILE",
-        help="A table of corrected labels, such as the reviewed.csv of the studio: what it knows holds. Repeat it.",
+        help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
     ),
 ]
 
@@ -170,7 +171,7 @@ def read_dataset(
     unlisted: Unlisted | None = None,
     console: Console | None = None,
 ) -> Dataset:
-    """The data set of what was typed; says what was detected."""
+    """Reads the dataset with the options of the command, and prints what was detected."""
     from manyhot.data import read_data
 
     dataset = read_data(
@@ -189,7 +190,7 @@ def read_dataset(
 
 
 def apply_corrections(dataset: Dataset, corrections: Iterable[str], console: Console) -> Dataset:
-    """The data set with what tables of corrections know, of which later ones hold; says how much that is."""
+    """The dataset with labels corrected by tables, of which later ones win; prints how many were changed."""
     from manyhot.data import read_corrections
 
     for path in corrections:
@@ -200,7 +201,7 @@ def apply_corrections(dataset: Dataset, corrections: Iterable[str], console: Con
 
 
 class Tune(StrEnum):
-    """What is trained."""
+    """Which part of the network is trained."""
 
     head = "head"
     all = "all"
@@ -223,23 +224,19 @@ ConfigOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Any setting of the recipe or the plan, such as lr=0.01. Repeat it."
-    ),
+    typer.Option("--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."),
 ]
 BackboneOption = Annotated[
     str | None,
     typer.Option("--backbone", help="Any model of timm, or efficientnet_lite0, which needs no download (default)."),
 ]
-ImageSizeOption = Annotated[
-    int | None, typer.Option("--size", min=8, help="Side of the pictures that the backbone sees.")
-]
+ImageSizeOption = Annotated[int | None, typer.Option("--size", min=8, help="Input size of the backbone in pixels.")]
 TuneOption = Annotated[
     Tune | None,
     typer.Option("--tune", help="Train the head on frozen features (default; a CPU is enough), or all of the network."),
 ]
-EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the data.")]
-BatchOption = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows of one step.")]
+EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training data.")]
+BatchOption = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows per optimisation step.")]
 LearningRateOption = Annotated[float | None, typer.Option("--lr", help="The highest learning rate.")]
 CalibratorOption = Annotated[
     str | None, typer.Option("--calibrator", help=f"As in Python: {CALIBRATOR} by default, or none.")
@@ -247,14 +244,14 @@ CalibratorOption = Annotated[
 RuleOption = Annotated[str | None, typer.Option("--rule", help=f"As in Python: {RULE} by default, or none.")]
 OnUnreadableImageOption = Annotated[
     OnUnreadableImage | None,
-    typer.Option("--on-bad-image", help="Skip images that cannot be read, and name them, or stop."),
+    typer.Option("--on-bad-image", help="Skip images that cannot be read and list them, or stop."),
 ]
 WorkersOption = Annotated[int | None, typer.Option("--workers", min=0, help="Processes that read images.")]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything that is drawn.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Random seed.")]
 NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")]
 
 
-# Options that are settings of the recipe or its plan, and options that tell how data are read.
+# Options that are training settings, and options of how data are read.
 SETTING_OPTIONS = (
     "loss",
     "backbone",
@@ -275,7 +272,7 @@ DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separ
 def build_settings(
     config: Path | None, overrides: list[str] | None, arguments: dict[str, Any]
 ) -> tuple[TrainSettings, dict[str, Any]]:
-    """The recipe of a file, then of --set, then of the options; and how the file says that data were read."""
+    """Settings of a file, overridden by --set and then by options; and how data were read according to the file."""
     from manyhot.settings import TrainSettings, parse_overrides, read_settings
 
     settings = read_settings(config) if config is not None else {}
@@ -287,7 +284,7 @@ def build_settings(
 
 
 def describe_source(data: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
-    """How data are read, for the settings of a run: what was typed, and nothing that was left out.
+    """How data are read, for the settings of a run: the options that were passed.
 
     Paths and patterns are made absolute, because a run may be resumed from another folder.
     """
@@ -300,8 +297,8 @@ def describe_source(data: list[str], arguments: dict[str, Any]) -> dict[str, Any
 
 
 def add_corrections(source: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """How data are read, with the corrections that were typed behind those that were there."""
-    # Without the links of folders: `runs/last` leads elsewhere as soon as this run is done.
+    """How data are read, with the corrections of --corrections after those of the settings."""
+    # Links of folders are resolved: `runs/last` points to another run as soon as this one has finished.
     from manyhot.data.corrections import real_path
 
     files = [*source.get("corrections", ()), *map(real_path, arguments.get("corrections") or ())]
@@ -309,10 +306,10 @@ def add_corrections(source: dict[str, Any], arguments: dict[str, Any]) -> dict[s
 
 
 def read_source(source: dict[str, Any], command: str, console: Console, settings: TrainSettings) -> Dataset:
-    """The data set that was described.
+    """Reads the dataset that the settings describe.
 
-    Splits that are missing are drawn before labels are corrected, because the draw depends on the labels: an image
-    that was held out stays so when somebody corrects it.
+    Missing splits are drawn before labels are corrected, because the draw depends on the labels: a held-out image
+    stays held out when its labels are corrected.
     """
     from manyhot.training.prepare import with_all_splits
 
@@ -337,7 +334,7 @@ RunArgument = Annotated[
 
 
 def open_run(run: Path, owner: str) -> Classifier:
-    """The classifier of a folder, or the error that names the folders there are."""
+    """The classifier of a folder; the error for a folder without one suggests others."""
     check_run_folder(run, owner)
     from manyhot.classifier import Classifier
 
@@ -345,7 +342,7 @@ def open_run(run: Path, owner: str) -> Classifier:
 
 
 def check_run_folder(run: Path, owner: str) -> None:
-    """Refuses a folder without a classifier, before anything is imported."""
+    """Rejects a folder without a classifier, before anything is imported."""
     if has_classifier(run):
         return
     if (run / "config.yaml").is_file():
@@ -361,15 +358,14 @@ def has_classifier(folder: Path) -> bool:
 
 
 def _suggest_run(run: Path) -> str:
-    """The run that was probably meant, or some that are there."""
+    """A hint with the run that was probably meant, or with some of the existing runs."""
     parents = [parent for parent in (run, run.parent, Path("runs")) if parent.is_dir()]
     runs = dict.fromkeys(
         str(folder) for parent in parents for folder in sorted(parent.iterdir()) if has_classifier(folder)
     )
-    near = difflib.get_close_matches(str(run), runs, n=1, cutoff=0.8)
-    if near:
-        return f"Did you mean {near[0]}?"
+    otherwise = "Train one first: manyhot train photos.csv."
     if runs:
         names = list(runs)
-        return f"There {'are' if len(names) > 1 else 'is'} {', '.join(names[:5])}{' ...' if len(names) > 5 else '.'}"
-    return "Train one first: manyhot train photos.csv."
+        listed = f"{', '.join(names[:5])}{' ...' if len(names) > 5 else '.'}"
+        otherwise = f"There {'are' if len(names) > 1 else 'is'} {listed}"
+    return suggest(str(run), runs, otherwise, cutoff=0.8)

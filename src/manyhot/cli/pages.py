@@ -37,16 +37,18 @@ PdfOption = Annotated[
 ]
 DarkOption = Annotated[bool, typer.Option("--dark", help="Dark figures for --png and --pdf; the page has both.")]
 SplitOption = Annotated[
-    str | None, typer.Option("--split", help="The split to judge (default: test, or all rows without one).")
+    str | None, typer.Option("--split", help="The split to evaluate (default: test, or all rows without one).")
 ]
 NameOption = Annotated[
-    list[str] | None, typer.Option("--name", help="What a RUN is called on the page; repeat it, one for each.")
+    list[str] | None, typer.Option("--name", help="The name of a RUN on the page; repeat it, once per RUN.")
 ]
 ReportRootOption = Annotated[
     Path | None,
-    typer.Option("--root", help="Where relative paths begin (default: here, beside RUN, or with a run's data)."),
+    typer.Option(
+        "--root", help="The folder of relative paths (default: this one, that of RUN, or that of a run's data)."
+    ),
 ]
-NoImagesOption = Annotated[bool, typer.Option("--no-pictures", help="Show no pictures.")]
+NoImagesOption = Annotated[bool, typer.Option("--no-pictures", help="Show no images.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Show the page.")]
 
 
@@ -65,7 +67,7 @@ def report(
     open_page: OpenOption = False,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write one HTML page that shows what a model does, and where its data are probably wrong; several to compare.
+    """Write one HTML page that shows how good a model is, and which labels are probably wrong; or compare several.
 
     [b]Examples[/b]
 
@@ -96,20 +98,18 @@ def report(
 
 
 def check_report_names(runs: Sequence[str], names: Sequence[str] | None) -> None:
-    """Refuses names that are not one for each run, or twice the same."""
+    """Rejects names that are not one per run, or not distinct."""
     if not names:
         return
     if len(names) != len(runs):
         hint = "Repeat --name for each RUN, in their order."
         raise InputError("--name", REPORT_OWNER, f"be given {len(runs)} times, once a RUN", f"{len(names)}", hint)
     if len(set(names)) < len(names) or not all(names):
-        raise InputError(
-            "--name", REPORT_OWNER, "tell the runs apart", ", ".join(map(repr, names)), "Rename one of them."
-        )
+        raise InputError("--name", REPORT_OWNER, "differ", ", ".join(map(repr, names)), "Rename one of them.")
 
 
 def check_outputs(root: Path | None, png: Path | None, pdf: Path | None, *, dark: bool, overwrite: bool) -> None:
-    """Refuses, before the work begins, what is no folder, and what would replace other files."""
+    """Rejects, before the work begins, roots that are no folders and outputs that would replace other files."""
     if root is not None and not root.is_dir():
         raise InputError(
             "--root", REPORT_OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in."
@@ -162,7 +162,7 @@ def is_run_folder(path: Path) -> bool:
 def open_sources(
     runs: Sequence[str], names: Sequence[str] | None, kind: Kind | None, targets: Path | None, console: Console
 ) -> dict[str, Any]:
-    """Runs and tables by the names that they have on the page."""
+    """Runs and tables by their names on the page."""
     from manyhot.report.page import make_unique, source_name
     from manyhot.training.run import Run
 
@@ -177,7 +177,7 @@ def open_sources(
 
 
 def open_table_with_targets(path: str, kind: Kind | None, targets: Path | None, console: Console) -> Any:
-    """A table of predictions, which must know the true labels."""
+    """A table of predictions with true labels."""
     table = options.open_table(path, kind, targets, console)
     if "targets" not in table.kinds:
         hint = "Pass the file of true labels as --targets."
@@ -186,7 +186,7 @@ def open_table_with_targets(path: str, kind: Kind | None, targets: Path | None, 
 
 
 def image_roots(runs: Sequence[str]) -> list[Path]:
-    """Where the pictures of all runs and tables may lie."""
+    """The folders in which the images of all runs and tables may lie."""
     from manyhot.image_paths import find_image_roots
 
     files = [str(Path(text) / "predictions.parquet") if is_run_folder(Path(text)) else text for text in runs]
@@ -196,8 +196,8 @@ def image_roots(runs: Sequence[str]) -> list[Path]:
 def write_report_files(
     page: Report, path: Path, png: Path | None, pdf: Path | None, *, dark: bool, console: Console
 ) -> None:
-    """Writes the page and what else was asked for, and shows how far it is."""
-    with console.status("Judging ..."):
+    """Writes the page and the figures of --png and --pdf, and shows progress."""
+    with console.status("Evaluating ..."):
         figures = page.plots
     on_page = sum(figure.on_page for figure in figures)
     total = on_page + len(figures) * ((png is not None) + (pdf is not None))
@@ -210,11 +210,11 @@ def write_report_files(
 
 
 def open_report(path: Path) -> None:
-    """Opens the page, or says where it is."""
+    """Opens the page, or prints its path."""
     from manyhot.cli.console import open_file
 
     if not open_file(path):
-        typer.echo(f"Nothing here shows pages; the report is {path.absolute()}.", err=True)
+        typer.echo(f"No browser was found; the report is {path.absolute()}.", err=True)
 
 
 STUDIO_OWNER = "manyhot studio"
@@ -226,7 +226,7 @@ OpenedArgument = Annotated[
 ]
 ImageRootsOption = Annotated[
     list[Path] | None,
-    typer.Option("--root", help="A folder that pictures may be read from; can be given several times."),
+    typer.Option("--root", help="A folder that images may be read from. Repeatable."),
 ]
 LabelsOption = Annotated[
     Path | None,
@@ -235,12 +235,12 @@ LabelsOption = Annotated[
     ),
 ]
 ModelOption = Annotated[
-    Path | None, typer.Option("--model", metavar="RUN", help="The run that classifies pictures dropped on the page.")
+    Path | None, typer.Option("--model", metavar="RUN", help="The run that classifies images dropped on the page.")
 ]
 TokenOption = Annotated[
     str | None,
     typer.Option(
-        "--token", envvar="MANYHOT_STUDIO_TOKEN", help="What others must show; drawn for addresses other than this one."
+        "--token", envvar="MANYHOT_STUDIO_TOKEN", help="The access token; generated for addresses other than localhost."
     ),
 ]
 
@@ -261,7 +261,7 @@ def studio(
     kind: KindOption = None,
     targets: TargetsOption = None,
 ) -> None:
-    """Open a local page to search pictures, classify new ones, try decisions, and review labels.
+    """Open a local page to search images, classify new ones, try decisions, and review labels.
 
     [b]Examples[/b]
 
@@ -279,7 +279,7 @@ def studio(
 
     if token is not None and not token.strip():
         raise InputError(
-            "--token", STUDIO_OWNER, "have at least one character", repr(token), "Leave it out to have one drawn."
+            "--token", STUDIO_OWNER, "have at least one character", repr(token), "Leave it out to have one generated."
         )
     console = error_console()
     with console.status(f"Opening {predictions} ..."):
@@ -315,18 +315,16 @@ def studio(
 
 
 def check_source(predictions: str) -> None:
-    """Refuses what is not there before anything heavy is imported; a pattern is left to those who read it."""
+    """Rejects a missing file before anything heavy is imported; patterns are checked when they are read."""
     import glob
 
     if not Path(predictions).exists() and not glob.has_magic(predictions):
-        hint = (
-            "Train one first: manyhot train photos.csv; or score pictures: manyhot predict RUN IMAGES -o new.parquet."
-        )
+        hint = "Train one first: manyhot train photos.csv; or score images: manyhot predict RUN IMAGES -o new.parquet."
         raise InputError("RUN_OR_PREDICTIONS", STUDIO_OWNER, "be there", repr(predictions), hint)
 
 
 def check_installed() -> None:
-    """Says at once what must be installed."""
+    """Raises an error that lists all missing packages."""
     import importlib.util
 
     missing = [

@@ -32,7 +32,7 @@ MAX_NAMED = 10  # images named that could not be read
 
 
 def print_unreadable(unreadable: Mapping[str, str], printed: int, console: Console) -> int:
-    """Names the first images that could not be read; how many there were so far."""
+    """Prints the first images that could not be read; returns how many there were so far."""
     from manyhot.formatting import printable
 
     for name, reason in list(unreadable.items())[: max(MAX_NAMED - printed, 0)]:
@@ -41,7 +41,7 @@ def print_unreadable(unreadable: Mapping[str, str], printed: int, console: Conso
 
 
 def print_unreadable_rest(left_out: int, console: Console) -> None:
-    """Says how many images could not be read that were not named."""
+    """Prints how many more images could not be read."""
     if left_out > MAX_NAMED:
         console.print(f"... and {left_out - MAX_NAMED:,} more.")
 
@@ -53,7 +53,7 @@ def no_images_error(left_out: int) -> InputError:
 
 
 def print_written(out: Path, rows: int, left_out: int, *, as_json: bool) -> None:
-    """Says what was written."""
+    """Prints what was written."""
     if as_json:
         typer.echo(json.dumps({"written": str(out), "rows": rows, "left out": left_out}))
         return
@@ -61,7 +61,7 @@ def print_written(out: Path, rows: int, left_out: int, *, as_json: bool) -> None
 
 
 def skipped_text(count: int) -> str:
-    """How many images could not be read, as the end of a sentence."""
+    """How many images could not be read, as the end of a message."""
     return f", and left out {count:,} image{'s' if count > 1 else ''}" if count else ""
 
 
@@ -69,7 +69,7 @@ Write = Callable[["Predictions"], None]
 
 
 def check_predictions_path(path: Path | None, *, overwrite: bool) -> None:
-    """Refuses a file that is there already, or of which nobody could tell the form."""
+    """Rejects an existing file, and a suffix of no known format."""
     if path is None:
         return
     if path.suffix.lower() not in WRITERS:
@@ -89,7 +89,7 @@ def open_writer(path: Path | None, classifier: Classifier, *, top: int) -> Abstr
 
 @contextmanager
 def parquet_writer(path: Path, classifier: Classifier, top: int) -> Iterator[Write]:
-    """The whole table, which the other verbs read."""
+    """The whole table, for the other commands."""
     from manyhot.predictions import PredictionsWriter
 
     with PredictionsWriter(path, classifier.labels) as writer:
@@ -98,7 +98,7 @@ def parquet_writer(path: Path, classifier: Classifier, top: int) -> Iterator[Wri
 
 @contextmanager
 def csv_writer(path: Path, classifier: Classifier, top: int) -> Iterator[Write]:
-    """One row a sample: the labels given, whether to ask a person, and the probability of each label."""
+    """One row per sample: the predicted labels, whether the rule abstained, and the probability of each label."""
     from manyhot.classifier.classifier import build_answers
     from manyhot.files import atomic_write
 
@@ -119,7 +119,7 @@ def csv_writer(path: Path, classifier: Classifier, top: int) -> Iterator[Write]:
 
 @contextmanager
 def json_writer(path: Path, classifier: Classifier, top: int) -> Iterator[Write]:
-    """A list of answers, one a line."""
+    """A list of answers, one per line."""
     from manyhot.files import atomic_write
 
     with atomic_write(path) as part, part.open("w", encoding="utf-8") as file:
@@ -146,7 +146,7 @@ def answer_lines(table: Predictions, *, top: int) -> list[str]:
 
 
 class Engine(StrEnum):
-    """What does the work."""
+    """What runs the network."""
 
     local = "local"
     ray = "ray"
@@ -165,7 +165,7 @@ AddressOption = Annotated[
 
 
 def check_engine(engine: Engine, out: Path | None, address: str | None) -> None:
-    """Refuses options that do not fit the engine, before anything is loaded."""
+    """Rejects options that do not fit the engine, before anything is loaded."""
     if engine is Engine.local:
         if address is not None:
             raise InputError("--address", OWNER, "come with --engine ray", repr(address), "Add it, or leave this out.")
@@ -192,10 +192,10 @@ def predict_into_folder(
     as_json: bool,
     console: Console,
 ) -> None:
-    """Scores what is not in the folder yet, and says what is there then."""
+    """Scores the images that are not in the folder yet, and prints what it holds afterwards."""
     from manyhot.scale import predict_with_ray
 
-    # How many there are is told when it is known how many of them are new.
+    # The number of images is printed once it is known how many of them are new.
     print_notes([note for note in dataset.notes if not note.endswith("to predict.")], console)
 
     def watch(new: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -223,7 +223,7 @@ def predict_into_folder(
 
 
 def written_text(written: PartsWritten, out: Path, *, as_json: bool) -> str:
-    """What was written, and what the folder holds with it."""
+    """What was written, and how many rows the folder holds now."""
     left_out = len(written.left_out)
     if as_json:
         return json.dumps({"written": str(out), "rows": written.rows, "new": written.scored, "left out": left_out})
@@ -283,7 +283,7 @@ def predict(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell which labels images carry, and how sure that is.
+    """Predict the labels of images, with their probabilities.
 
     [b]Examples[/b]
 
@@ -393,7 +393,7 @@ def load_rule(text: str, classifier: Classifier, run: Path, console: Console) ->
 
 
 def check_probs(classifier: Classifier, out: Path | None, run: Path) -> None:
-    """Refuses to show probabilities of scores that only rank, before the work begins."""
+    """Rejects a run whose scores only rank, if probabilities are to be shown, before the work begins."""
     if classifier.gives_probs or (out is not None and out.suffix.lower() == ".parquet"):
         return
     hint = "Write the scores with -o predictions.parquet."
@@ -416,7 +416,7 @@ def check_device(device: str | None) -> str | None:
 
 
 def print_answers(table: Predictions, rows: int, *, top: int) -> None:
-    """The answers as a table for people."""
+    """Prints the answers as a table."""
     from rich.console import Console
     from rich.table import Table
 
@@ -430,7 +430,7 @@ def print_answers(table: Predictions, rows: int, *, top: int) -> None:
         label_texts = {name: f"{printable(name)} {format_prob(prob)}" for name, prob in answer.probs.items()}
         decided = ", ".join(label_texts[name] for name in answer.labels)
         if answer.abstain:
-            decided = f"ask a person ({decided or 'none of these'}?)"
+            decided = f"abstained ({decided or 'none of these'}?)"
         others = ", ".join(text for name, text in label_texts.items() if name not in answer.labels)
         rich_table.add_row(printable(answer.path), decided or "none of these", others)
     console = Console(markup=False, highlight=False)
@@ -464,7 +464,7 @@ def export(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run as one ONNX file: pictures of any size in, probabilities and decisions out.
+    """Write a run as one ONNX file: images of any size in, probabilities and decisions out.
 
     Resizing, network, calibration, rule and label names are all inside.
 

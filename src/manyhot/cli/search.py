@@ -81,7 +81,7 @@ def search(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find images by what is in them and what is not, the most probable first.
+    """Find images by labels that are present or absent, the most probable first.
 
     [b]Examples[/b]
 
@@ -122,25 +122,25 @@ def search(
     elif written is not None:
         typer.echo(f"Contact sheet: {written}", err=paths)
     if open_contact_sheet and written is not None and not open_file(written):
-        typer.echo(f"Nothing here shows pictures; the contact sheet is {written.absolute()}.", err=True)
+        typer.echo(f"No image viewer was found; the contact sheet is {written.absolute()}.", err=True)
 
 
 def check_exclusive(options: Mapping[str, object]) -> None:
-    """Refuses two options that contradict each other."""
+    """Rejects two options that exclude each other."""
     used = [name for name, value in options.items() if value is not None and value is not False]
     if len(used) > 1:
         raise InputError(used[1], OWNER, f"come without {used[0]}", "both", "Leave one of them out.")
 
 
 def check_shares(options: Mapping[str, float | None]) -> None:
-    """Refuses goals that are no shares."""
+    """Rejects values outside (0, 1]."""
     for name, share in options.items():
         if share is not None and not 0 < share <= 1:
             raise InputError(name, OWNER, "be above 0 and at most 1", f"{share:g}", "Pass 0.9 for 90 %.")
 
 
 def check_paths(root: Path | None, contact_sheet_path: Path | None, *, overwrite: bool) -> None:
-    """Refuses a root that is no folder, and a sheet that would replace something else."""
+    """Rejects a root that is no folder, and a contact sheet that would replace another file."""
     if root is not None and not root.is_dir():
         raise InputError("--root", OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in.")
     if contact_sheet_path is not None:
@@ -148,7 +148,7 @@ def check_paths(root: Path | None, contact_sheet_path: Path | None, *, overwrite
 
 
 def open_collection(predictions: str, split: str | None, kind: Kind | None) -> Collection:
-    """What is to be searched; tables of other programs are read as a whole."""
+    """The collection to search; tables of other programs are read into memory."""
     from manyhot.search.collection import Collection
 
     if kind is None and not predictions.lower().endswith(FOREIGN_SUFFIXES):
@@ -159,7 +159,7 @@ def open_collection(predictions: str, split: str | None, kind: Kind | None) -> C
 
 
 def image_folders(predictions: str, root: Path | None, hits: Sequence[Hit]) -> list[Path]:
-    """Where relative paths may begin, the likeliest folder first."""
+    """The folders that relative paths may start from, the likeliest first."""
     from manyhot.image_paths import find_image_roots, sort_image_roots
 
     if root is not None:
@@ -168,7 +168,7 @@ def image_folders(predictions: str, root: Path | None, hits: Sequence[Hit]) -> l
 
 
 def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> None:
-    """The paths as they lead from here, for other programs; ids where the table has no paths."""
+    """Prints the paths relative to this folder, for other programs; ids where the table has no paths."""
     from manyhot.formatting import printable
     from manyhot.image_paths import find_image_file
 
@@ -182,7 +182,7 @@ def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> No
         if sys.stdout.isatty() and not null:
             typer.echo(printable(path))
         else:
-            # As bytes, since a path may hold what is no text.
+            # As bytes, because a path may not be valid UTF-8.
             typer.echo(os.fsencode(path) + (b"\0" if null else b"\n"), nl=False)
     if lost:
         hint = "Name the folder that they begin in with --root."
@@ -190,7 +190,7 @@ def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> No
 
 
 def print_result(result: SearchResult) -> None:
-    """The hits as a table for people, and what is to be expected of them in words."""
+    """Prints the hits as a table, and a summary of the expected matches."""
     from manyhot.formatting import format_log_prob, printable
     from manyhot.search.summary import describe_expected, describe_hits
 
@@ -199,7 +199,7 @@ def print_result(result: SearchResult) -> None:
         width = max(len("probability"), *map(len, probability_texts))
         named = "path" if any(hit.path for hit in result.hits) else "id"
         typer.secho(f"rank  {'probability':>{width}}  {named}", bold=True)
-        # Not a table that is fitted to the screen: a path that is cut or folded cannot be copied.
+        # Not a table fitted to the screen: a truncated path could not be copied.
         for rank, (hit, text) in enumerate(zip(result.hits, probability_texts, strict=False), start=1):
             typer.echo(f"{rank:>4}  {text:>{width}}  {printable(hit.path or hit.id)}")
     if len(result.hits) > MAX_PRINTED:
@@ -210,7 +210,7 @@ def print_result(result: SearchResult) -> None:
 
 
 def result_to_dict(result: SearchResult, contact_sheet_path: Path | None) -> dict[str, Any]:
-    """The answer for programs; null for what is not a number."""
+    """The result as JSON; null for NaN and infinities."""
     return {
         "query": result.query,
         "hits": [{name: finite_or_none(value) for name, value in asdict(hit).items()} for hit in result.hits],
@@ -222,7 +222,7 @@ def result_to_dict(result: SearchResult, contact_sheet_path: Path | None) -> dic
 
 
 def finite_or_none(value: Any) -> Any:
-    """The value, or None for a number that JSON does not have."""
+    """The value, or None for a number that JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -231,7 +231,7 @@ GENERATOR = "manyhot search"
 
 
 def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path | None) -> Path:
-    """Draws and writes the contact sheet of what was found; where it is."""
+    """Draws and writes the contact sheet of a result; returns its path."""
     from manyhot.search.contact_sheet import contact_sheet
     from manyhot.search.summary import describe_expected, describe_hits, file_stem
 
@@ -246,7 +246,7 @@ def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path |
 
 
 def try_contact_sheet(result: SearchResult, roots: Sequence[Path], *, rooted: bool) -> Path | None:
-    """The sheet that nobody asked for: only if there are images, in a folder where files may be written."""
+    """Writes the default contact sheet, but only if there are images and this folder is writable."""
     from manyhot.image_paths import find_image_file
 
     if not any(find_image_file(hit.path or hit.id, roots) for hit in result.hits):
@@ -264,7 +264,7 @@ def try_contact_sheet(result: SearchResult, roots: Sequence[Path], *, rooted: bo
 
 
 def check_contact_sheet_path(path: Path, *, overwrite: bool) -> None:
-    """Refuses a file of another form, or one that is there and was not written by a search."""
+    """Rejects other image formats, and an existing file that was not written by a search."""
     if path.suffix.lower() not in IMAGE_SUFFIXES:
         rule = f"end with {', '.join(IMAGE_SUFFIXES)}"
         raise InputError("--sheet", "manyhot search", rule, repr(str(path)), "Rename it, for example found.jpg.")
@@ -272,12 +272,12 @@ def check_contact_sheet_path(path: Path, *, overwrite: bool) -> None:
 
 
 def default_contact_sheet(stem: str) -> Path:
-    """The name in this folder for the sheet of a query; an older sheet is replaced, any other file is not."""
+    """The path of the contact sheet of a query; an older sheet is replaced, any other file is not."""
     for number in count(1):
         path = Path(f"{stem}{'' if number == 1 else f'-{number}'}.jpg")
         if not os.path.lexists(path) or is_contact_sheet(path):
             return path
-    raise AssertionError("there are numbers enough")
+    raise AssertionError("count() does not end")
 
 
 def is_contact_sheet(path: Path) -> bool:
@@ -296,7 +296,7 @@ def is_contact_sheet(path: Path) -> bool:
 
 
 def write_contact_sheet(image: Image.Image, path: Path) -> None:
-    """Writes the picture, marked so that the next search knows it for its own."""
+    """Writes the contact sheet, with a comment by which the next search recognises it."""
     from PIL.PngImagePlugin import PngInfo
 
     from manyhot.files import atomic_write

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from manyhot.predictions import Predictions
     from manyhot.predictions.predictions import PredictionTable
 
-SourceFile = Annotated[str, typer.Argument(metavar="FILE", help="CSV, TSV, NPZ or Parquet, one row a sample.")]
+SourceFile = Annotated[str, typer.Argument(metavar="FILE", help="CSV, TSV, NPZ or Parquet, one row per sample.")]
 IdOption = Annotated[str | None, typer.Option("--id-column", help="The column of ids, if it has another name.")]
 TrueLabelsColumnOption = Annotated[
     str | None, typer.Option("--labels-column", help="The column of lists of true labels, if it has another name.")
@@ -57,7 +57,7 @@ LabelOption = Annotated[
 ]
 LeaveOutOption = Annotated[
     bool,
-    typer.Option("--leave-out-others", help="Leave out true labels that the model does not know, not refuse them."),
+    typer.Option("--leave-out-others", help="Leave out true labels that the model does not know, instead of stopping."),
 ]
 
 
@@ -75,7 +75,7 @@ def import_(
 ) -> None:
     """Write the predictions of any model as a Parquet table, also those that do not fit in memory.
 
-    What was detected is told; each option overrides it. The other verbs import by themselves, with the defaults.
+    What was detected is printed; each option overrides it. The other commands import by themselves, with the defaults.
 
     [b]Examples[/b]
 
@@ -107,9 +107,9 @@ def import_(
 
 SplitOption = Annotated[
     str | None,
-    typer.Option("--split", help="Judge this split, or `all` rows; by default `test` where there is one."),
+    typer.Option("--split", help="Evaluate this split, or `all` rows; by default `test` where there is one."),
 ]
-ByLabelOption = Annotated[bool, typer.Option("--by-label", help="Also a table of every label.")]
+ByLabelOption = Annotated[bool, typer.Option("--by-label", help="Also a table of all labels.")]
 IntervalsOption = Annotated[
     float | None,
     typer.Option("--intervals", min=0.5, max=0.999, help="Bootstrap intervals of this level, such as 0.95."),
@@ -134,7 +134,7 @@ def evaluate(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge predictions: ranking, probabilities, decisions, rows without labels.
+    """Evaluate predictions: ranking, probabilities, decisions, rows without labels.
 
     [b]Examples[/b]
 
@@ -163,7 +163,7 @@ def evaluate(
 
 
 def print_evaluation(evaluation: Any, *, by_label: bool) -> None:
-    """The tables for people."""
+    """Prints the tables."""
     from rich.console import Console
 
     console = Console()
@@ -213,22 +213,27 @@ def load_module(path: str, argument: str, owner: str) -> Any:
 
 
 def open_fit_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
-    """The table of --fit-table; targets that go row by row cannot be those of two tables."""
+    """The table of --fit-table; targets without ids cannot be those of two tables."""
     from manyhot.tables.formats import is_archive
 
     if targets is not None and is_archive(targets):
         hint = "Put them into each table with `manyhot import --targets` first."
         raise InputError("--targets", "manyhot", "have ids where there is a --fit-table", repr(str(targets)), hint)
-    return open_table(path, kind, targets, console)
+    try:
+        return open_table(path, kind, targets, console)
+    except InputError as error:
+        if error.argument == "path":
+            error.argument, error.owner = "--fit-table", ""
+        raise
 
 
 def table_to_fit(
     table: PredictionTable, fit_on: str | None, other: PredictionTable | None, *, owner: str
 ) -> PredictionTable:
-    """The rows to learn from: those of a split, or another table with the same labels."""
+    """The rows to fit on: those of a split, or another table with the same labels."""
     if (fit_on is None) == (other is None):
         got = "neither" if fit_on is None else "both"
-        hint = f"Name a split that is not judged later; this table has {describe_splits(table)}."
+        hint = f"Name a split that is not evaluated later; this table has {describe_splits(table)}."
         if not table.split_sizes():
             hint = "This table has no splits: add a column `split`, or pass --fit-table."
         raise InputError("--fit-on or --fit-table", owner, "name the rows to learn from", got, hint)
@@ -290,17 +295,17 @@ def rewrite_table(
 
 @dataclass(frozen=True)
 class FittingRows:
-    """Which rows of a table are learnt from, and which are left to judge what was learnt.
+    """Which rows of a table a calibrator or rule is fitted on, and which are held out to evaluate it.
 
     Attributes:
         owner: The command, for errors.
-        table: The table that is written anew.
-        path: Where it lies.
-        fit_on: The split to learn from, or None.
-        fit_table: Another table to learn from, or None.
-        kind: What the numbers of tables from elsewhere are.
+        table: The table that is rewritten.
+        path: Its path.
+        fit_on: The split to fit on, or None.
+        fit_table: Another table to fit on, or None.
+        kind: What the numbers of tables of other programs are.
         targets: The file of true labels, or None.
-        console: Where people are told what happens.
+        console: Where notes are printed.
     """
 
     owner: str
@@ -313,29 +318,29 @@ class FittingRows:
     console: Console
 
     def rows(self, read: Callable[[Predictions], Any], *, at_most: int, seed: int) -> tuple[Any, Any]:
-        """Values and targets to learn from, of `at_most` rows drawn by `seed`."""
+        """Values and targets to fit on, of at most `at_most` rows sampled with `seed`."""
         other = open_fit_table(self.fit_table, self.kind, self.targets, self.console) if self.fit_table else None
         source = table_to_fit(self.table, self.fit_on, other, owner=self.owner)
         return collect_rows(source, read, at_most=at_most, seed=seed)
 
     @cached_property
     def from_all(self) -> bool:
-        """Whether every row is one that was learnt from, so that none can be judged; says so."""
+        """Whether all rows were used for fitting, so that none is left for the evaluation; prints it."""
         same = self.fit_table is not None and os.path.exists(self.path) and os.path.samefile(self.path, self.fit_table)
         every = same or (self.fit_on is not None and set(self.table.split_sizes()) == {self.fit_on})
         if every and "targets" in self.table.kinds:
-            self.console.print("No row is judged, because all of them are among those to learn from.")
+            self.console.print("No row is evaluated, because all of them are used for fitting.")
         return every
 
     @cached_property
     def evaluated_split(self) -> str | None:
-        """The split that `evaluate` judges by default."""
+        """The default split of `evaluate`."""
         from manyhot.evaluation.pipeline import split_to_evaluate
 
         return split_to_evaluate(self.table)
 
     def rows_to_evaluate(self, part: Predictions) -> Tensor:
-        """(N,) bool, the rows that `evaluate` judges by default, or those that were not learnt from."""
+        """(N,) bool, the rows of the default split of `evaluate`, or those that were not used for fitting."""
         import torch
 
         if self.from_all or part.splits is None:
@@ -372,7 +377,7 @@ def calibrate(
 ) -> None:
     """Fit a calibrator on one split and write all rows with calibrated probabilities.
 
-    The rows of `test`, or else those it was not fitted on, are judged before and after.
+    The rows of `test`, or else those it was not fitted on, are evaluated before and after.
 
     [b]Examples[/b]
 
@@ -413,7 +418,7 @@ def calibrate(
 
 
 def values_to_calibrate(part: Predictions, *, kind: str) -> Tensor:
-    """The scores or the probabilities of a table; refuses one that has only the others."""
+    """The scores or the probabilities of a table; an error if it holds only the other kind."""
     values: Tensor | None = getattr(part, kind)
     if values is None:
         hint = "Calibrate scores by a calibrator that was fitted on scores, and probabilities by one of probabilities."
@@ -422,18 +427,18 @@ def values_to_calibrate(part: Predictions, *, kind: str) -> Tensor:
 
 
 def require_targets(targets: Tensor | None) -> Tensor:
-    """The targets, or the error that asks for them."""
+    """The targets; an error if there are none."""
     if targets is None:
         hint = "Pass the file of true labels as --targets."
-        raise InputError("PREDICTIONS", "manyhot calibrate", "hold targets where it is learnt from", "none", hint)
+        raise InputError("PREDICTIONS", "manyhot calibrate", "hold targets in the rows to fit on", "none", hint)
     return targets
 
 
 class CalibrationSummary:
-    """Log loss and calibration error before and after, of the rows that were not learnt from.
+    """Log loss and calibration error before and after, of the held-out rows.
 
     Args:
-        learns: Whether the calibrator was fitted just now; where one comes from a file, nobody knows on which rows.
+        learns: Whether the calibrator was fitted in this call; the rows that one from a file was fitted on are unknown.
     """
 
     def __init__(self, *, learns: bool) -> None:
@@ -469,13 +474,13 @@ class CalibrationSummary:
 
 
 def print_calibration(summary: CalibrationSummary, calibrator: Any, path: Any, rows: int, *, as_json: bool) -> None:
-    """Says what was written, and what it was good for."""
+    """Prints the metrics before and after, and what was written."""
     from manyhot.evaluation.result import too_small
 
     figures: dict[str, Any] = summary.figures() if summary.rows else {}
     small = too_small({"rows": summary.rows, "rows without known cells": 0}) if summary.rows else None
     if as_json:
-        output = {"written": str(path), "rows": rows, "judged rows": summary.rows, "too_small": small, **figures}
+        output = {"written": str(path), "rows": rows, EVALUATED_ROWS: summary.rows, "too_small": small, **figures}
         typer.echo(json.dumps(output))
         return
     from rich.console import Console
@@ -483,7 +488,7 @@ def print_calibration(summary: CalibrationSummary, calibrator: Any, path: Any, r
 
     console = Console(markup=False)
     if summary.rows:
-        which = "rows that were not learnt from" if summary.learns else "rows judged"
+        which = "held-out rows" if summary.learns else "rows evaluated"
         console.print(f"{summary.rows:,} {which}", style="bold", highlight=False)
     if small is not None:
         console.print(small, highlight=False)
@@ -502,7 +507,7 @@ def print_calibration(summary: CalibrationSummary, calibrator: Any, path: Any, r
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """A figure as people read it."""
+    """A metric as text."""
     if value is None or value != value:
         return "–"
     return f"{100 * value:.2f} %" if name == "ECE" else f"{value:.4f}"
@@ -519,7 +524,7 @@ RuleOption = Annotated[
     ),
 ]
 OnOption = Annotated[
-    Kind, typer.Option("--on", help="What the rule looks at. Scores only rank: most rules want probabilities.")
+    Kind, typer.Option("--on", help="What the rule is applied to. Scores only rank: most rules need probabilities.")
 ]
 
 
@@ -540,7 +545,7 @@ def decide(
 ) -> None:
     """Fit a rule on one split and write all rows with their decisions.
 
-    The rows of `test`, or else those it was not fitted on, are judged where their true labels are known.
+    The rows of `test`, or else those it was not fitted on, are evaluated where their true labels are known.
 
     [b]Examples[/b]
 
@@ -563,22 +568,22 @@ def decide(
     table = options.open_table(predictions, kind, targets, console)
     read_values = rule_input(chosen, on)
     if bool(chosen.fitted) and fit_on is not None:
-        table.of_split(fit_on)  # nothing is learnt from it, but a mistyped split would be judged
+        table.of_split(fit_on)  # nothing is fitted on it, but rows of a mistyped split would be evaluated
     fit_rows = FittingRows("manyhot decide", table, predictions, fit_on, fit_table, kind, targets, console)
     if not bool(chosen.fitted):
-        chosen.fit(*fit_rows.rows(read_values, at_most=at_most, seed=seed))
+        fit_rule(chosen, *fit_rows.rows(read_values, at_most=at_most, seed=seed))
     if save:
         manyhot.save(chosen, save)
     summary = DecisionSummary(chosen)
     for before, after in rewrite_table(
-        table, path, lambda part: apply_rule(part, chosen, read_values), "DecisionExplorer", console
+        table, path, lambda part: apply_rule(part, chosen, read_values), "Deciding", console
     ):
         summary.update(after, fit_rows.rows_to_evaluate(before))
     print_decisions(summary, chosen, path, len(table), as_json=as_json)
 
 
 def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
-    """What the rule looks at in a batch."""
+    """A function that gives the input of the rule for a batch."""
     from manyhot.links import NoLink
 
     if on is Kind.scores and rule.needs_probs:
@@ -598,17 +603,31 @@ def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipp
     return read_values
 
 
+def fit_rule(rule: Rule, values: Any, targets: Tensor | None) -> None:
+    """Fits a rule; some rules need no targets."""
+    try:
+        rule.fit(values, targets)
+    except InputError as error:
+        if targets is None and error.argument == "targets":
+            error.argument, error.hint = "--targets", "Pass the file of true labels as --targets."
+        raise
+
+
 def apply_rule(part: Predictions, rule: Rule, read_values: Callable[[Predictions], Tensor | Unclipped]) -> Predictions:
     """A batch with its decisions."""
     decision = rule(read_values(part))
     return part.replace(decisions=decision.labels, abstain=decision.abstain, rule=rule)
 
 
+# Keys of the JSON, which stay as they are.
+EVALUATED_ROWS, MEAN_SIZE, ABSTAINED, RISK_BOUND = "judged rows", "labels a row", "rows for a person", "promised risk"
+
+
 class DecisionSummary:
-    """How many labels were given, and how right they are on the rows that were not learnt from.
+    """How many labels were predicted, and the metrics of the decisions on the held-out rows.
 
     Args:
-        rule: What decides; of one that promises a risk, that risk is told as well.
+        rule: The rule; for one that controls a risk, the observed risk is reported as well.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -640,31 +659,31 @@ class DecisionSummary:
                 self.risk_sum, self.risk_rows = self.risk_sum + float(losses.sum()), self.risk_rows + len(losses)
 
     def figures(self) -> dict[str, float]:
-        """What people ask first, as fractions."""
-        # None where every row is left to a person.
+        """The main figures, as fractions."""
+        # NaN where the rule abstained on all rows.
         sizes = {name: 0.0 if value != value else value for name, value in self.sizes.compute().values.items()}
         figures = {
-            "labels a row": sizes["mean_size"],
+            MEAN_SIZE: sizes["mean_size"],
             "rows without labels": sizes["empty_share"],
-            "rows for a person": self.abstained / max(self.rows, 1),
+            ABSTAINED: self.abstained / max(self.rows, 1),
         }
         if self.evaluated:
             sets = self.sets.compute().values
             figures |= self.scores.compute().values | sets | {"known_size": sets["mean_size"]}
             del figures["mean_size"]
         if self.risk_control is not None and self.risk_rows:
-            figures |= {"risk": self.risk_sum / self.risk_rows, "promised risk": self.risk_control.alpha}
+            figures |= {"risk": self.risk_sum / self.risk_rows, RISK_BOUND: self.risk_control.alpha}
         return figures
 
 
 def print_decisions(summary: DecisionSummary, rule: Any, path: Any, rows: int, *, as_json: bool) -> None:
-    """Says what was written, and how good the decisions are."""
+    """Prints the metrics of the decisions, and what was written."""
     from manyhot.evaluation.result import too_small
 
     figures = summary.figures()
     small = too_small({"rows": summary.evaluated, "rows without known cells": 0}) if summary.evaluated else None
     if as_json:
-        output = {"written": str(path), "rows": rows, "judged rows": summary.evaluated, "too_small": small, **figures}
+        output = {"written": str(path), "rows": rows, EVALUATED_ROWS: summary.evaluated, "too_small": small, **figures}
         typer.echo(json.dumps(output))
         return
     from rich.console import Console
@@ -672,15 +691,17 @@ def print_decisions(summary: DecisionSummary, rule: Any, path: Any, rows: int, *
 
     console = Console(markup=False)
     table = Table(
-        title=f"{rows:,} rows, {summary.evaluated:,} of them judged", title_style="bold", title_justify="left"
+        title=f"{rows:,} rows, {summary.evaluated:,} of them evaluated", title_style="bold", title_justify="left"
     )
     table.add_column("")
     table.add_column("", justify="right")
     for name, text in METRIC_TITLES.items():
         if name in figures and (small is None or name in COUNT_METRICS):
-            table.add_row(text, f"{figures[name]:.2f}" if name == "labels a row" else f"{100 * figures[name]:.1f} %")
+            table.add_row(text, f"{figures[name]:.2f}" if name == MEAN_SIZE else f"{100 * figures[name]:.1f} %")
     if summary.risk_control is not None and "risk" in figures and small is None:
-        risk_title = f"{RISK_TITLES[summary.risk_control.risk]}, at most {100 * figures['promised risk']:g} % promised"
+        risk_title = (
+            f"{RISK_TITLES[summary.risk_control.risk]}, at most {100 * summary.risk_control.alpha:g} % guaranteed"
+        )
         table.add_row(risk_title, f"{100 * figures['risk']:.1f} %")
     console.print(table)
     if small is not None:
@@ -694,11 +715,11 @@ RISK_TITLES = {
     "false_negatives": "labels of a row that are missed",
     "false_discoveries": "labels predicted for a row that are wrong",
 }
-# What people ask first; --json has all of it.
+# The figures that are printed; --json has all of them.
 METRIC_TITLES = {
-    "labels a row": "labels predicted per row",
+    MEAN_SIZE: "labels predicted per row",
     "rows without labels": "rows without predicted labels",
-    "rows for a person": "rows for a person",
+    ABSTAINED: "rows where the rule abstained",
     "micro_f": "F1 of all cells",
     "macro_f": "F1 over labels",
     "micro_precision": "precision of all cells",
@@ -706,4 +727,4 @@ METRIC_TITLES = {
     "exact_match": "exact match",
 }
 # Those of them that need no true labels.
-COUNT_METRICS = ("labels a row", "rows without labels", "rows for a person")
+COUNT_METRICS = (MEAN_SIZE, "rows without labels", ABSTAINED)

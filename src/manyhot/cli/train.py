@@ -63,7 +63,9 @@ ImagesOption = Annotated[bool, typer.Option("--images/--no-images", help="Look a
 DecodeOption = Annotated[
     bool, typer.Option("--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels.")
 ]
-NearOption = Annotated[bool, typer.Option("--near", help="Also find images that look the same and differ in bytes.")]
+NearOption = Annotated[
+    bool, typer.Option("--near", help="Also find near-duplicates, which look the same and differ in bytes.")
+]
 AllLabelsOption = Annotated[bool, typer.Option("--all-labels", help="Show every label.")]
 ReadersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Images that are read at once (default: one a core).")
@@ -87,7 +89,7 @@ def inspect(
     workers: ReadersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look through a data set before training: labels, splits, broken files, duplicates.
+    """Inspect a dataset before training: labels, splits, broken files, duplicates.
 
     [b]Examples[/b]
 
@@ -97,7 +99,7 @@ def inspect(
 
     manyhot inspect table.tsv --path-column file --labels-column tags --separator ";" --no-images
 
-    manyhot inspect annotations.json --root images/ --json > survey.json
+    manyhot inspect annotations.json --root images/ --json > inspection.json
     """
     console = error_console()
     dataset = read_dataset(
@@ -126,7 +128,7 @@ def inspect(
 def run_inspection(
     dataset: Dataset, *, images: bool, decode: bool, near: bool, workers: int | None, console: Console
 ) -> Inspection:
-    """The survey, with a bar while images are read."""
+    """Inspects the dataset, with a progress bar while images are read."""
     from rich.progress import Progress
 
     from manyhot.data.inspection import inspect_dataset
@@ -195,7 +197,7 @@ def train(
     no_report: NoReportOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a classifier on your images, calibrate it, choose its decisions, and judge it on images it has not seen.
+    """Train a classifier on your images, calibrate it, fit its decision rule, and evaluate it on held-out images.
 
     [b]Examples[/b]
 
@@ -245,7 +247,7 @@ def train(
 
 
 def try_write_report(run: Run, console: Console) -> Path | None:
-    """The report in the run folder, or the sentence why there is none."""
+    """Writes the report into the run folder, or prints why there is none."""
     from manyhot.report.page import try_report
 
     try:
@@ -257,7 +259,7 @@ def try_write_report(run: Run, console: Console) -> Path | None:
 
 
 def check_resume(arguments: dict[str, Any]) -> None:
-    """Refuses settings beside --resume: the run goes on with its own."""
+    """Rejects settings beside --resume: the run continues with its own."""
     for name in ("data", "out", "config", "set_", "corrections", *SETTING_OPTIONS, *DATA_OPTIONS):
         if arguments[name] is not None:
             option = {"data": "DATA", "set_": "--set"}.get(name, "--" + name.replace("_", "-"))
@@ -266,9 +268,9 @@ def check_resume(arguments: dict[str, Any]) -> None:
 
 
 def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
-    """The folder of the run: the one that was asked for, if no other run is in it, or a new one.
+    """The folder of the run: that of --out, if no other run is in it, or a new one.
 
-    Of several processes, the first one chooses, and those that it starts are told.
+    Rank 0 chooses, and passes the folder to the processes that it starts.
     """
     from manyhot.distributed import rank
     from manyhot.training.run import CONFIG, new_folder
@@ -292,7 +294,7 @@ def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
 
 
 def print_run(run: Run, page: Path | None) -> None:
-    """What came of the training, and what to do next."""
+    """Prints the results of the training, and the next commands."""
     from rich.console import Console
     from rich.table import Table
 
@@ -305,10 +307,11 @@ def print_run(run: Run, page: Path | None) -> None:
         console.print(f"{len(figures['bad images']):,} images could not be read:", markup=False)
         for name, reason in list(figures["bad images"].items())[:5]:
             console.print(f"  {name}: {reason}", markup=False, soft_wrap=True)
-    if figures["judged"] is not None:
-        # Without rows to judge by, those that the calibrator and the rule were learnt from are all there is.
-        what = "which the network has not seen" if figures["judged"] == "test" else "which it was tuned on: too rosy"
-        title, small = f"On the rows of {figures['judged']!r}, {what}", too_small_of(figures)
+    split = figures["judged"]
+    if split is not None:
+        # Without a test split, the metrics are of the rows that the calibrator and the rule were fitted on.
+        what = "held out from training" if split == "test" else "used for fitting, hence too optimistic"
+        title, small = f"On the rows of {split!r}, {what}", too_small_of(figures)
         if small is not None:
             console.print(f"{title}. {small}", markup=False)
         else:
@@ -324,9 +327,9 @@ def print_run(run: Run, page: Path | None) -> None:
     if page is not None:
         console.print(f"Report: {page}", markup=False, soft_wrap=True)
     console.print(f"Wrote {run.folder}. Next:", markup=False, soft_wrap=True)
-    evaluate_command = f"manyhot evaluate {folder}/predictions.parquet --split {figures['judged']} --by-label"
+    evaluate_command = f"manyhot evaluate {folder}/predictions.parquet --split {split} --by-label"
     commands = [f"manyhot predict {folder} IMAGES...", evaluate_command, f"manyhot export {folder}"]
-    for command in commands if figures["judged"] else commands[::2]:
+    for command in commands if split else commands[::2]:
         console.print(f"  {command}", markup=False, soft_wrap=True)
 
 
@@ -364,9 +367,9 @@ def compare(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train with each of several losses on the same rows for the same number of steps, and learn which suits your data.
+    """Train with each of several losses on the same rows for the same number of steps, and compare the results.
 
-    Runs that are there already, from the same settings, are not trained again.
+    Existing runs of the same settings are not trained again.
 
     [b]Examples[/b]
 
@@ -393,7 +396,7 @@ def compare(
     if len({slug(name) for name in chosen}) < len(chosen):
         raise InputError("--losses", "manyhot compare", "be different", ", ".join(chosen), "Name each loss once.")
     print_notes(notes, console)
-    # Always the same one for the same data, so that a comparison can be taken up again.
+    # The same folder for the same data, so that a comparison can be resumed.
     folder = out or Path("runs") / f"{stem_of(source['paths'][0])}-losses"
     watch = lambda total: extraction_progress(total, console)  # noqa: E731
     progress = LossProgress(console, len(chosen))
@@ -414,8 +417,8 @@ def compare(
 
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
-    """The table for people, and where the picture lies."""
-    image = None if comparison.too_small else save_plot(comparison)
+    """Prints the table, and where the plot was written."""
+    image, split = None if comparison.too_small else save_plot(comparison), comparison.split
     if as_json:
         typer.echo(json.dumps({"folder": str(comparison.folder), "picture": image, **comparison.to_dict()}))
         return
@@ -423,7 +426,7 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
 
     console = Console(highlight=False)
     if comparison.too_small:
-        console.print(f"On the rows of {comparison.judged!r}: {comparison.too_small}", markup=False)
+        console.print(f"On the rows of {split!r}: {comparison.too_small}", markup=False)
         console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss.", markup=False, soft_wrap=True)
         return
     console.print(comparison_table(comparison))
@@ -433,14 +436,14 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
         "take the one with the lower log loss: everything else follows from honest probabilities.",
         markup=False,
     )
-    where = f"{image}" if image else "no picture, for which: pip install 'manyhot[report]'"
+    where = f"{image}" if image else "no plot (pip install 'manyhot[report]')"
     console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss, {where}.", markup=False, soft_wrap=True)
     text = comparison.rows[best]["loss"]
     console.print(f"Next: manyhot train DATA --loss {quote(text)}", markup=False, soft_wrap=True)
 
 
 def save_plot(comparison: Comparison) -> str | None:
-    """Writes the picture; None without matplotlib."""
+    """Writes the plot; returns None without matplotlib."""
     from manyhot.report.plot_comparison import draw_comparison
 
     try:
@@ -455,10 +458,11 @@ def save_plot(comparison: Comparison) -> str | None:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """One row a loss: ranking, probabilities before and after calibration, decisions."""
+    """One row per loss: ranking, probabilities before and after calibration, decisions."""
     from rich.table import Table
 
-    table = Table(title=f"Judged on the rows of {comparison.judged!r}", title_style="bold")
+    split = comparison.split
+    table = Table(title=f"Evaluated on the rows of {split!r}", title_style="bold")
     table.add_column("Loss")
     for heading in ("mAP\n%", "mAP rows\n%", "Log loss\nown link", "Log loss\ncalibr.", "ACE %\nown", "ACE %\ncalibr."):
         table.add_column(heading, justify="right")
@@ -490,7 +494,9 @@ def format_cell(
     return f"[b]{text}[/b]" if comparison is not None and comparison.best(figure) == loss else text
 
 
-DemoFolderOption = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where pictures and runs go.")]
+DemoFolderOption = Annotated[
+    Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
+]
 SamplesOption = Annotated[
     int, typer.Option("--samples", min=100, help="Scenes to train on; a quarter more than that are held out.")
 ]
@@ -522,14 +528,14 @@ def demo(
 
 
 def next_steps(out: Path) -> str:
-    """What was written, and what to try with it."""
+    """What was written, and commands to try with it."""
     page = out / "runs" / "last" / "report.html"
     report = "  runs/last/report.html  all about one of them, on one page\n" if page.is_file() else ""
     return (
         f"In {out}:\n"
-        "  reliability.png      what was promised, and what came true\n"
+        "  reliability.png      predicted probabilities against observed frequencies\n"
         "  scenes.png           scenes, their labels and their probabilities\n"
-        "  scenes/scenes.csv    the pictures and their labels, as your own data could come\n"
+        "  scenes/scenes.csv    the images and their labels, as a table like one of your own\n"
         "  runs/                a run folder for each loss, and comparison.json\n"
         f"{report}"
         "Try next:\n"

@@ -65,7 +65,7 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
     if by_file:
         splits_of_rows = np.repeat(np.array(by_file, dtype=object), [len(part.images) for part in parts])
         splits = join_splits(options.owner, ids, np.concatenate(image_rows), splits_of_rows)
-        notes.append("Splits are told by the names of the files.")
+        notes.append("Splits are taken from the names of the files.")
     return UnselectedDataset(ids, Files(list(written)), names, targets, splits, notes)
 
 
@@ -266,13 +266,13 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> UnselectedD
     notes.append(f"Labels that are not listed for an image are {targets.unlisted}.")
     if not verified.all():
         count = int((~verified).sum())
-        notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which nobody verified.")
+        notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which are not verified.")
     splits = None
     by_file = splits_from_paths(files) if options.split_column is None else None
     if by_file:
         splits_of_rows = np.repeat(np.array(by_file, dtype=object), [table.num_rows for table in tables])
         splits = join_splits(options.owner, ids, image_rows, splits_of_rows)
-        notes.append("Splits are told by the names of the files.")
+        notes.append("Splits are taken from the names of the files.")
     return UnselectedDataset(ids, sources, names, targets, splits, notes)
 
 

@@ -143,7 +143,7 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
         columns = [[int(item) for item in row] for row in rows]
         twice = next((row for row in columns if len(set(row)) < len(row)), None)
         if twice is not None:
-            hint = "Pass `np.array(y)` if y is a table of 1 and 0 with one column a label."
+            hint = "Pass `np.array(y)` if y is a table of 1 and 0 with one column per label."
             raise InputError("y", OWNER, "list the number of a label once a sample", repr(twice), hint)
     else:
         other = next(item for item in flat if not isinstance(item, str))

@@ -33,7 +33,7 @@ class MatchedRows:
         from_data: (M,) the row of the data that each is about.
         added: (A,) rows of the corrections that the data lack and that can be added.
         unmatched: (B,) rows of the corrections that are about nothing that is there.
-        by_path_end: Whether nothing but the ends of paths told which is which.
+        by_path_end: Whether samples were matched by the ends of their paths alone.
     """
 
     correction_rows: Array
@@ -50,7 +50,7 @@ def match_rows(data: Dataset, corrections: Dataset) -> MatchedRows:
     """
     from_corrections, from_data = real_paths(corrections.images), real_paths(data.images)
     existing = {row for row, path in enumerate(from_corrections) if os.path.isfile(path)}
-    # Two pictures may go by one name: what lies elsewhere is another one.
+    # Two images may have the same name: a file in another folder is another image.
     elsewhere = existing if from_data else set()
     pairs = _match_by_path(data, corrections, elsewhere)
     moved = not pairs
@@ -96,7 +96,7 @@ def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[in
         both = a.keys() & b.keys()
         sure = {end for end in both if len(a[end]) == len(b[end]) == 1}
         pairs += [(a[end][0], b[end][0]) for end in sure]
-        # Only what is still in doubt may be told apart by more of the path.
+        # Ambiguous rows are compared by a longer part of the path.
         left = {row: left[row] for end in both - sure for row in a[end]}
         right = {row: right[row] for end in both - sure for row in b[end]}
         depth += 1
@@ -113,7 +113,7 @@ def _group_by_path_end(paths: Mapping[int, tuple[str, ...]], depth: int) -> dict
 
 
 def real_paths(images: object) -> list[str]:
-    """Where each file lies, see `place_of`; empty for images that are in no files of their own."""
+    """Where each file lies, see `real_path`; empty for images that are in no files of their own."""
     if not isinstance(images, Files):
         return []
     real = cache(os.path.realpath)
@@ -123,7 +123,7 @@ def real_paths(images: object) -> list[str]:
 def real_path(path: str | os.PathLike[str], *, real: Callable[[str], str] = os.path.realpath) -> str:
     """Where a file lies: its own name in the folder that links to folders lead to.
 
-    A file that is itself a link stays what it is called: several may lead to one picture, with other labels each.
+    A file that is itself a link stays what it is called: several may lead to one image, with other labels each.
 
     Args:
         path: The file, which need not be there.
@@ -143,7 +143,7 @@ def read_corrections(path: str | os.PathLike[str]) -> Dataset:
     Unlike `read_data`, it takes names of images that are in no file of their own, as in tar shards.
 
     Args:
-        path: A table as `read_data` takes it; with one column a label, blank cells say nothing.
+        path: A table as `read_data` takes it; with one column per label, blank cells are unknown.
     """
     options = ReadOptions("read_corrections", allow_missing=True)
     return read_image_tables(expand_paths(path, options), options).dataset(options)
@@ -224,7 +224,7 @@ def overlay(
     hit = np.isin(keys, old_keys)
     before[hit] = stored[index[hit]]
     blank = np.empty(0, dtype=np.int64)
-    if default == 0:  # what is unknown has to be said
+    if default == 0:  # unknown cells are stored
         blank = np.setdiff1d(_cells_outside((N, K), shape), keys, assume_unique=True)
     unchanged = ~np.isin(old_keys, keys)
     all_keys = np.concatenate([old_keys[unchanged], keys, blank])
@@ -265,7 +265,7 @@ def _add_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
 
 
 def _summary(changed: Array, filled: Array, new: Sequence[str], matched: MatchedRows, total: int) -> str:
-    """What the corrections did, in one sentence."""
+    """A note about what the corrections changed."""
     parts = [f"{_count_cells(changed)} changed"]
     parts += [f"{_count_cells(filled)} had been unknown"] if len(filled) else []
     parts += [f"{len(new):,} new label{'s' * (len(new) > 1)} ({preview_names(new)})"] if new else []
@@ -283,7 +283,7 @@ def _count_images(count: int) -> str:
 
 
 def _path_end_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
-    """Says that images were paired by less than where they lie, for somebody to check."""
+    """A note that images were paired by the ends of their paths, to be checked by the user."""
     if not matched.by_path_end:
         return []
     first = int(matched.correction_rows[0]), int(matched.data_rows[0])
@@ -299,7 +299,7 @@ def _path_end_note(data: Dataset, corrections: Dataset, matched: MatchedRows) ->
 
 
 def _split_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
-    """Says that images stay in the splits that the data have them in."""
+    """A note that images stay in the splits of the data."""
     if data.splits is None or corrections.splits is None:
         return []
     other = data.splits[matched.data_rows] != corrections.splits[matched.correction_rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -13,7 +12,7 @@ import numpy as np
 from manyhot.checks import check_int
 from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 from manyhot.labels import Labels
 from manyhot.tables.columns import ReadOptions, preview_names
 from manyhot.tables.vocabulary import check_split
@@ -34,8 +33,8 @@ class Dataset:
         images: Where the images lie, or None for a matrix of features.
         features: (N, D) float32, or None for images.
         splits: (N,) names of splits, or None where the data came without.
-        notes: What was detected while reading, in plain sentences.
-        uncorrected: The data before `corrected`, by which splits are drawn; None for data that nobody corrected.
+        notes: What was detected while reading, one message per item.
+        uncorrected: The data before `corrected`, by which splits are drawn; None for data without corrections.
 
     Example:
         >>> from manyhot.data import from_arrays
@@ -56,7 +55,7 @@ class Dataset:
     uncorrected: Dataset | None = None
 
     def __post_init__(self) -> None:
-        """Refuses parts of different lengths."""
+        """Checks that all parts have the same length."""
         for name in ("targets", "images", "features", "splits"):
             part = getattr(self, name)
             if part is not None and len(part) != len(self.ids):
@@ -201,8 +200,7 @@ class UnselectedDataset:
         column_of = {name: column for column, name in enumerate(self.names)}
         missing = [name for name in selected if name not in column_of]
         if missing and (not isinstance(options.labels, Labels) or len(missing) == len(selected)):
-            matches = difflib.get_close_matches(missing[0], self.names, n=1)
-            hint = f"Did you mean {matches[0]!r}?" if matches else f"The labels are {preview_names(self.names)}."
+            hint = suggest(missing[0], self.names, f"The labels are {preview_names(self.names)}.", show=repr)
             raise InputError("labels", options.owner, "name labels that occur", repr(missing[0]), hint)
         if missing:
             self.notes.append(f"Never present: {preview_names(missing)}.")

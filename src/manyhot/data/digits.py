@@ -35,7 +35,7 @@ class Scenes:
     Attributes:
         images: (N, H, W) float32 in [0, 1].
         targets: (N, 10) int8, 1 where the digit is in the scene and 0 where not; rows without a label are common.
-        names: The label names, one a column of `targets`.
+        names: The label names, one per column of `targets`.
     """
 
     images: Tensor
@@ -65,7 +65,7 @@ def digit_scenes(
         seed: Seed of the draw. Train and test scenes of one seed are drawn independently.
         max_labels: Most labels in one scene, 0 to 10; labels above it are dropped at random.
         split: Which handwritten digits to use: two thirds are for "train", the others for "test".
-        size: Height and width. Digits take cells of 10 x 10 pixels, so (32, 32) has room for nine.
+        size: Height and width. Digits take cells of 10 x 10 pixels, so (32, 32) holds nine.
         clutter: Probability that a cell without a digit holds clutter.
 
     Returns:
@@ -84,7 +84,7 @@ def digit_scenes(
     pool = _Pool.load(check_choice("split", owner, split, ("train", "test")))
     cells = (size[0] // PATCH) * (size[1] // PATCH)
     if cells < max(max_labels, 1):
-        rule = f"have room for {max(max_labels, 1)} cells of {PATCH} x {PATCH} pixels"
+        rule = f"hold {max(max_labels, 1)} cells of {PATCH} x {PATCH} pixels"
         raise InputError("size", owner, rule, str(size), "Pass a larger size, or a smaller `max_labels`.")
 
     draw = _Draw(n, seed=2 * seed + (split == "test"))

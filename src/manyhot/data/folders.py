@@ -45,7 +45,7 @@ def read_folders(folder: Path, options: ReadOptions) -> UnselectedDataset:
         got, hint = skipped.describe_missing(folder, " without images")
         if paths:
             got = f"{str(folder)!r}, whose images lie in no label's folder"
-            hint = "Use `read_images` for images without labels, or pass the table that has them."
+            hint = "Use {read_images} for images without labels, or pass the table that has them."
         raise InputError("path", options.owner, "have a folder for each label", got, hint)
     tops = [path.split(os.sep)[0] if by_split else "" for path in labelled]
     image_indices, firsts = merge_copies(folder, labelled, tops)
@@ -66,14 +66,14 @@ def read_folders(folder: Path, options: ReadOptions) -> UnselectedDataset:
 
 
 def _has_split_folders(paths: Sequence[str], options: ReadOptions) -> bool:
-    """Whether the folders at the top are splits; refuses splits beside something else."""
+    """Whether the top folders are splits; raises an error for splits beside other folders."""
     tops = {path.split(os.sep)[0] for path in paths if os.sep in path}
     deep = {path.split(os.sep)[0] for path in paths if path.count(os.sep) > 1}
     splits = {name for name in deep if name.lower() in CANONICAL_SPLITS}
     others = sorted(name for name in tops if name.lower() not in CANONICAL_SPLITS)
     if splits and others:
         got = f"the split {min(splits)!r} beside {preview_names(others)}"
-        hint = "Move one kind elsewhere, or pass `split_column=''` if none are splits."
+        hint = "Move one kind elsewhere, or pass `{split_column=''}` if none are splits."
         raise InputError("path", options.owner, "have folders of splits or of labels at the top", got, hint)
     return bool(splits)
 
@@ -93,7 +93,7 @@ def merge_copies(folder: Path, paths: Sequence[str], tops: Sequence[str]) -> tup
     """Which image each file is, and the first file of each image.
 
     Files are one image if they have the same name and content and lie in the same split: the same name alone is often
-    a number that starts anew in each folder.
+    a number that starts again in each folder.
     """
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, (path, top) in enumerate(zip(paths, tops, strict=True)):
@@ -178,7 +178,7 @@ def _read_members(
                 else:
                     skipped.add(member.name)
     except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
-        got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them anew without compression."
+        got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them again without compression."
         raise InputError("path", options.owner, "be a plain tar archive", got, hint) from None
 
 
@@ -198,7 +198,7 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> UnselectedDatase
         (suffix for suffix in LABEL_SUFFIXES if any(suffix in sample.label_texts for sample in all_samples)), None
     )
     if suffix is None:
-        got, hint = "images alone", "Use `read_images` for images without labels."
+        got, hint = "images alone", "Use {read_images} for images without labels."
         raise InputError("path", options.owner, "have labels in key.json, key.cls or key.txt", got, hint)
     samples = [sample for sample in all_samples if suffix in sample.label_texts]
     ids, images = shard_images(samples, files)
@@ -255,7 +255,7 @@ def _labels_key(objects: Sequence[Any], options: ReadOptions) -> str:
         return options.column("labels_column", options.labels_column, keys)
     result = find_column(LABEL_COLUMNS, keys)
     if result is None:
-        got, hint = f"the keys {preview_names(keys)}", "Name it with `labels_column`."
+        got, hint = f"the keys {preview_names(keys)}", "Name it with {labels_column}."
         raise InputError("path", options.owner, "have labels under a known key of the JSON", got, hint)
     return result
 
@@ -277,4 +277,4 @@ def _shard_splits(
     if by_file is None:
         return None, []
     splits = np.array([by_file[sample.location[0]] for sample in samples], dtype=object)
-    return splits, ["Splits are told by the names of the archives."]
+    return splits, ["Splits are taken from the names of the archives."]

@@ -33,7 +33,7 @@ class NamedTargets(NamedTuple):
     Attributes:
         names: All label names, sorted.
         targets: (N, K), with present cells only.
-        separation: How the names were separated, as the end of a sentence.
+        separation: How the names were separated, as the end of a note.
     """
 
     names: list[str]
@@ -71,7 +71,7 @@ def read_label_lists(owner: str, column: Any, separator: str | None, label_names
     separation = f"{describe_separator(separator, 'row')}{' as detected' if detected else ''}"
     separation += f", and {blank[0]!r} for a row without any" if blank else ""
     if detected and not separator and any(" " in text.strip() for text in texts):
-        separation += " (pass separator=' ' if spaces separate names)"
+        separation += " (choose the separator ' ' if spaces separate names)"
     return NamedTargets(names, targets.take(codes), separation)
 
 
@@ -119,7 +119,7 @@ class LabelColumns:
             return
         table = np.stack([self._column(batch, name) for name in self.names], axis=1)
         if self._unlisted is None:
-            # Whichever of absent and unknown is common is not stored; the first rows tell.
+            # The more common of absent and unknown in the first rows is not stored.
             self._unlisted = -1 if 2 * np.count_nonzero(table == -1) > table.size else 0
         rows, columns = np.nonzero(table != self._unlisted)
         self._parts.append((rows + self._rows, columns, table[rows, columns]))
@@ -132,7 +132,7 @@ class LabelColumns:
         if not any(
             fits(column.type) for fits in (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
         ):
-            hint = "Name the columns of labels with `labels`."
+            hint = "Repair or remove that column[, or name the columns of labels with {labels}]."
             raise InputError("path", self._owner, CELL_RULE, f"text in column {name!r}", hint)
         numbers = as_numpy(column.cast(pa.float32()).fill_null(float("nan")))
         blank = np.isnan(numbers)
@@ -141,7 +141,7 @@ class LabelColumns:
         wrong = (values != 0) & (values != 1) & (values != -1)
         if wrong.any():
             got = f"{values[wrong][0]:g} in column {name!r}, row {self._rows + int(np.argmax(wrong)) + 1}"
-            hint = "Name the columns of labels with `labels`."
+            hint = "Repair or remove that column[, or name the columns of labels with {labels}]."
             raise InputError("path", self._owner, CELL_RULE, got, hint)
         self._counts["absent"] += int(np.count_nonzero(numbers == 0))
         return values.astype(np.int8)
@@ -155,11 +155,11 @@ class LabelColumns:
 
     def note(self) -> str:
         """A clause about the columns."""
-        note = f"one column a label, {preview_names(self.names)}"
+        note = f"one column per label, {preview_names(self.names)}"
         if self._counts["blank"]:
             note += f"; blank cells are {'unknown' if self._blank else 'absent'}"
             if self._blank and not self._counts["absent"]:
-                note += " (no cell is 0: pass unlisted='absent' if a blank means that the label is not there)"
+                note += " (no cell is 0: choose unlisted 'absent' if a blank means that the label is not there)"
         return note
 
 
@@ -167,7 +167,7 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     """All rows of tables of the same columns.
 
     Args:
-        files: One or several; their names, or those of their folders, tell the splits where no column does.
+        files: One or several; without a column of splits, these are taken from the names of files or folders.
         options: What the user said.
         with_labels: Whether labels are wanted; otherwise paths alone are read.
     """
@@ -194,7 +194,7 @@ class _TableRows:
         self.sizes: list[int] = []
         self.texts: dict[str, list[Any]] = {}
         texts = [name for name in columns.used if name not in columns.cells]
-        # Pictures stay on disk; only their number counts here.
+        # Images stay on disk; only their number is needed here.
         texts = [name for name in texts if not (embedded and name == columns.path)]
         for table in tables:
             size = 0
@@ -311,7 +311,10 @@ class _TableRows:
         elif self.options.split_column is None and (
             by_file := splits_from_paths([table.path for table in self.tables])
         ):
-            splits, notes = np.array(by_file, dtype=object)[self.files], ["Splits are told by the names of the files."]
+            splits, notes = (
+                np.array(by_file, dtype=object)[self.files],
+                ["Splits are taken from the names of the files."],
+            )
         else:
             return None, []
         if splits is None:
@@ -328,7 +331,7 @@ def _as_strings_or_lists(chunk: Any) -> Any:
 
 
 def join_splits(owner: str, ids: Sequence[str], image_rows: Array, splits: Array) -> Array:
-    """The split of each image, where several rows may speak of one; refuses rows that disagree."""
+    """The split of each image, which several rows may name; raises an error if they disagree."""
     first = np.empty(len(ids), dtype=object)
     first[image_rows[::-1]] = splits[::-1]
     other = splits != first[image_rows]

@@ -122,7 +122,7 @@ class Inspection:
         labels: Every label, in the order of the columns.
         empty: Rows without a label.
         empty_by_split: The same by split.
-        mean_labels: Labels a row, on average.
+        mean_labels: Labels per row, on average.
         max_labels: Most labels in one row.
         set_sizes: Rows by their number of labels.
         frequent_pairs: Labels that occur together most often.
@@ -176,7 +176,7 @@ class Inspection:
 
 
 MAX_LABELS = 2000  # of which all pairs are counted: the most frequent ones
-MIN_ROWS = 5  # with both labels, before a pair counts as evidence
+MIN_ROWS = 5  # with both labels, for a pair to be reported
 SHOWN_PAIRS = 20
 
 
@@ -266,7 +266,7 @@ BANDS = 8
 
 
 def dhash(image: Image.Image) -> bytes | None:
-    """256 bits: where a small grey picture gets brighter to the right; None for an even surface, mere noise."""
+    """256 bits: where a small grey image gets brighter to the right; None for a uniform image, whose bits are noise."""
     from PIL.Image import Resampling
 
     small = np.asarray(image.convert("L").resize((17, 16), Resampling.BILINEAR)).astype(np.int16)
@@ -316,7 +316,7 @@ class ImageSummary(NamedTuple):
     """What was seen of one image.
 
     Attributes:
-        digest: Tells its content from any other; None where nothing could be read.
+        digest: A digest of the content; None for an image that could not be read.
         reason: Why it cannot be used; None where it can.
         format: Such as "JPEG".
         mode: Its kind of pixels, as Pillow calls it.
@@ -443,7 +443,7 @@ EXAMPLES = 3
 
 
 def find_warnings(inspection: Inspection) -> list[str]:
-    """Sentences, the most important first."""
+    """Warnings, the most important first."""
     return [message for check in WARNING_CHECKS for message in check(inspection)]
 
 
@@ -507,7 +507,7 @@ def _absent_from_splits(inspection: Inspection) -> Iterator[str]:
     for split in sorted(inspection.splits, key=lambda name: name != "train"):
         absent = [label.name for label in inspection.labels if label.count and not label.by_split[split]]
         if absent:
-            action = "learnt" if split == "train" else "judged there"
+            action = "learnt" if split == "train" else "evaluated there"
             count, names = _count(absent, "label"), _preview_names(absent)
             yield f"{count} absent from split {split!r} and cannot be {action}: {names}."
 
@@ -532,7 +532,7 @@ def _similar_names(inspection: Inspection) -> Iterator[str]:
 def _inseparable_labels(inspection: Inspection) -> Iterator[str]:
     if inspection.inseparable:
         examples = [" and ".join(map(repr, names)) for names in inspection.inseparable]
-        yield f"Labels that never occur apart, so that no model can tell them apart: {_preview(examples)}."
+        yield f"Labels that always occur together, so that no model can distinguish them: {_preview(examples)}."
 
 
 def _many_empty_rows(inspection: Inspection) -> Iterator[str]:
@@ -575,7 +575,7 @@ def _more_than_one(sets: Sequence[Duplicates]) -> str:
 
 
 def _count(items: Sequence[object], noun: str) -> str:
-    """How many there are, with the verb that most sentences go on with."""
+    """How many there are, followed by "is" or "are"."""
     return f"{len(items):,} {noun} is" if len(items) == 1 else f"{len(items):,} {noun}s are"
 
 
@@ -604,7 +604,7 @@ def inspect_dataset(
         images: Whether to look at images at all: for duplicates, missing and broken files.
         decode: Whether to decode their pixels, which finds every broken file; otherwise headers are read.
         near: Whether to look for images that look the same and differ in their bytes; needs `decode`.
-        workers: Threads that read images; one a core by default, 16 at the most.
+        workers: Threads that read images; one per core by default, at most 16.
         advance: Called with the number of images that were looked at since the last call.
 
     Example:

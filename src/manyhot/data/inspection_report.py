@@ -45,7 +45,7 @@ def as_rich(inspection: Inspection, *, all_labels: bool = False) -> Group:
 
 
 def _numbered(texts: Sequence[str]) -> RenderableType:
-    """Sentences with their numbers before them, also where a sentence is longer than a line."""
+    """A numbered list of warnings, which may be longer than a line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -63,7 +63,7 @@ def _headline(inspection: Inspection) -> str:
         return head
     share = inspection.empty / max(inspection.samples, 1)
     return (
-        f"{head}: {inspection.mean_labels:.2f} labels a row, {inspection.max_labels} at the most; "
+        f"{head}: {inspection.mean_labels:.2f} labels per row, at most {inspection.max_labels}; "
         f"{_count(inspection.empty, 'row')} ({share:.1%}) without any"
     )
 
@@ -120,7 +120,7 @@ def _set_sizes(inspection: Inspection) -> list[RenderableType]:
         (text, f"{rows:,}", _format_percent(rows / inspection.samples), "█" * round(30 * min(rows / largest, 1)))
         for text, rows in lines
     ]
-    return _table("Labels a row", ("labels", "rows", "share", ""), rows, left=(0, 3))
+    return _table("Labels per row", ("labels", "rows", "share", ""), rows, left=(0, 3))
 
 
 def _pairs(title: str, pairs: list[LabelPair]) -> list[RenderableType]:

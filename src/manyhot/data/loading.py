@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import multiprocessing
 import os
@@ -25,7 +24,7 @@ from torch.utils.data import DataLoader
 from manyhot.checks import check_choice, check_int, check_number
 from manyhot.data.sources import read_image
 from manyhot.data.targets import SparseTargets
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require, suggest
 from manyhot.images import UnreadableImage
 
 if TYPE_CHECKING:
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is drawn anew for each picture in each epoch; the defaults change nothing.
+    """Random changes of each image in each epoch; the defaults change nothing.
 
     Attributes:
-        crop: The smallest share of the picture that is kept, 1 for all of it. Small shares cut labelled things off.
-        stretch: By which factor a crop may be wider or higher than the picture, 1 for none.
-        flip: Whether half of the pictures are mirrored left to right. Wrong for text, digits and left-or-right labels.
+        crop: The smallest share of the image that is kept, 1 for all of it. Small shares cut off labelled objects.
+        stretch: By which factor the aspect ratio of a crop may differ from that of the image, 1 for none.
+        flip: Whether half of the images are mirrored left to right. Wrong for text, digits and left-or-right labels.
         flip_vertical: Whether half of them are turned upside down. Right for what is seen from above.
         colour: How far brightness, contrast and saturation may change, as a share; 0 for not at all.
         trivial: Whether one change of colour or shape of random strength is made (TrivialAugment).
-        erase: The share of the pictures in which a random rectangle is blackened.
+        erase: The share of the images in which a random rectangle is blackened.
 
     Reference: TrivialAugment: Müller and Hutter, Tuning-free Yet State-of-the-Art Data Augmentation, ICCV 2021.
         Random erasing: Zhong et al., Random Erasing Data Augmentation, AAAI 2020.
@@ -84,13 +83,12 @@ class Augmentation:
         names = [field.name for field in fields(cls)]
         for name in content:
             if name not in names:
-                raise InputError(
-                    "augmentation", "Augmentation", "hold known effects", repr(name), _suggest(name, names)
-                )
+                hint = suggest(str(name), names, "Pass one of these.", show=repr)
+                raise InputError("augmentation", "Augmentation", "hold known effects", repr(name), hint)
         return cls(**content)
 
     def apply(self, image: Image.Image, preprocessing: Preprocessing, *, seed: int) -> Tensor:
-        """The pixels (3, H, W) uint8 of a changed picture; the same seed gives the same change."""
+        """The pixels (3, H, W) uint8 of a changed image; the same seed gives the same change."""
         with seeded_torch(seed):
             pixels = self._cropped(image, preprocessing)
             for change in _transforms_of(self):
@@ -103,7 +101,7 @@ class Augmentation:
         area, tilt, horizontal, vertical = torch.rand(4).tolist()
         area = self.crop + (1 - self.crop) * area
         ratio = math.exp((2 * tilt - 1) * math.log(self.stretch))
-        # What the network would see of the whole picture: all of it if squashed, the largest box of its shape if not.
+        # What the network would see of the whole image: all of it if squashed, the largest box of its shape if not.
         width, height = float(image.width), float(image.height)
         if preprocessing.resize == "crop":
             shape = preprocessing.size[1] / preprocessing.size[0]
@@ -142,11 +140,17 @@ def augmentation(spec: str | Mapping[str, Any] | Augmentation, *, flip: bool | N
 
     Args:
         spec: "none", "light" (crops and flips) or "strong" (changes of colour and shape, and erased parts, too).
-        flip: Whether to mirror pictures, if not as the name says.
+        flip: Whether to mirror images; by default as the name says.
     """
     if isinstance(spec, str) and spec not in AUGMENTATIONS:
         rule = f"be one of {', '.join(map(repr, AUGMENTATIONS))}"
-        raise InputError("augmentation", "augmentation", rule, repr(spec), _suggest(spec, list(AUGMENTATIONS)))
+        raise InputError(
+            "augmentation",
+            "augmentation",
+            rule,
+            repr(spec),
+            suggest(str(spec), AUGMENTATIONS, "Pass one of these.", show=repr),
+        )
     if isinstance(spec, str):
         result = AUGMENTATIONS[spec]
     else:
@@ -162,7 +166,7 @@ def sample_seed(seed: int, epoch: int, row: int) -> int:
 @contextmanager
 def seeded_torch(seed: int) -> Iterator[None]:
     """Lets torchvision, which draws from torch's own generator, draw from this seed; puts the generator back after."""
-    # Not `torch.manual_seed`, which would also reseed the GPUs, where nobody puts it back.
+    # Not `torch.manual_seed`, which would also reseed the GPUs, whose state is not restored.
     generator = torch.default_generator
     state = generator.get_state()
     generator.manual_seed(seed)
@@ -173,16 +177,7 @@ def seeded_torch(seed: int) -> Iterator[None]:
 
 
 def _import_transforms() -> Any:
-    try:
-        from torchvision.transforms import v2
-    except ImportError:
-        raise ImportError("Augmentation needs torchvision. Install it with: pip install 'manyhot[vision]'") from None
-    return v2
-
-
-def _suggest(name: str, names: list[str]) -> str:
-    matches = difflib.get_close_matches(str(name), names, n=1)
-    return f"Did you mean {matches[0]!r}?" if matches else "Pass one of these."
+    return require("torchvision.transforms.v2", "Augmentations", extra="vision")
 
 
 Array = np.ndarray[Any, Any]
@@ -197,7 +192,7 @@ class PixelCache:
     Args:
         n: Number of images.
         preprocessing: What is done to an image before it is kept.
-        exact: Whether to keep what the network sees, or pictures of 8/7 of its size, to cut crops from.
+        exact: Whether to keep what the network sees, or images of 8/7 of its size, to cut crops from.
     """
 
     def __init__(self, n: int, preprocessing: Preprocessing, *, exact: bool) -> None:
@@ -206,7 +201,7 @@ class PixelCache:
         self.exact, self.preprocessing = exact, replace(preprocessing, size=size)
         needed, free = n * 3 * size[0] * size[1], shutil.disk_usage(tempfile.gettempdir()).free
         if needed > free:
-            rule = f"leave room for {needed / 1e9:.1f} GB of pixels in {tempfile.gettempdir()!r}"
+            rule = f"leave space for {needed / 1e9:.1f} GB of pixels in {tempfile.gettempdir()!r}"
             hint = "Leave it out, or set TMPDIR to a larger disk."
             raise InputError("cache", "ImageBatches", rule, f"{free / 1e9:.1f} GB free", hint)
         self._pixels = _shared_array((n, 3, *size))
@@ -221,7 +216,7 @@ class PixelCache:
         return torch.from_numpy(np.array(self._pixels[row]))
 
     def image(self, row: int, read: ReadImage) -> Image.Image:
-        """The same as a picture."""
+        """The same as an image."""
         from PIL import Image
 
         return Image.fromarray(self.pixels(row, read).permute(1, 2, 0).contiguous().numpy())
@@ -313,13 +308,13 @@ class ImageBatches(Batches):
 
     Args:
         dataset: Samples with images.
-        preprocessing: From a picture to the pixels that the network was made for.
+        preprocessing: From an image to the input of the network.
         augmentation: "none", "light", "strong" or an `Augmentation`; used where `load` gets an epoch.
         seed: Of what is drawn.
-        workers: Processes that decode; 0 for none but this one. By default as many as there are cores, 8 at the most.
+        workers: Processes that decode; 0 for none but this one. By default as many as there are cores, at most 8.
         on_bad_image: "skip" leaves images that cannot be read out of their batch, "fail" raises `UnreadableImage`.
         cache: "pixels" keeps decoded images in a temporary file, from which later epochs read. Augmentation then starts
-            from pictures of 8/7 of the network's size, no longer from the originals.
+            from images of 8/7 of the network's size, no longer from the originals.
 
     Attributes:
         unreadable: What could not be read so far: names and reasons.
@@ -377,7 +372,7 @@ class ImageBatches(Batches):
 
     def _stream(self, requests: Iterable[Requests]) -> Iterator[LoadedImages]:
         if self.workers == 0:
-            yield from map(self._samples.__getitems__, requests)
+            yield from map(self._samples.load, requests)
             return
         # The processes serve one reader at a time; a second one gets processes of its own.
         if self._sampler.busy:
@@ -391,7 +386,10 @@ class ImageBatches(Batches):
         with sampler.serving(requests):
             with _ignore_worker_warnings():
                 batches = iter(pool)
-            yield from batches
+            for loaded in batches:
+                if isinstance(loaded, InputError):
+                    raise loaded
+                yield loaded
 
     def _make_pool(self, sampler: _RequestSampler, *, persistent: bool) -> DataLoader[Any]:
         self._samples.as_arrays = not _has_shared_memory()
@@ -421,7 +419,7 @@ class ImageSamples:
 
     Args:
         images: Where they lie.
-        preprocessing: From a picture to pixels.
+        preprocessing: From an image to pixels.
         augmentation: The augmentation.
         seed: Of what is drawn.
     """
@@ -436,13 +434,20 @@ class ImageSamples:
         self.pixel_cache: PixelCache | None = None
 
     def cache_pixels(self) -> None:
-        """Makes room for the pixels of all images."""
+        """Allocates the pixels of all images."""
         self.pixel_cache = PixelCache(len(self.images), self.preprocessing, exact=self.augmentation == Augmentation())
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitems__(self, requests: Requests) -> LoadedImages:
+    def __getitems__(self, requests: Requests) -> LoadedImages | InputError:
+        """The batch of these rows and epochs, or the error, because torch passes on no fields of errors of workers."""
+        try:
+            return self.load(requests)
+        except InputError as error:
+            return error
+
+    def load(self, requests: Requests) -> LoadedImages:
         """The batch of these rows and epochs."""
         pixels: list[Tensor] = []
         rows: list[int] = []
@@ -492,7 +497,7 @@ class _RequestSampler:
 
 
 def default_workers(n: int) -> int:
-    """How many processes decode `n` images well: one a core of this process's share, 8 at the most, none for a few."""
+    """How many processes decode `n` images well: one per core of this process's share, at most 8, none for a few."""
     if n < MIN_IMAGES_FOR_WORKERS:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -103,7 +103,7 @@ def _detect_file(path: Path, options: ReadOptions) -> str:
         return "coco" if COCO_START.search(start) and start.lstrip().startswith(b"{") else "table"
     hint = "Convert it to CSV with columns `path` and `labels`."
     if is_image(name):
-        hint = "Use `read_images` for images without labels, or pass the table that has them."
+        hint = "Use {read_images} for images without labels, or pass the table that has them."
     elif name.endswith((".zip", ".tar.gz", ".tgz", ".7z", ".rar")):
         hint = "Unpack it, and pass the folder."
     rule = f"end with {', '.join((*TABLE_SUFFIXES, '.json', '.tar', '.npz'))}, or be a folder"
@@ -177,7 +177,9 @@ def _single_table(folder: Path, options: ReadOptions) -> list[Path]:
     files = _table_files(folder)
     if len(files) > 1 and not splits_from_paths(files):
         got = f"a folder with {preview_names([path.name for path in files])}"
-        raise InputError("path", options.owner, "tell which table to read", got, "Pass the path of one of them.")
+        raise InputError(
+            "path", options.owner, "be one table, or tables named like splits", got, "Pass the path of one of them."
+        )
     return files
 
 
@@ -211,8 +213,8 @@ def read_data(
         split_column: The column of splits; "" to read none.
         separator: What separates label names in one text; "" where each text is one label.
         root: The folder that paths start from.
-        labels: The labels to keep, in this order; in a table of one column a label also the columns. A name that
-            never occurs is refused, unless it comes in a `Labels`, such as those of a classifier.
+        labels: The labels to keep, in this order; in a table of one column per label also the columns. A name that
+            never occurs raises an error, unless it comes in a `Labels`, such as those of a classifier.
         unlisted: What a label means that a row says nothing about: "absent" or "unknown". By default it is unknown
             where there are verified absences (Open Images, blank cells of label columns), and otherwise absent.
         delimiter: What separates the columns of a table of text.

@@ -121,7 +121,7 @@ class TarMembers(ImageSource):
         return data
 
     def identity(self, row: int) -> str:
-        """What tells the archive, and where the image lies in it."""
+        """The state of the archive, and the position of the image in it."""
         archive, start, size = self.locations[row].tolist()
         return f"{_file_state(self.archives[archive])}|{start}|{size}"
 
@@ -207,7 +207,7 @@ class ParquetImages(ImageSource):
         return column
 
     def identity(self, row: int) -> str:
-        """What tells the file, and the row counted over all files."""
+        """The state of the file, the column, and the position of the image in it."""
         group, index = self._locate(row)
         file, number, _ = self._groups[group].tolist()
         return f"{_file_state(self.files[file])}|{self.column}|{number}|{index}"
@@ -296,7 +296,7 @@ def read_source(images: ImageSource, row: int) -> bytes | Array:
 def read_image(
     images: ImageSource, row: int, *, max_pixels: int = MAX_PIXELS, min_side: int | None = None
 ) -> Image.Image:
-    """One picture of a source as `decode` gives it; raises `UnreadableImage` also where there is nothing to read."""
+    """One image of a source, decoded by `decode`; raises `UnreadableImage` also for a missing file."""
     data = read_source(images, row)
     return decode(data, name=images.name(row), max_pixels=max_pixels, min_side=min_side)
 
@@ -315,7 +315,7 @@ class FolderGuess(NamedTuple):
 def resolve_image_files(
     names: Sequence[str], base: Path, options: ReadOptions, *, hints: Iterable[Path] = ()
 ) -> tuple[Files, list[str]]:
-    """The files of images that a table names, and what to tell about where they were found.
+    """The files of images that a table names, and notes about the folders they are in.
 
     Args:
         names: As the table has them.

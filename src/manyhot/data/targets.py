@@ -57,7 +57,7 @@ class SparseTargets:
         if len(self.columns) and not (self.columns.min() >= 0 and self.columns.max() < num_labels):
             invalid = self.columns.min() if self.columns.min() < 0 else self.columns.max()
             rule = f"name columns from 0 to {num_labels - 1}"
-            raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels anew.")
+            raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels again.")
         self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, ("absent", "unknown"))
 
     @classmethod
@@ -103,7 +103,7 @@ class SparseTargets:
         """Targets (N, K) of 1, 0 and -1; whichever of absent and unknown is rarer gets stored."""
         cells = as_tensor("SparseTargets", targets, "targets").detach().cpu()
         if cells.ndim != 2:
-            hint = "Pass one row a sample, one column a label."
+            hint = "Pass one row per sample and one column per label."
             raise InputError("targets", "SparseTargets", "be (N, K)", str(tuple(cells.shape)), hint)
         check_target_values("SparseTargets", cells)
         dense = cells.numpy()

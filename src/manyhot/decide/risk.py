@@ -12,43 +12,42 @@ from manyhot.checks import check_choice, check_number
 from manyhot.decide.rule import Rule, reaches_threshold, row_chunks
 
 RISKS = ("false_negatives", "false_discoveries")
-# What a sum of many shares may be off by, in rows.
+# The rounding error allowed in a sum of many shares, in rows.
 ROUNDING = 1e-9
 
 
 class ConformalRiskControl(Rule):
-    """Gives as few labels as keep misses rare, or as many as keep errors rare, with a guarantee for new samples.
+    """Predicts as few labels as keep misses rare, or as many as keep errors rare, with a guarantee for new samples.
 
     The risk is the mean of a loss of each row. With `risk="false_negatives"` this is the share of the row's present
-    labels that is not given, and the threshold is the highest that keeps the risk down. With
-    `risk="false_discoveries"` it is the share of the given labels that is not present, 0 where none is given, and the
-    threshold is the lowest. The promise holds whatever the values are, good or bad, calibrated or not: with a worse
-    model, more labels are given for the former and fewer for the latter.
+    labels that is not predicted, and the threshold is the highest that keeps the risk down. With
+    `risk="false_discoveries"` it is the share of the predicted labels that is not present, 0 where none is predicted,
+    and the threshold is the lowest. The guarantee holds for any values, calibrated or not: with a worse model, more
+    labels are predicted for the former and fewer for the latter.
 
     Without `delta`, the expected loss of a new row is at most `alpha`, averaged over the held-out data as well. With
     `delta`, the risk of the threshold is at most `alpha` with a probability of 1 - delta over the held-out data, which
-    is stronger and needs more rows. Both ask that held-out and new rows come from the same source, drawn independently
-    or in an order that means nothing.
+    is stronger and needs more rows. Both assume that held-out and new rows are exchangeable.
 
-    No-label rows: for false negatives only rows with a present label count, both in fitting and in the promise, because
-    counting the others as perfect would water it down. For false discoveries all rows with a known cell count, and
-    whatever is given to a row without labels is wrong. Unknown cells are left out of both.
+    No-label rows: for false negatives only rows with a present label count, both in fitting and in the guarantee,
+    because counting the others as perfect would weaken it. For false discoveries all rows with a known cell count, and
+    whatever is predicted for a row without labels is wrong. Unknown cells are left out of both.
 
     The loss must not fall when the threshold gets more dangerous. For false discoveries it can, so without `delta`
-    each row's loss is replaced by the largest one at any higher threshold; the promise holds for the loss itself all
-    the more.
+    each row's loss is replaced by the largest one at any higher threshold; the guarantee holds for the loss itself as
+    well.
 
-    With too few rows for the promise, the safe end is taken: everything is given for false negatives, nothing for false
-    discoveries. Without `delta`, 1 / alpha - 1 rows are enough.
+    With too few rows for the guarantee, the rule falls back to the safe extreme: it predicts every label for false
+    negatives, and none for false discoveries. Without `delta`, 1 / alpha - 1 rows are enough.
 
     Args:
         alpha: The largest risk, above 0 and below 1.
         risk: "false_negatives" or "false_discoveries".
-        delta: The largest probability with which the promise may fail; none promises it on average instead.
+        delta: The largest probability with which the guarantee may fail; None guarantees it on average instead.
 
     Attributes:
         threshold: What a value must reach.
-        reached: Whether there were rows enough to promise anything but the safe end.
+        reached: Whether there were enough rows for a guarantee; otherwise the threshold is the safe extreme.
 
     Reference: without `delta`, Angelopoulos, Bates, Fisch, Lei and Schuster, Conformal Risk Control, ICLR 2024; with it
         Bates, Angelopoulos, Lei, Malik and Jordan, Distribution-Free, Risk-Controlling Prediction Sets, JACM 2021, for
@@ -96,7 +95,7 @@ class ConformalRiskControl(Rule):
         return reaches_threshold(values, self.threshold)
 
     def row_losses(self, labels: Tensor, targets: Tensor) -> Tensor:
-        """The losses whose mean is the risk, of the rows that count: of labels given (N, K), by targets (N, K).
+        """The losses whose mean is the risk, of the rows that count: of predicted labels (N, K), by targets (N, K).
 
         Example:
             >>> labels, targets = torch.tensor([[True, False], [True, True]]), torch.tensor([[1, 1], [0, -1]])
@@ -145,12 +144,12 @@ def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> LossSteps
     Args:
         values: (N, K).
         targets: (N, K) of 1, 0 and -1.
-        monotone: Whether the largest share so far stands for the share.
+        monotone: Whether to replace each share by the largest one so far.
     """
     change_points, changes = [], []
     for rows in row_chunks(values.shape):
         known = targets[rows] >= 0
-        # Unknown cells go last, where they add neither to the given labels nor to the wrong ones.
+        # Unknown cells go last, where they count neither as predicted nor as wrong.
         ordered, order = torch.where(known, values[rows], -torch.inf).sort(dim=1, descending=True)
         predicted = known.gather(1, order).cumsum(1)
         share = (targets[rows] == 0).gather(1, order).cumsum(1) / predicted.clamp(min=1).double()
@@ -181,12 +180,12 @@ def highest_threshold(steps: LossSteps, allowed: float) -> Tensor:
     """The highest present value up to which the misses below it are allowed."""
     values, order = steps.values.sort()
     missed = steps.changes[order].cumsum(0)
-    # What is lost at a threshold is what lies strictly below it.
+    # A threshold misses the values strictly below it.
     first = torch.searchsorted(values, values)
     lost = torch.cat([missed.new_zeros(1), missed])[first]
     if len(values) == 0:
         return values.new_tensor(-torch.inf)
-    # Infinite values are given from the largest number on: nothing reaches an infinite threshold.
+    # No value reaches an infinite threshold; the largest number is the threshold of infinite values.
     return values[lost <= allowed + ROUNDING].amax().clamp(max=torch.finfo(values.dtype).max)
 
 
@@ -204,7 +203,7 @@ def lowest_threshold(steps: LossSteps, allowed: float) -> Tensor:
 
 
 def allowed_loss(rows: int, alpha: float, delta: float | None) -> float:
-    """The largest summed loss of held-out rows that keeps the promise; negative if none does.
+    """The largest summed loss of held-out rows that keeps the guarantee; negative if none does.
 
     Example:
         >>> round(allowed_loss(100, 0.1, None), 3), round(allowed_loss(100, 0.1, 0.05), 3)

@@ -6,7 +6,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -20,11 +20,11 @@ from manyhot.serialization import Fitted
 
 @dataclass(frozen=True)
 class Decision:
-    """What is answered for each sample.
+    """The predicted labels of each sample, and where the rule abstains.
 
     Attributes:
-        labels: (N, K) bool, the labels that are given. A row without any says "none of these".
-        abstain: (N,) bool, true where no answer is given and a person should look.
+        labels: (N, K) bool, the predicted labels. A row without any means "none of these".
+        abstain: (N,) bool, true where the rule abstains, so that the sample needs manual review.
     """
 
     labels: Tensor
@@ -32,19 +32,19 @@ class Decision:
 
     @property
     def sizes(self) -> Tensor:
-        """(N,), the number of labels given to each sample."""
+        """(N,), the number of labels predicted for each sample."""
         return self.labels.sum(1)
 
 
 @dataclass(frozen=True, eq=False)
 class Unclipped:
-    """Probabilities before they are cut off at 1: what a rule takes in their place, so that none of them tie there.
+    """Probabilities before they are clipped to 1, which a rule takes in their place so that none of them tie there.
 
-    Rules that only compare look at the values themselves; rules that compute with probabilities take `probs`. Fit and
+    Rules that only compare use the values themselves; rules that compute with probabilities take `probs`. Fit and
     apply a rule on the same kind of values: a threshold may lie above 1.
 
     Attributes:
-        values: (N, K), above 1 where a probability is cut off.
+        values: (N, K), above 1 where a probability is clipped.
 
     Example:
         >>> probs, values = torch.tensor([[1.0, 1.0]]), torch.tensor([[1.2, 1.7]])
@@ -64,11 +64,11 @@ class Unclipped:
 
 
 def rule_values(probs: Tensor, scores: Tensor | None, link: Link | None) -> Tensor | Unclipped:
-    """What rules look at: probabilities, before they were cut off at 1 where the link of their scores does so.
+    """The input of rules: probabilities, before clipping to 1 where the link of their scores clips.
 
     Args:
         probs: (N, K).
-        scores: (N, K), what they come from, where known.
+        scores: (N, K), from which they were computed, where known.
         link: What the scores mean, where known.
     """
     if scores is None or link is None or not link.clips:
@@ -80,8 +80,8 @@ class Rule(Fitted):
     """Turns probabilities into decisions: fitted on held-out data, saved and applied like a calibrator.
 
     Attributes:
-        needs_probs: Whether the rule computes with probabilities, so that scores are refused. Other rules only compare,
-            and take scores as well as probabilities, as long as they are applied to what they were fitted on.
+        needs_probs: Whether the rule computes with probabilities, so that scores are rejected. Other rules only compare
+            values, and take scores as well as probabilities if they were fitted on the same.
         needs_targets: Whether `fit` learns from targets.
 
     Example:
@@ -104,6 +104,10 @@ class Rule(Fitted):
     def decide(self, values: Tensor) -> Tensor | Decision:
         """Labels (N, K) of checked values, or a whole decision."""
 
+    if TYPE_CHECKING:  # torch's own `__call__` has no types
+
+        def __call__(self, values: Any) -> Decision: ...  # noqa: D102
+
     def forward(self, values: Any) -> Decision:
         """The decision for each row of probabilities (N, K), or of scores where those were fitted."""
         self.require_fitted()
@@ -115,14 +119,14 @@ class Rule(Fitted):
         return Decision(labels, torch.zeros(len(labels), dtype=torch.bool, device=labels.device))
 
     def check_values(self, values: Any) -> Tensor:
-        """The values as numbers to compute with, or the error that says what is wrong with them."""
+        """The values as a floating-point tensor; raises an error if they are invalid."""
         owner = type(self).__name__
         if isinstance(values, Unclipped):
             values = values.probs if self.needs_probs else values.values
         return as_probs(owner, values) if self.needs_probs else as_scores(owner, values, name="values")
 
     def check_targets(self, targets: Any, values: Tensor) -> Tensor:
-        """The targets (N, K) of checked values as int8, or the error that says what is wrong with them."""
+        """The targets (N, K) of checked values as int8; raises an error if they are invalid."""
         owner = type(self).__name__
         if targets is None:
             hint = "Call `fit(values, targets)` with held-out data."
@@ -130,7 +134,7 @@ class Rule(Fitted):
         return as_targets(owner, targets, values, of="probs" if self.needs_probs else "values")
 
     def __repr__(self) -> str:
-        """The call that makes such a rule, without what is left at its default."""
+        """The call that makes such a rule, without arguments that have their default."""
         shown = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
             value = getattr(self, name, parameter.default)
@@ -148,28 +152,28 @@ def _readable(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-# Cells that are worked on at once: large enough to be fast, and a small part of any machine's memory.
+# Cells per block: large enough to be fast, and small compared with the memory of any computer.
 CELLS_AT_ONCE = 1 << 22
 
 
 def midpoint(low: Tensor, high: Tensor) -> Tensor:
-    """The threshold halfway between two values: of what is at least as large, it lets `high` pass and `low` not.
+    """The threshold halfway between two values, which `high` reaches and `low` does not.
 
     Where halfway is no number, or rounds to `low`, it is `high` itself; below infinity it is the largest number, since
-    nothing reaches an infinite threshold. Computed in the type of the values, so that comparing them with it is exact.
+    no value reaches an infinite threshold. Computed in the type of the values, so that comparing them with it is exact.
     """
     middle = torch.where(high == torch.inf, torch.finfo(high.dtype).max, low / 2 + high / 2)
     return torch.where(middle > low, middle, high)
 
 
 def strict_midpoint(low: Tensor, high: Tensor) -> Tensor:
-    """As `midway` for what is strictly larger than the threshold: where there is no middle, it is `low` itself."""
+    """As `midpoint` for values strictly above the threshold: where there is no middle, it is `low` itself."""
     middle = low / 2 + high / 2
     return torch.where(middle < high, middle, low)
 
 
 def reaches_threshold(values: Tensor, thresholds: Tensor) -> Tensor:
-    """Whether values (N, K) reach thresholds; an infinite one is reached by nothing, not even by an infinite value."""
+    """Whether values (N, K) reach thresholds; no value reaches an infinite one, not even an infinite value."""
     return values >= thresholds.masked_fill(thresholds == torch.inf, torch.nan).to(values)
 
 

@@ -15,10 +15,10 @@ from manyhot.errors import InputError
 
 
 class TopK(Rule):
-    """Gives each row its k largest labels, ties to the lower index: for lists of fixed length.
+    """Predicts the k labels with the largest values of each row, of equal ones the lower index.
 
     Args:
-        k: How many labels a row; rows with fewer labels than that get all.
+        k: The number of labels per row; all labels are predicted if there are fewer.
 
     Example:
         >>> TopK(2)(torch.tensor([[0.9, 0.5, 0.5]])).labels
@@ -41,7 +41,7 @@ class TopK(Rule):
 
 
 def k_largest(values: Tensor, k: int) -> Tensor:
-    """The k largest of each row; `topk` alone would leave it open which of equal values it takes."""
+    """The k largest of each row; `topk` alone does not define which of equal values it takes."""
     least = values.topk(k, dim=1).values[:, -1:]
     above, equal = values > least, values == least
     remaining = k - above.sum(1, keepdim=True)
@@ -49,24 +49,24 @@ def k_largest(values: Tensor, k: int) -> Tensor:
 
 
 class AverageK(Rule):
-    """Gives k labels a row on average, more where the row is ambiguous and fewer where it is plain.
+    """Predicts k labels per row on average, more where a row is ambiguous and fewer where it is clear.
 
-    Of the N K values that it is fitted on, the floor(k N) largest are given: the threshold lies halfway between the
-    last of them and the next one. It looks at values only, so it needs no targets, and cells whose target is unknown
+    Of the N K values that it is fitted on, the floor(k N) largest are predicted: the threshold lies halfway between the
+    last of them and the next one. It uses values only, so it needs no targets, and cells whose target is unknown
     count like all others. Values must be comparable between rows: probabilities, or scores of a loss that adds over
     labels.
 
-    Ties at the threshold are all given, so the average can be larger than k then. A k below 1 / N gives nothing, one
-    of at least K gives all that is not smaller than what was seen.
+    Ties at the threshold are all predicted, so the average can be larger than k then. A k below 1 / N predicts nothing,
+    one of at least K predicts all values that are not smaller than those of the fit.
 
     Args:
-        k: The wanted mean number of labels a row, any number from 0 on.
+        k: The mean number of labels per row, at least 0.
 
     Attributes:
         threshold: What a value must reach.
 
     Reference: Garcin, Servajean, Joly and Salmon, A Two-Head Loss Function for Deep Average-K Classification,
-        algorithm 1. They apply a softmax to the scores of every model; here the values are taken as they come.
+        algorithm 1. They apply a softmax to the scores of every model; here the values are not changed.
 
     Example:
         >>> rule = AverageK(1.5).fit(torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]]))
@@ -88,11 +88,11 @@ class AverageK(Rule):
     def fit_batches(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> Self:
         """Learns from more values than fit into memory: the same threshold as `fit` on all of them, to the last bit.
 
-        The batches are gone through twice for float32 and four times for float64, and never kept.
+        The batches are read twice for float32 and four times for float64, and never stored.
 
         Args:
-            batches: Values (n, K) in batches, the same in every pass; something that can be iterated again and again,
-                or a function that starts anew each time.
+            batches: Values (n, K) in batches, the same in every pass; an iterable that can be iterated several times,
+                or a function that returns a new iterator.
 
         Example:
             >>> parts = torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]]).split(1)
@@ -114,7 +114,7 @@ class AverageK(Rule):
             return [cells - num_predicted, cells - num_predicted - 1] if num_predicted < cells else [0]
 
         selected = order_statistics(checked, positions)
-        # The last value that is given and the next one; none where nothing is given, one where everything is.
+        # The last predicted value and the next one; none where nothing is predicted, one where everything is.
         threshold = torch.tensor(torch.inf)
         if selected:
             threshold = midpoint(
@@ -162,15 +162,15 @@ INTEGER_TYPES = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 def order_statistics(batches: Iterable[Tensor], choose_positions: Callable[[int], list[int]]) -> list[Tensor]:
-    """The numbers at places of the ascending order, in two passes for float32 and four for float64.
+    """The numbers at positions of the ascending order, in two passes for float32 and four for float64.
 
-    Each pass counts how often the next 16 bits of the numbers occur, among those that share the bits found so far. A
+    Each pass counts how often the next 16 bits of the numbers occur, among those that share the bits so far. A
     float's bits have the order of its value if it is positive and the opposite one if it is negative, so that only the
     counts need to be brought into order, not the numbers.
 
     Args:
-        batches: Tensors of any shape, all of one type, without NaN; the same ones each time they are gone through.
-        choose_positions: From how many numbers there are to the places that are wanted, the smallest number being at 0.
+        batches: Tensors of any shape, all of one type, without NaN; the same ones in each pass.
+        choose_positions: From the number of numbers to the positions to select; the smallest number is at position 0.
 
     Example:
         >>> order_statistics([torch.tensor([0.3, -2.0]), torch.tensor([7.0])], lambda count: [0, count - 1])
@@ -180,7 +180,7 @@ def order_statistics(batches: Iterable[Tensor], choose_positions: Callable[[int]
     positions = choose_positions(int(counts[0].sum()))
     if not positions:
         return []
-    # The bits of each wanted number found so far, and its place among the numbers that share them.
+    # The bits of each selected number so far, and its position among the numbers that share them.
     order = torch.arange(DIGIT_VALUES)
     signed_order = torch.cat([order[DIGIT_VALUES // 2 :].flip(0), order[: DIGIT_VALUES // 2]])
     selected = [_descend(counts[0], signed_order, 0, position) for position in positions]
@@ -212,7 +212,7 @@ def _count(batches: Iterable[Tensor], prefixes: set[int], digit: int) -> tuple[d
 
 
 def _descend(counts: Tensor, order: Tensor, prefix: int, position: int) -> tuple[int, int]:
-    """The prefix with the next digit of the number at a place, and its place among those that share it."""
+    """The prefix with the next digit of the number at a position, and its position among those that share it."""
     ends = counts[order].cumsum(0)
     reached = int(torch.searchsorted(ends, position, right=True))
     before = int(ends[reached - 1]) if reached else 0
@@ -227,24 +227,24 @@ def _number(bits: int, dtype: torch.dtype) -> Tensor:
 
 # What may be lost of an expected F-beta, out of 1, by leaving out what hardly ever happens.
 NEGLIGIBLE = 1e-10
-# Sets whose expected F-beta differs by no more than this are taken to be equally good, and the smallest of them wins.
+# Sets whose expected F-beta differs by no more than this count as equally good; the smallest of them is predicted.
 TIE_TOLERANCE = 5e-10
-# Cells worked on at once on the CPU: few enough to stay in the cache.
+# Cells per block on the CPU: few enough to stay in the cache.
 CPU_CELLS_AT_ONCE = 1 << 16
 
 
 class ExpectedFBeta(Rule):
-    """Gives each row the set of labels with the largest expected F-beta: for samples judged one by one by F1.
+    """Predicts the set of labels with the largest expected F-beta for each row: for evaluation by the F1 of samples.
 
     The expectation is over the labels that may be present, taken as independent with the given probabilities. The best
     set of each size holds the most probable labels, so K + 1 sets are compared, exactly. Unlike a threshold, the rule
-    looks at a row as a whole: a label of 40 % is worth giving where nothing is certain, and not beside a sure one.
+    uses the whole row: a label of 40 % is predicted where nothing is certain, but not beside a nearly certain one.
 
-    The F-beta of an empty set is 1 if no label is present and 0 otherwise, so "none of these" is given where it is
-    probable enough. Equally good sets go to the smallest, and equal probabilities to the lower index.
+    The F-beta of an empty set is 1 if no label is present and 0 otherwise, so "none of these" is predicted where it
+    is probable enough. Equally good sets go to the smallest, and equal probabilities to the lower index.
 
-    Nothing is left out but numbers of present labels so large that together their probability is below 1e-10. Time
-    grows with K times the largest number that is left, not with the square or cube of K.
+    The computation is exact, except that numbers of present labels whose total probability is below 1e-10 are left out.
+    Time grows with K times the largest number that is left, not with the square or cube of K.
 
     Args:
         beta: Above 1 recall counts more, below 1 precision.
@@ -287,7 +287,7 @@ class ExpectedFBeta(Rule):
 
 
 def _largest_set(probs: Tensor, beta: float) -> int:
-    """How many of the most probable labels the best set of any row can hold at the most.
+    """The largest number of labels that the best set of any row can hold.
 
     Two bounds by Jensen's inequality on the expected F-beta of the first k labels, of which s are right on average:
     not above (1 + beta^2) s / (beta^2 s + k), which falls with k, nor below (1 + beta^2) s / (beta^2 (1 + mean) + k).
@@ -300,7 +300,7 @@ def _largest_set(probs: Tensor, beta: float) -> int:
 
 
 def expected_f(probs: Tensor, beta: float, largest: int) -> Tensor:
-    """The expected F-beta of giving the first k labels, for each k from 0 to the largest.
+    """The expected F-beta of predicting the first k labels, for each k from 0 to the largest.
 
     Args:
         probs: (N, K) in float64, the probabilities of independent labels; descending to make these the best sets.
@@ -351,7 +351,7 @@ def _number_of_labels(probs: Tensor, max_labels: int) -> Tensor:
 def _others(probs: Tensor, numbers: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Numbers of other labels, each with its probability (N, K) for some of the labels and 0 for the rest of them.
 
-    Each label has its probability once for each number; a tensor is valid until the next is asked for. From
+    Each label has its probability once for each number; a tensor is valid until the next is requested. From
     P(number = j) = (1 - p) P(others = j) + p P(others = j - 1). Solved upwards, an error shrinks by p / (1 - p) each
     time, and solved downwards by (1 - p) / p, so the one serves labels up to 1/2 and the other those above.
     """

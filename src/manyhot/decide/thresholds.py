@@ -19,13 +19,13 @@ from manyhot.errors import InputError
 
 
 class Threshold(Rule):
-    """Gives each label whose value is at least the threshold: the plain start, and 0.5 is right for right-or-wrong.
+    """Predicts labels whose value is at least the threshold.
 
-    With calibrated probabilities, 0.5 makes the fewest wrong cells. A value equal to the threshold is accepted; only
-    rules of open-set decisions (`UniformThreshold`, `ClassThresholds`, `NoneOfThese`) ask for strictly more.
+    With calibrated probabilities, 0.5 has the fewest expected wrong cells. A value equal to the threshold is accepted;
+    only rules of open-set decisions (`UniformThreshold`, `ClassThresholds`, `NoneOfThese`) need strictly more.
 
     Args:
-        threshold: One number for all labels; infinite ones give everything or nothing.
+        threshold: One number for all labels; infinite ones predict all labels or none.
 
     Example:
         >>> Threshold(0.5)(torch.tensor([[0.9, 0.5, 0.1]])).labels
@@ -34,29 +34,26 @@ class Threshold(Rule):
 
     def __init__(self, threshold: float = 0.5) -> None:
         super().__init__(fitted=True)
-        self.threshold = _checked_threshold(threshold)
+        value: object = threshold
+        if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+            raise InputError("threshold", "Threshold", "be a number", repr(value), "Pass for example 0.5.")
+        self.threshold = float(value)
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
         return reaches_threshold(values, torch.tensor(self.threshold, dtype=torch.float64))
 
 
-def _checked_threshold(value: object) -> float:
-    if not isinstance(value, bool) and isinstance(value, Real) and not math.isnan(value):
-        return float(value)
-    raise InputError("threshold", "Threshold", "be a number", repr(value), "Pass for example 0.5.")
-
-
 class CostThresholds(Rule):
-    """Gives a label where leaving it out would cost more on average: for errors of known and unequal cost.
+    """Predicts a label where leaving it out has the larger expected cost: for errors of known and unequal cost.
 
-    A label of probability p is given if (1 - p) false_positive <= p false_negative, that is if p is at least
-    false_positive / (false_positive + false_negative). This makes the expected cost as small as it can be, as far as
-    the probabilities are right. Only the ratio of the two costs counts.
+    A label of probability p is predicted if (1 - p) false_positive <= p false_negative, that is if p is at least
+    false_positive / (false_positive + false_negative). This minimises the expected cost under calibrated probabilities.
+    Only the ratio of the two costs counts.
 
     Args:
-        false_positive: What a wrongly given label costs; one number, or (K,) for each label.
-        false_negative: What a missed label costs; one number, or (K,) for each label.
+        false_positive: The cost of a wrongly predicted label; one number, or (K,) for each label.
+        false_negative: The cost of a missed label; one number, or (K,) for each label.
 
     Attributes:
         thresholds: (K,), or one number without dimensions for all labels.
@@ -79,7 +76,7 @@ class CostThresholds(Rule):
         fp_cost = torch.tensor(self.false_positive, dtype=torch.float64)
         fn_cost = torch.tensor(self.false_negative, dtype=torch.float64)
         if fp_cost.ndim and fn_cost.ndim and fp_cost.shape != fn_cost.shape:
-            rule = f"have one cost a label like `false_positive` ({len(fp_cost)})"
+            rule = f"have one cost per label like `false_positive` ({len(fp_cost)})"
             hint = "Pass one number, or as many as there are labels."
             raise InputError("false_negative", "CostThresholds", rule, str(len(fn_cost)), hint)
         if not bool((fp_cost + fn_cost > 0).all()):
@@ -90,7 +87,7 @@ class CostThresholds(Rule):
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a probability of at least the threshold of their costs."""
         if self.thresholds.ndim and values.shape[1] != len(self.thresholds):
-            rule, hint = f"have the {len(self.thresholds)} labels that costs are given for", "Pass one cost a label."
+            rule, hint = f"have the {len(self.thresholds)} labels that costs are given for", "Pass one cost per label."
             raise InputError("values", "CostThresholds", rule, str(values.shape[1]), hint)
         return values >= self.thresholds.to(values)
 
@@ -107,41 +104,40 @@ def _checked_costs(argument: str, value: Any) -> float | tuple[float, ...]:
 
 
 class LabelThresholds(Rule):
-    """A threshold for each label, tuned on held-out data: for labels whose values lie differently.
+    """A threshold for each label, tuned on held-out data: for labels whose values are distributed differently.
 
     Every cut-off between two neighbouring values of a label is considered, and the best one is taken exactly: that of
     the largest F-beta, or that of the most recall among those that reach a precision, or that of the most precision
     among those that reach a recall. The threshold lies halfway between the neighbours, and equal values are never
     split; of equally good cut-offs the highest is taken.
 
-    A label with few positives knows little about its threshold: what is best for its held-out cells is not best for
-    others. So the number of cells that it gives is drawn towards the number that the best common threshold of all
-    labels would give: the weighted geometric mean of the two, the label's own with the weight n / (n + shrink) for n
-    positives. The scale of the values plays no part in this, so scores and probabilities lead to the same decisions. A
-    label without any positive, or without a known cell, gets the common threshold.
+    Thresholds of rare labels overfit. Each label's predicted-positive count is therefore shrunk towards the count under
+    the best common threshold of all labels: it becomes the weighted geometric mean of the two, with weight
+    n / (n + shrink) on the label's own for n positives. This does not depend on the scale of the values, so scores and
+    probabilities lead to the same decisions. A label without any positive, or without a known cell, gets the common
+    threshold.
 
-    The default of 10 was chosen on four data sets with 100 to 10,000 held-out rows. Against no shrinking it raised the
-    F1 of all cells together each time, by 0.001 to 0.2, and changed the mean F1 of labels by -0.005 to +0.017. For
-    precision and recall it is off, because a common threshold serves them badly: there, drawing labels towards it did
-    more harm than good.
+    The default of 10 was chosen on four data sets with 100 to 10,000 held-out rows. Compared with no shrinkage it
+    raised the micro F1 each time, by 0.001 to 0.2, and changed the macro F1 by -0.005 to +0.017. For precision and
+    recall it is off by default, because shrinking towards a common threshold made results worse.
 
-    Where a label reaches the wanted precision with no cut-off, its threshold is infinite: the label is never given.
+    Where no cut-off of a label reaches the wanted precision, its threshold is infinite: the label is never predicted.
 
     Args:
-        beta: Tune F-beta; 1 if no goal is named. Above 1 recall counts more, below 1 precision.
-        precision: Reach this share of right labels among those given, with the most recall.
-        recall: Reach this share of the present labels, with the most precision.
+        beta: Tune F-beta; 1 if no goal is given. Above 1 recall counts more, below 1 precision.
+        precision: Reach this precision, with the most recall.
+        recall: Reach this recall, with the most precision.
         shrink: How many positives the common threshold counts for; by default 10 for F-beta, and 0 otherwise.
 
     Attributes:
         thresholds: (K,), what a value must reach.
         common: The threshold that is best for all labels together; infinite if none reaches the goal, and NaN if no
             label needed it, because `shrink` is 0 and each has a positive.
-        reached: (K,) bool, false where the label's own cells could not settle its threshold: it has no positives, or
+        reached: (K,) bool, false where the label's own cells do not determine its threshold: it has no positives, or
             never reaches the precision.
 
     Reference: Lipton, Elkan and Naryanaswamy, Optimal Thresholding of Classifiers to Maximize F1 Measure, 2014, on
-        tuning for F1 and on rare labels, which they do not shrink.
+        tuning for F1 and on rare labels, without shrinkage.
 
     Example:
         >>> values = torch.tensor([[0.9, 0.2], [0.8, 0.1], [0.3, 0.4], [0.1, 0.3]])
@@ -217,8 +213,8 @@ class CutoffCurve(NamedTuple):
     """Cut-offs right below present values.
 
     Attributes:
-        true_positives: (C,), how many positives each cut-off gives, from the lowest cut-off to the highest.
-        predicted: (C,), how many cells it gives.
+        true_positives: (C,), how many positives each cut-off predicts, from the lowest cut-off to the highest.
+        predicted: (C,), how many cells it predicts.
         positives: How many positives there are.
     """
 
@@ -233,15 +229,15 @@ def count_at_least(ascending: Array, values: Array) -> Array:
 
 
 class Objective(ABC):
-    """A goal of tuning, which knows the best of many cut-offs."""
+    """A goal of tuning, which selects the best of many cut-offs."""
 
     @abstractmethod
     def best(self, curve: CutoffCurve) -> int | None:
-        """The place of the best cut-off in a curve of at least one; None if none reaches the goal."""
+        """The index of the best cut-off in a curve of at least one; None if none reaches the goal."""
 
     @abstractmethod
     def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """A present value below which the best cut-off cannot lie, found without looking at all.
+        """A present value below which the best cut-off cannot lie, from a few values only.
 
         Args:
             present: (P,) ascending, not empty.
@@ -250,7 +246,7 @@ class Objective(ABC):
 
 
 class FBetaObjective(Objective):
-    """The largest F-beta, (1 + beta^2) right / (beta^2 positives + given); of equal ones the highest cut-off."""
+    """The largest F-beta, (1 + beta^2) TP / (beta^2 positives + predicted); of equal ones the highest cut-off."""
 
     def __init__(self, beta: float) -> None:
         self.weight = beta**2
@@ -265,7 +261,7 @@ class FBetaObjective(Objective):
         return len(score) - 1 - int(score[::-1].argmax())
 
     def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """From where on even all positives could not make up for the number of cells given."""
+        """Below it, even with all positives the F-beta is lower, because too many cells are predicted."""
 
         def max_predicted(curve: CutoffCurve) -> float:
             return float(curve.positives * ((1 + self.weight) / self.score(curve).max() - self.weight))
@@ -274,7 +270,7 @@ class FBetaObjective(Objective):
 
 
 class PrecisionObjective(Objective):
-    """The most positives among the cut-offs that give at least this share of right labels."""
+    """The largest recall among the cut-offs that reach a precision."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -285,12 +281,12 @@ class PrecisionObjective(Objective):
         return int(indices[0]) if len(indices) else None
 
     def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """From where on even all positives would be too small a share of the cells given."""
+        """Below it, even with all positives the precision is not reached."""
         return _probe(present, count, lambda curve: curve.positives / self.share)
 
 
 class RecallObjective(Objective):
-    """The largest share of right labels among the cut-offs that give at least this share of the positives."""
+    """The largest precision among the cut-offs that reach a recall."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -301,7 +297,7 @@ class RecallObjective(Objective):
         return len(precision) - 1 - int(precision[::-1].argmax())
 
     def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """From where on even all positives would be a smaller share of the cells given."""
+        """Below it, even with all positives the precision is lower."""
         return _probe(present, count, lambda curve: float(curve.positives / self.precision(curve).max()))
 
     def precision(self, curve: CutoffCurve) -> Array:
@@ -311,12 +307,12 @@ class RecallObjective(Objective):
 
 
 def _probe(present: Array, count: Callable[[Array], Array], max_predicted: Callable[[CutoffCurve], float]) -> Any:
-    """The highest of some present values from which on more cells are given than the best cut-off may give.
+    """The highest of some present values at which at least as many cells are predicted as the best cut-off can predict.
 
     Args:
         present: (P,) ascending.
         count: How many cells are at least as large as each of a few values.
-        max_predicted: How many cells the best cut-off gives at the most, as far as a few cut-offs can tell.
+        max_predicted: An upper bound on how many cells the best cut-off predicts, from a curve of a few cut-offs.
     """
     low, high = 0, len(present) - 1
     for _ in range(2):
@@ -330,20 +326,20 @@ def _probe(present: Array, count: Callable[[Array], Array], max_predicted: Calla
     return present[low]
 
 
-# Sets of cells up to this size are sorted whole; of larger ones, first those are left out that cannot matter.
+# Up to this number, cells are sorted all at once; of more, those that cannot matter are left out first.
 FULL_SORT_CELLS = 1 << 16
 # Columns copied at once, as many float32 numbers as a line of the cache holds, in tiles of rows that stay in it.
 TILE_COLUMNS, TILE_ROWS = 16, 4096
-# Cells of all labels looked at in one go: few enough to stay in the cache while they are counted several times.
+# Cells of all labels counted in one pass: few enough to stay in the cache while they are counted several times.
 CELLS_IN_CACHE = 1 << 18
 
 
 class TunedThresholds(NamedTuple):
-    """What was found for each label.
+    """The thresholds that `tune` returns.
 
     Attributes:
         thresholds: (K,), in the type of the values.
-        common: The threshold that is best for all labels together; NaN if nobody needed it.
+        common: The threshold that is best for all labels together; NaN if no label needed it.
         reached: (K,), whether the label's own cells settled its threshold.
     """
 
@@ -420,22 +416,22 @@ class _Cutoff(NamedTuple):
     predicted: int
 
     def threshold(self) -> Any:
-        """Halfway between the smallest cell that is given and the largest that is not."""
+        """Halfway between the smallest predicted cell and the largest one that is not."""
         if self.predicted == 0:
             return self.upper.dtype.type(np.inf)
         high = self.upper[-self.predicted]
         low = self.upper[-self.predicted - 1] if self.predicted < len(self.upper) else self.cells.below(high)
-        # Nothing reaches an infinite threshold, so infinite cells are given from the largest number on.
+        # No value reaches an infinite threshold; the largest number is the threshold of infinite values.
         middle = np.finfo(high.dtype).max if high == np.inf else low / 2 + high / 2
         return middle if middle > low else high
 
     def shrunk_towards(self, common: Any, shrink: float) -> Any:
-        """The threshold that gives a number of cells between this cut-off's and that of the common threshold."""
+        """The threshold that predicts a number of cells between this cut-off's and that of the common threshold."""
         own, positives = self.threshold(), len(self.cells.present)
         if shrink == 0 or not np.isfinite(common):
             return own
         weight, shared = positives / (positives + shrink), int(count_at_least(self.upper, common))
-        # Half a cell more, so that giving none has a logarithm.
+        # Half a cell more, so that 0 has a logarithm.
         mean = math.exp(weight * math.log(self.predicted + 0.5) + (1 - weight) * math.log(shared + 0.5)) - 0.5
         return np.clip(self._replace(predicted=round(mean)).threshold(), min(own, common), max(own, common))
 
@@ -447,7 +443,7 @@ def _distinct(ascending: Array) -> Array:
 
 
 def _columns(values: Array, targets: Array) -> Iterator[_KnownCells]:
-    """The known cells of each label, to be used before the next ones are asked for."""
+    """The known cells of each label, valid until the next ones are requested."""
     rows, labels = values.shape
     block, target_tile = np.empty((TILE_COLUMNS, rows), values.dtype), np.empty((TILE_COLUMNS, rows), targets.dtype)
     for first in range(0, labels, TILE_COLUMNS):
@@ -473,22 +469,22 @@ def _all_cells(values: Array, targets: Array) -> _KnownCells:
 
 
 class UniformThreshold(Rule):
-    """Gives each label whose value is strictly above the one threshold that makes the most rows wholly right.
+    """Predicts labels with a value strictly above a common threshold, which has the most exact matches of rows.
 
-    For open-set decisions: one number that separates what is present from what is absent in all samples, and rejects a
-    sample of which no value exceeds it. A held-out row is right at a threshold t if every present value is above t and
+    For open-set decisions: one number that separates present from absent labels in all samples, and rejects a sample of
+    which no value exceeds it. A held-out row is an exact match at a threshold t if every present value is above t and
     no absent one is, so if t lies in [largest absent value, smallest present value). The rule takes the t that lies in
     the most of these intervals, exactly, and of the region of such t the middle.
 
-    A row without labels is right from its largest value on; it is an example of what must be rejected. A value equal
-    to the threshold is not given, unlike in `Threshold`, because an absent value may be as large as the threshold.
-    If no row can be right, nothing is ever given.
+    A row without labels matches from its largest value on; it is an example of what must be rejected. A value equal to
+    the threshold is not predicted, unlike in `Threshold`, because an absent value may be as large as the threshold. If
+    no row can match, nothing is ever predicted.
 
     Attributes:
         threshold: What a value must exceed: the middle of the region, or its lower end if that has none.
-        low: Where the region of equally good thresholds begins; NaN if no row can be right.
-        high: Where it ends, itself excluded; NaN if no row can be right.
-        accuracy: The share of held-out rows that are wholly right, of those with a known cell; NaN without any.
+        low: Where the region of equally good thresholds begins; NaN if no row can match.
+        high: Where it ends, itself excluded; NaN if no row can match.
+        accuracy: The share of exact matches among held-out rows with a known cell; NaN without any.
 
     Reference: Li, Jia, Zhou, Shen and Duan, Rediscovering BCE Loss for Uniform Classification, for rows of one label;
         their text rejects values below the threshold only, which contradicts their definition.
@@ -526,21 +522,21 @@ class UniformThreshold(Rule):
 
 
 class ClassThresholds(Rule):
-    """Cuts each row at the threshold of its top label: for classes whose values lie differently as a whole.
+    """Applies the threshold of its top label to each row: for classes whose values are distributed differently.
 
     Every label has a threshold. The one of the label with the largest value of a row, the lower index on ties, decides
-    about all labels of that row: those with a value strictly above it are given. Each threshold is the one that makes
-    the most held-out rows with this top label wholly right, as in `UniformThreshold`; a label that is on top of no such
-    row gets the threshold that is best for all rows. For rows of one label, the share that is right is the class-wise
-    uniform accuracy of the paper.
+    about all labels of that row: those with a value strictly above it are predicted. Each threshold is the one with
+    the most exact matches among held-out rows with this top label, as in `UniformThreshold`; a label that is on top of
+    no such row gets the threshold that is best for all rows. For rows of one label, the share of exact matches is the
+    class-wise uniform accuracy of the paper.
 
     To tune a threshold for each label by itself, whatever the other labels of a row, take `LabelThresholds`.
 
     Attributes:
         thresholds: (K,), what values must exceed in rows that the label leads.
-        low: (K,), where the region of equally good thresholds begins; NaN where no row of this top label can be right.
+        low: (K,), where the region of equally good thresholds begins; NaN where no row of this top label can match.
         high: (K,), where it ends, itself excluded.
-        accuracy: The share of held-out rows that are wholly right, of those with a known cell; NaN without any.
+        accuracy: The share of exact matches among held-out rows with a known cell; NaN without any.
 
     Reference: Li, Jia, Zhou, Shen and Duan, Rediscovering BCE Loss for Uniform Classification, section III-D.
 
@@ -619,9 +615,9 @@ class Sweep(NamedTuple):
     """The region of thresholds at which the most rows are right.
 
     Attributes:
-        count: How many rows are right there.
+        count: How many rows match there.
         low: Where the region begins; NaN if no row can be right.
-        high: Where it ends, itself excluded; NaN if no row can be right.
+        high: Where it ends, itself excluded; NaN if no row can match.
     """
 
     count: int  # type: ignore[assignment]
@@ -630,13 +626,13 @@ class Sweep(NamedTuple):
 
     @property
     def threshold(self) -> float:
-        """The middle of the region; its lower end where the region has no middle; NaN if no row can be right."""
+        """The middle of the region; its lower end where the region has no middle; NaN if no row can match."""
         middle = self.low / 2 + self.high / 2
         return middle if math.isfinite(middle) and self.low <= middle < self.high else self.low
 
 
 def row_intervals(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The thresholds t at which a row is wholly right when labels with a value strictly above t are given.
+    """The thresholds t at which a row is an exact match when labels with a value strictly above t are predicted.
 
     They are [largest absent value, smallest present value): open to infinity for a row without labels, and from minus
     infinity for a row with all of them. A row that ranks an absent label as high as a present one has an empty

@@ -14,22 +14,22 @@ from manyhot.errors import InputError
 
 
 class NoneOfThese(Rule):
-    """Gives the empty set to rows whose largest value does not exceed a limit, and elsewhere what another rule says.
+    """Predicts no label for rows whose largest value does not exceed a limit, and decides the others by another rule.
 
-    For samples that may show nothing of what the labels name, around rules that would always give something, such as
-    `TopK`. The limit is given, or learnt so that a wanted share of the held-out rows with labels is kept: as high as it
-    can be then, so that the most others are turned away. A largest value equal to the limit is turned away.
+    For samples without any of the labels, around rules that always predict some, such as `TopK`. The limit is an
+    argument, or `fit` chooses it: the highest one that accepts a share of the held-out rows with labels, so that it
+    rejects the most others. A row whose largest value equals the limit is rejected.
 
-    `fit` fits the inner rule as well, unless it is fitted already; a fitted one stays as it is. A row about which the
-    inner rule wants a person asked is still asked about.
+    `fit` fits the inner rule as well, unless it is fitted already; a fitted one is not changed. Where the inner rule
+    abstains, so does this one.
 
     Args:
-        rule: What decides about the rows that are kept.
-        keep: The share of rows with a present label to keep, above 0 and up to 1; 0.95 if no threshold is given.
-        threshold: The limit itself, if it is not to be learnt.
+        rule: The rule that decides the accepted rows.
+        keep: The share of rows with a present label to accept, above 0 and up to 1; 0.95 without a threshold.
+        threshold: The limit itself, instead of a fitted one.
 
     Attributes:
-        limit: What the largest value of a row must exceed.
+        limit: The largest value of a row must exceed it.
 
     Reference: the decision of Li, Jia, Zhou, Shen and Duan, Rediscovering BCE Loss for Uniform Classification; to keep
         95 % is the usual operating point of out-of-distribution detection.
@@ -74,7 +74,7 @@ class NoneOfThese(Rule):
         return self.learn(limit=strict_midpoint(below, last).double())
 
     def forward(self, values: Any) -> Decision:
-        """What the inner rule says, but nothing for rows without a value above the limit."""
+        """The decision of the inner rule, but no label for rows without a value above the limit."""
         self.require_fitted()
         compared = self._compared(values)
         inner: Decision = self.rule(values)
@@ -86,31 +86,31 @@ class NoneOfThese(Rule):
         return self.forward(values)
 
     def _compared(self, values: Any) -> Tensor:
-        """The values to hold against the limit, which may be above 1 also where the inner rule wants probabilities."""
+        """The values to compare with the limit, which may be above 1 even where the inner rule needs probabilities."""
         checked = self.check_values(values)
         return values.values if isinstance(values, Unclipped) else checked
 
 
 class Abstain(Rule):
-    """Leaves the rows of most doubt to a person, and answers the others as another rule does.
+    """Abstains on the rows with the most expected errors, and decides the others by another rule.
 
-    The doubt about a row is the expected number of wrong cells of its decision under the probabilities: 1 - p for each
-    label that is given and p for each that is not, added up. It is only as good as the probabilities, so calibrate
-    them first. Rows of more doubt than a limit are asked about. The limit is learnt: so that at most a share of the
-    held-out rows is asked about, or so that the held-out rows that are answered have few errors on average.
+    The expected errors of a row are the expected number of wrong cells of its decision under the probabilities: the sum
+    of 1 - p over predicted labels and p over the others. They are only as good as the probabilities, so calibrate them
+    first. The rule abstains where they exceed a limit, which `fit` chooses: so that it abstains on at most a share of
+    the held-out rows, or so that the decided held-out rows have few errors on average.
 
-    `fit` fits the inner rule as well, unless it is fitted already; a fitted one stays as it is. Rows about which the
-    inner rule wants a person asked come first.
+    `fit` fits the inner rule as well, unless it is fitted already; a fitted one is not changed. Rows on which the inner
+    rule abstains count first.
 
     Args:
-        rule: What decides about the rows that are answered.
-        at_most: The largest share of rows to ask about; 0.1 if no number of errors is given.
-        max_errors: The largest mean number of wrong cells of the rows that are answered, among known cells. The most
-            rows that can be are answered. It is a mean of held-out rows, not a guarantee.
+        rule: The rule that decides the other rows.
+        at_most: The largest share of rows to abstain on; 0.1 if `max_errors` is not given.
+        max_errors: The largest mean number of wrong cells of the decided rows, among known cells. As many rows as
+            possible are decided. It is a mean over held-out rows, not a guarantee.
 
     Attributes:
-        limit: The largest doubt that is answered; minus infinity if all rows must be asked about.
-        reached: Whether the wanted number of errors can be had with at least one answer.
+        limit: The largest number of expected errors of a decided row; minus infinity if the rule always abstains.
+        reached: Whether the wanted number of errors is possible with at least one decided row.
 
     Example:
         >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.8, 0.1], [0.2, 0.0]])
@@ -151,7 +151,7 @@ class Abstain(Rule):
         return self.learn(limit=limit, reached=torch.tensor(reached, device=checked.device))
 
     def forward(self, values: Any) -> Decision:
-        """What the inner rule says, with abstention where the doubt is above the limit."""
+        """The decision of the inner rule, with abstention where the expected errors exceed the limit."""
         self.require_fitted()
         checked = self.check_values(values)
         inner: Decision = self.rule(values)
@@ -164,7 +164,7 @@ class Abstain(Rule):
         return self.forward(values)
 
     def _limit_by_share(self, expected: Tensor) -> Tensor:
-        """A limit above which lies at most the wanted share of the doubts."""
+        """A limit that at most the wanted share of the expected errors exceeds."""
         num_abstained = math.floor((self.at_most or 0.0) * len(expected) + 1e-6)
         if num_abstained in (0, len(expected)):
             return expected.new_tensor(-torch.inf if num_abstained else torch.inf)
@@ -177,7 +177,7 @@ def _limit_by_errors(expected: Tensor, wrong: Tensor, max_mean: float) -> tuple[
     ordered, order = expected.sort()
     errors = wrong[order].double().cumsum(0)
     answered = torch.arange(1, len(ordered) + 1, device=ordered.device)
-    # Rows of equal doubt are answered together; those that the inner rule leaves to a person never are.
+    # Rows with equal expected errors are decided together; those on which the inner rule abstains never are.
     upper = torch.cat([ordered[1:], ordered.new_tensor([torch.inf])]) if len(ordered) else ordered
     good = (errors <= max_mean * answered + 1e-9) & (ordered < upper)
     if not bool(good.any()):
@@ -187,12 +187,12 @@ def _limit_by_errors(expected: Tensor, wrong: Tensor, max_mean: float) -> tuple[
 
 
 def expected_errors(probs: Tensor, labels: Tensor) -> Tensor:
-    """(N,) in float64, the number of wrong cells that probabilities (N, K) let expect of decisions (N, K)."""
+    """(N,) in float64, the expected number of wrong cells of decisions (N, K) under probabilities (N, K)."""
     return torch.where(labels, 1 - probs, probs).sum(1, dtype=torch.float64)
 
 
 def _expected_errors(probs: Tensor, decision: Decision) -> Tensor:
-    """(N,) in float64, the expected number of wrong cells; infinite for rows that are left to a person already."""
+    """(N,) in float64, the expected number of wrong cells; infinite for rows on which the rule abstains."""
     return expected_errors(probs, decision.labels).masked_fill(decision.abstain, torch.inf)
 
 

@@ -19,25 +19,23 @@ from manyhot.data.loading import Batches, FeatureBatches
 from manyhot.data.targets import SparseTargets
 from manyhot.engine.history import EpochRecord, TensorBoardLog, TracePoint, write_csv
 from manyhot.engine.validation import LOG_LOSS
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.losses.loss import Loss
+from manyhot.registry import upgrade_text
 from manyhot.settings import FitSettings
 
-# Format 1 knew a loss by what torch prints of a module, and the log loss per cell.
-FORMAT, KNOWN_FORMATS = 2, (1, 2)
+# Format 1 had the text that torch prints for the loss, and the log loss per cell. 2: the call that makes the loss, and
+# the log loss per row. 3: losses have other names.
+FORMAT = 3
 # Settings that say where and how a run computes, not what; they may change when it goes on.
 MAY_CHANGE_ON_RESUME = ("checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "compile", "tensorboard")
 
 
 def import_safetensors() -> Any:
-    """The safetensors package with its torch functions, or the sentence that says how to get it."""
-    try:
-        import safetensors
-        import safetensors.torch
-    except ImportError:
-        raise ImportError("Checkpoints need safetensors. Install it with: pip install 'manyhot[vision]'") from None
-    return safetensors
+    """The safetensors package with its torch functions; raises an error that says how to install it."""
+    require("safetensors.torch", "Checkpoints", extra="vision")
+    return require("safetensors", "Checkpoints", extra="vision")
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,9 @@ class Checkpoint:
         return {name[start:]: value for name, value in self.tensors.items() if name.startswith(f"{owner}.")}
 
     def write(self, path: Path) -> None:
-        """Writes the file; whoever reads it sees the old one or the new one, never a part."""
+        """Writes the file atomically."""
         safetensors = import_safetensors()
-        # Copies, because tied weights share their memory and the format has no words for that.
+        # Copies, because tied weights share memory, which the format does not support.
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in self.tensors.items()}
         metadata = {**self.metadata, "format": FORMAT, "check": _checksum(tensors)}
         with atomic_write(path) as part:
@@ -68,7 +66,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
-        """Reads what `write` wrote, or says what is wrong with it."""
+        """Reads what `write` wrote; raises an error if the file is damaged."""
         safetensors = import_safetensors()
         try:
             with safetensors.safe_open(str(path), framework="pt") as file:
@@ -76,8 +74,8 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (safetensors.SafetensorError, json.JSONDecodeError, OSError) as error:
             raise _checkpoint_error("be a whole file", path, f" ({error})") from None
-        if not isinstance(metadata, dict) or metadata.get("format") not in KNOWN_FORMATS:
-            raise _checkpoint_error(f"hold format {FORMAT} of manyhot", path)
+        if not isinstance(metadata, dict) or metadata.get("format") not in range(1, FORMAT + 1):
+            raise _checkpoint_error(f"hold format 1 to {FORMAT} of manyhot", path)
         if metadata.get("check") != _checksum(tensors):
             raise _checkpoint_error("hold what was written", path, " (its checksum is another one)")
         return cls(tensors, metadata)
@@ -101,7 +99,7 @@ def _bytes(tensor: Tensor) -> memoryview:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What an optimiser remembers of each parameter, by the parameter's number."""
+    """The state of an optimiser, by the number of the parameter and the name of the entry."""
     state = optimizer.state_dict()["state"]
     return {
         f"{number}.{key}": value
@@ -112,7 +110,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Gives an optimiser its memory back."""
+    """Loads the state of an optimiser."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         number, key = name.split(".", 1)
@@ -123,7 +121,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 def run_fingerprint(
     settings: FitSettings, network: nn.Module, loss: Loss, train: Batches, val: Batches | None
 ) -> dict[str, Any]:
-    """What must be the same when a run goes on, each under the name that a sentence would call it by."""
+    """What must be the same when a run is resumed, by the name that error messages use."""
     frozen = [value for value in network.parameters() if not value.requires_grad]
     shapes = {name: list(value.shape) for name, value in network.state_dict().items()}
     return {
@@ -147,11 +145,25 @@ def upgrade_checkpoint(checkpoint: Checkpoint, val_targets: SparseTargets | None
         checkpoint: As it was read.
         val_targets: The targets whose log loss is per cell in format 1 and per row now; None for other metrics.
     """
-    if checkpoint.metadata["format"] == FORMAT or val_targets is None:
-        return checkpoint
+    metadata, version = dict(checkpoint.metadata), checkpoint.metadata["format"]
+    if version < 2 and val_targets is not None:
+        metadata = _with_log_loss_per_row(metadata, val_targets)
+    if version < 3:
+        metadata = _with_names_of_format_3(metadata)
+    return Checkpoint(checkpoint.tensors, metadata | {"format": FORMAT})
+
+
+def _with_names_of_format_3(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of format 2 with the names that losses have in format 3."""
+    setting = metadata["setting"]
+    return metadata | {"setting": setting | {"loss": upgrade_text(setting["loss"])}}
+
+
+def _with_log_loss_per_row(metadata: dict[str, Any], val_targets: SparseTargets) -> dict[str, Any]:
+    """The metadata of format 1 with the log loss of format 2, in the history and as the monitored metric."""
     known = val_targets.dense() >= 0
     cells_per_row = int(known.sum()) / max(1, int(known.any(1).sum()))
-    metadata = dict(checkpoint.metadata)
+    metadata = dict(metadata)
     state = metadata["position"] = dict(metadata["position"])
     state["history"] = [
         {
@@ -163,11 +175,11 @@ def upgrade_checkpoint(checkpoint: Checkpoint, val_targets: SparseTargets | None
     if metadata["setting"].get("plan.monitor") == "log loss":
         metadata["setting"] = metadata["setting"] | {"plan.monitor": LOG_LOSS}
         state["best_value"] = None if state["best_value"] is None else state["best_value"] * cells_per_row
-    return Checkpoint(checkpoint.tensors, metadata)
+    return metadata
 
 
 def check_fingerprint(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses to go on with a run under another setting."""
+    """Raises an error if a run is resumed with other settings, data or networks."""
     for name in now:
         old, new = before.get(name, ""), now[name]
         if old == new or (name == "loss" and "(link):" in old and same_as_printed(old, new)):
@@ -180,9 +192,9 @@ def check_fingerprint(before: Mapping[str, Any], now: Mapping[str, Any]) -> None
 
 
 def same_as_printed(module: str, call: str) -> bool:
-    """Whether a loss, spelt as the call that makes it, may be the one that torch printed as a module for format 1.
+    """Whether the call that makes a loss agrees with the text that torch printed for the module in format 1.
 
-    That left arguments out. What it has must agree: the losses in their order, and arguments as often as in the call.
+    That text lacks some arguments. The losses must have the same order, and the arguments that it has the same values.
     """
     losses = [re.findall(r"^\w+|\w*(?:Loss|Regulariser)(?=\()", text) for text in (module, call)]
     old, new = (_arguments(text) for text in (module, call))
@@ -253,10 +265,10 @@ def _json_form(value: Any) -> Any:
 
 
 class CheckpointStore:
-    """Checkpoints, the tables and TensorBoard of one run; without a folder it keeps nothing.
+    """Checkpoints, the tables and TensorBoard of one run; without a folder nothing is written.
 
-    The best weights lie in a file that is named by their epoch, so that the checkpoint and the weights which it calls
-    the best are never of two minds, wherever a run is broken off.
+    The file of the best weights is named by their epoch, so that it always agrees with the checkpoint, whenever a run
+    is interrupted.
 
     Args:
         folder: Of the run.
@@ -292,8 +304,8 @@ class CheckpointStore:
         """The checkpoint to go on from; None to start from the beginning.
 
         Args:
-            resume: Whether to go on with the run in the folder, which is refused otherwise.
-            val_targets: The targets that `StandardMetrics` judges by, for checkpoints of an older format.
+            resume: Whether to resume the run in the folder; without, a run there raises an error.
+            val_targets: The targets of `StandardMetrics`, for checkpoints of an older format.
         """
         checkpoint = None
         if self.last_exists():
@@ -323,7 +335,7 @@ class CheckpointStore:
             Checkpoint(state, {"epoch": epoch}).write(self.best(epoch))
 
     def write_metrics(self, history: Sequence[EpochRecord], *, csv_only: bool = False) -> None:
-        """Writes the table of epochs anew, and the last one to TensorBoard."""
+        """Rewrites the table of epochs, and logs the last one to TensorBoard."""
         if not self.writes or not history:
             return
         assert self.folder is not None
@@ -332,7 +344,7 @@ class CheckpointStore:
             self.tensorboard.write(history[-1])
 
     def write_trace(self, points: Sequence[TracePoint]) -> None:
-        """Writes the table of the normaliser anew."""
+        """Rewrites the table of the normaliser."""
         if self.writes and points:
             assert self.folder is not None
             write_csv([point._asdict() for point in points], self.folder / "normaliser.csv")

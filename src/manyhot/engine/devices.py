@@ -14,32 +14,31 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from manyhot.distributed import world_size
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 from manyhot.settings import FitSettings
 
 # Lightning sets it on import, for processes that fork. With it, every step of an optimiser looks for the GPU driver's
-# library anew, which can take as long as the step itself.
+# library again, which can take as long as the step itself.
 _GPU_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
 def import_fabric() -> Any:
-    """Lightning's Fabric, or the sentence that says how to get it."""
+    """Lightning's Fabric; raises an error that says how to install it."""
     before = os.environ.get(_GPU_CHECK)
-    try:
-        from lightning.fabric import Fabric
-    except ImportError:
-        raise ImportError("Training needs lightning. Install it with: pip install 'manyhot[vision]'") from None
+    require("lightning", "Training runs", extra="vision")
+    from lightning.fabric import Fabric
+
     if before is None:
         os.environ.pop(_GPU_CHECK, None)
-    # It tells of precisions and devices at every start, also while scoring; what matters of it is in the plan.
+    # It logs precision and device at every start, also for scoring; the settings say what matters.
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     return Fabric
 
 
 @dataclass(frozen=True)
 class DeviceContext:
-    """A device of this process, and its place among the others.
+    """The device of this process, and its rank among the processes.
 
     Attributes:
         device: Where tensors go.

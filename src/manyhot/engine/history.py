@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from manyhot.errors import require
 from manyhot.files import atomic_write
 from manyhot.losses import Loss, QuasibinaryLoss
 
@@ -41,12 +42,9 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: Path, *, steps: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ImportError(
-                "`tensorboard=True` needs tensorboard. Install it with: pip install 'manyhot[vision]'"
-            ) from None
+        require("tensorboard", "Runs with `tensorboard=True`", extra="vision")
+        from torch.utils.tensorboard import SummaryWriter
+
         self.writer = SummaryWriter(str(folder), purge_step=steps + 1)
 
     def write(self, epoch: Mapping[str, Any]) -> None:

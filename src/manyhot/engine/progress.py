@@ -9,19 +9,19 @@ from typing import Any, Protocol, TextIO
 
 
 class Progress(Protocol):
-    """What `fit` tells while it works, on the first process alone. Pass your own to show it elsewhere."""
+    """Callbacks of `fit`, called on the first process only. Pass your own to show progress elsewhere."""
 
     def start(self, *, done: int, total: int, epochs: int) -> None:
         """A run begins, or goes on after `done` of its `total` steps."""
 
     def step(self, done: int, *, epoch: int, loss: float) -> None:
-        """So many steps are done, called a few times a second; `loss` is the mean of the epoch so far."""
+        """Called a few times a second with the number of steps done; `loss` is the mean of the epoch so far."""
 
     def epoch(self, figures: Mapping[str, Any]) -> None:
         """An epoch is over; what was measured, by name."""
 
     def note(self, text: str) -> None:
-        """Something that people should know."""
+        """A note for the user."""
 
     def end(self) -> None:
         """The run is over, for whatever reason."""
@@ -169,7 +169,7 @@ class ProgressBar:
         self.rich.console.print(text, markup=False, highlight=False)
 
     def end(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         self.rich.stop()
 
 

@@ -54,15 +54,15 @@ from manyhot.settings import FitSettings
 
 @dataclass(frozen=True)
 class FitResult:
-    """What training gave.
+    """A trained network, its loss and its history.
 
     Attributes:
         network: With the weights to keep: those of the best epoch where there was a validation, otherwise the last; the
             running average where the settings ask for one. In evaluation mode, on the device where it was trained.
         loss: With its own state of the same moment.
         history: What was measured in each epoch, by name.
-        best_epoch: The epoch that was judged best, from 1; None without a validation.
-        best_value: The monitored figure of that epoch.
+        best_epoch: The best epoch by the monitored metric, from 1; None without validation data.
+        best_value: The monitored metric of that epoch.
         normaliser: log C of the quasibinary loss at some hundred steps; nothing for other losses.
     """
 
@@ -98,14 +98,14 @@ def fit(
         loss: Its own parameters are trained too.
         train: The data to learn from.
         settings: How to train.
-        val: The data to judge each epoch by.
+        val: The validation data, evaluated after each epoch.
         folder: Where checkpoints and tables go; nothing is written without.
         metrics: Gives figures by name from scores (N, K) and targets (N, K) of `val`; by default "mAP", and "log loss
             per row" where the loss has a link. Figures that are called a loss, an error, ECE, ACE or the like are
             better when lower, see `manyhot.engine.validation`.
         resume: Whether to go on from the checkpoint in the folder; without one, training starts from the beginning.
-        progress: Whom to tell how far it is; a bar in a terminal and lines elsewhere by default.
-        begin: Called by the process that writes, once nothing is left to be refused and before the first step.
+        progress: Shows the progress; a bar in a terminal and lines elsewhere by default.
+        begin: Called by the process that writes, after all checks and before the first step.
 
     Example:
         >>> from manyhot.data.loading import FeatureBatches
@@ -200,7 +200,7 @@ def _check_arguments(
     settings: FitSettings,
     metrics: MetricFunction | None,
 ) -> None:
-    """Refuses what cannot be trained, before anything has been started."""
+    """Raises an error for invalid arguments, before anything is started."""
     for name, value, kind in (
         ("network", network, Network),
         ("loss", loss, Loss),
@@ -223,9 +223,7 @@ def _check_arguments(
     if loss.reduction == "none":
         raise InputError("loss", "fit", "return one number", "reduction='none'", "Build it with reduction='mean'.")
     if val is None and settings.patience is not None:
-        raise InputError(
-            "val", "fit", "be given where the plan has `patience`", "None", "Pass data to judge epochs by."
-        )
+        raise InputError("val", "fit", "be given where the settings have `patience`", "None", "Pass validation data.")
     if val is not None and isinstance(metrics, StandardMetrics) and settings.monitor not in metrics.names():
         names = ", ".join(repr(name) for name in metrics.names())
         raise InputError(
@@ -244,7 +242,7 @@ class NotFinite(ArithmeticError):
 
 @dataclass
 class TrainerState:
-    """Where a run is.
+    """The state of a run.
 
     Attributes:
         epoch: Which one is being trained, from 0.
@@ -253,9 +251,9 @@ class TrainerState:
         rows: Of these steps together.
         seconds: That these steps took.
         history: The figures of the epochs that are over.
-        best_epoch: The epoch that was judged best, from 1.
-        best_value: What it was judged by.
-        average: Whether there is nothing left to train.
+        best_epoch: The best epoch by the monitored metric, from 1.
+        best_value: The monitored metric of that epoch.
+        over: Whether training is finished.
     """
 
     epoch: int = 0
@@ -273,14 +271,14 @@ class Trainer:
     """The loop over epochs and steps.
 
     Args:
-        updater: What learns.
-        train: Its data.
-        val: What it is judged by, after every epoch.
-        metrics: Gives the figures.
+        updater: Network, loss and optimiser.
+        train: The training data.
+        val: The validation data, evaluated after each epoch.
+        metrics: Computes the metrics of the validation data.
         settings: How to train.
-        store: What is kept of it.
-        progress: Whom to tell.
-        signals: Who may ask for its end.
+        store: Writes checkpoints and tables.
+        progress: Shows the progress.
+        signals: Requests to stop.
     """
 
     def __init__(
@@ -310,7 +308,7 @@ class Trainer:
         return self.position.epoch * self.steps + self.position.step
 
     def restore(self, metadata: dict[str, Any], best_state: dict[str, Tensor]) -> None:
-        """Goes on from a checkpoint."""
+        """Resumes from a checkpoint."""
         self.position, self.best_state = TrainerState(**metadata), best_state
 
     def run(self) -> None:
@@ -322,7 +320,7 @@ class Trainer:
         self.end()
 
     def end(self) -> None:
-        """Gives network and loss the state to keep."""
+        """Loads the best state, or the running average, into network and loss."""
         if self.position.best_epoch is not None:
             self.updater.load_snapshot(self.best_state)
         elif self.updater.average is not None:
@@ -451,7 +449,7 @@ class Trainer:
             raise Stopped(self._stop_message())
 
     def _validate(self) -> dict[str, float]:
-        """The figures of the validation; computed once, because a judge may draw."""
+        """The metrics of the validation data; computed on one process, because a metric may draw random numbers."""
         if self.val is None:
             return {}
         if time.monotonic() >= self.next_save:
@@ -498,10 +496,10 @@ class Trainer:
 
 
 class Updater:
-    """Network and loss in training.
+    """Network, loss and optimiser in training.
 
     Args:
-        network: Moved to the device of the machine.
+        network: Moved to the device of the context.
         loss: Likewise.
         context: Device and processes.
         settings: Optimiser, schedule, average and clipping.
@@ -543,17 +541,17 @@ class Updater:
         return bool(torch.stack([parameter.detach().isfinite().all() for parameter in self.parameters]).all())
 
     def evaluation_weights(self) -> AbstractContextManager[None]:
-        """Puts the weights that count in place for a while: the running average, where there is one."""
+        """Loads the running average, where there is one, within the block."""
         return nullcontext() if self.average is None else self.average.swapped_in()
 
     def snapshot(self) -> dict[str, Tensor]:
-        """Copies of the weights that count, and of the loss's own state."""
+        """Copies of the weights to keep (the running average, where there is one), and of the loss's own state."""
         network = mutable_state(self.network) if self.average is None else self.average.state
         state = _prefixed(network=network, loss=self.loss.state_dict())
         return {name: value.detach().cpu().clone() for name, value in state.items()}
 
     def load_snapshot(self, state: Mapping[str, Tensor]) -> None:
-        """Puts what `snapshot` gave into network and loss."""
+        """Loads what `snapshot` returned into network and loss."""
         own = _prefixed(network=mutable_state(self.network), loss=self.loss.state_dict())
         copy_into(state, own)
 
@@ -574,7 +572,7 @@ class Updater:
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Takes up the state of a checkpoint."""
+        """Loads the state of a checkpoint."""
         copy_into(checkpoint.of("network"), mutable_state(self.network))
         copy_into(checkpoint.of("loss"), self.loss.state_dict())
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))

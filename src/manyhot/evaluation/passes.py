@@ -75,7 +75,7 @@ class TargetCounts:
 
     @property
     def single_label(self) -> bool:
-        """Whether there are labels to choose from, and every row has one at the most."""
+        """Whether there are several labels, and every row has at most one."""
         return len(self.known) > 1 and self.most == 1
 
     def counts(self) -> dict[str, int]:
@@ -294,7 +294,7 @@ def equal_mass(table: PredictionTable, facts: TargetCounts, bins: int) -> Metric
 
 
 def average_threshold(table: PredictionTable, facts: TargetCounts, of: str, k: float) -> float:
-    """The threshold that k known cells a row reach on average."""
+    """The threshold that k known cells per row reach on average."""
     rows = facts.rows - facts.unknown_rows
     # Rows may differ in their number of known cells, so that each cell stands as a row of its own for the rule.
     return float(AverageK(k * rows / max(1, facts.known_cells)).fit_batches(KnownCells(table, of)).threshold)
@@ -355,7 +355,7 @@ def ranking_metrics(table: PredictionTable, options: EvaluationOptions) -> Metri
 
 
 def describe_ranking(table: PredictionTable) -> str:
-    """What cells are ranked by, in a sentence."""
+    """The note that says what cells are ranked by."""
     if ranks_by_scores(table):
         same = ", whose order is that of the probabilities" if has_probs(table) else ""
         return f"Ranked by scores{same}."
@@ -367,7 +367,7 @@ def describe_ranking(table: PredictionTable) -> str:
 
 
 def probability_metrics(table: PredictionTable, options: EvaluationOptions) -> MetricGroup:
-    """Whether probabilities come true."""
+    """How well probabilities are calibrated, and proper scores."""
     if not has_probs(table):
         return MetricGroup(notes=["Left out: these scores mean no probability until calibrated. Run calibrate."])
     bins = options.bins
@@ -390,19 +390,19 @@ def probability_metrics(table: PredictionTable, options: EvaluationOptions) -> M
 
 
 def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
-    """Whether the labels that are given are right."""
+    """How well the predicted labels match the true ones."""
     notes = []
     if "decisions" not in table.kinds:
         if not has_probs(table):
             return MetricGroup(
                 notes=["Left out: there are neither decisions nor probabilities to decide by. Run decide."]
             )
-        notes.append(f"Without decisions, labels with a probability of at least {100 * HALF:.0f} % count as given.")
+        notes.append(f"Without decisions, labels with a probability of at least {100 * HALF:.0f} % count as predicted.")
     scores = ("micro_f", "macro_f", "macro_f_supported", "f_of_means", "sample_f")
     parts = [f"{average}_{name}" for average in ("micro", "macro", "sample") for name in ("precision", "recall")]
     sets = _same_names("exact_match", "jaccard", "hamming_loss", "coverage")
     if facts.counts()["unknown cells"]:
-        # All labels that are given, known to be right or not, are what people see; the others are judged by known ones.
+        # The mean size counts all predicted labels, whether the target is known or not; the others count known cells.
         sets |= {"mean_size": "known_size"}
     measures = [
         MetricSpec(FScores, "decisions", _same_names(*scores, *parts)),
@@ -413,7 +413,7 @@ def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
 
 
 def no_label_metrics(table: PredictionTable) -> MetricGroup:
-    """Whether rows without labels can be told from the others."""
+    """How well rows without labels are separated from the others."""
     names = {"auroc": "no_label_auroc", **_same_names("aupr_in", "aupr_out", "fpr95")}
     if has_probs(table):
         # Ranked as everywhere; the mean of confidences is that of the probabilities themselves.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_int, check_number, describe_type
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.evaluation.bootstrap import bootstrap_values
 from manyhot.evaluation.passes import EvaluationOptions, run_passes
 from manyhot.evaluation.result import Evaluation, Group, too_small
@@ -26,6 +26,7 @@ MOST_DRAWN_CELLS = 1 << 24
 NO_INTERVALS = f"Intervals are left out: rows are drawn again only from tables of up to {MOST_DRAWN_CELLS:,} cells."
 
 
+@owned("evaluate")
 def evaluate(
     predictions: PredictionTable,
     *,
@@ -38,23 +39,24 @@ def evaluate(
     replicates: int = 200,
     seed: int = 0,
 ) -> Evaluation:
-    """Computes everything that is worth knowing about predictions of any model, once targets are there.
+    """Computes all metrics of the predictions of any model.
 
-    Probabilities are those of the table, of its calibrator or of its link; scores without any of these are not judged
-    as probabilities. Cells are ranked by probabilities, and by scores where these mean none or have the same order.
-    Sets are the decisions of the table, or else the labels with a probability of at least one half, which the result
-    says. Rows without labels, rows with one label at most, and training images are looked at where there are any.
-    Unknown cells are left out everywhere.
+    Probabilities are those of the table, of its calibrator or of its link; without any of these, scores are not
+    evaluated as probabilities. Cells are ranked by probabilities, or by scores without probabilities or where the order
+    is the same.
+    Sets are the decisions of the table, or else the labels with a probability of at least one half, as a note of the
+    result says. Rows without labels, rows with at most one label, and labels by their number of training images are
+    evaluated where there are any. Unknown cells are always left out.
 
     A table on disk is read in pieces: memory stays at a few pieces, but for one number a row, and 4 bytes a cell for
     the two values that rank all cells together.
 
     Args:
         predictions: A table with targets, in memory or on disk.
-        split: The split to judge, or "all" for all rows. By default "test" where the table has it beside others, since
-            calibrators and rules are learnt from the others; all rows otherwise.
+        split: The split to evaluate, or "all" for all rows. By default "test" where the table has it among others,
+            on which calibrators and rules are fitted; all rows otherwise.
         bins: The number of bins of calibration errors.
-        ks: How many of the labels that a row ranks first are looked at, all of them at the most; also the sizes of
+        ks: Cutoffs k of the metrics of the first k labels of a row, at most the number of labels; also the sizes of
             average-K sets.
         top_k: How many of the most confident cells of a row a calibration error of its own is computed for.
         train_counts: (K,), how many training images carry each label, for values of labels with few, some and many.
@@ -76,14 +78,14 @@ def evaluate(
     notes = notes_on_split(predictions, evaluated)
     predictions = predictions if evaluated is None else predictions.of_split(evaluated)
     options = EvaluationOptions(
-        check_int("bins", "evaluate", bins, low=1),
+        check_int("bins", "", bins, low=1),
         check_ks(ks, len(predictions.labels)),
-        min(check_int("top_k", "evaluate", top_k, low=1), max(1, len(predictions.labels))),
+        min(check_int("top_k", "", top_k, low=1), max(1, len(predictions.labels))),
     )
     counts = None if train_counts is None else check_train_counts(train_counts, predictions.labels)
-    replicates = check_int("replicates", "evaluate", replicates, low=1)
+    replicates = check_int("replicates", "", replicates, low=1)
     if intervals is not None:
-        intervals = check_number("intervals", "evaluate", intervals, low=0, high=1, low_open=True, high_open=True)
+        intervals = check_number("intervals", "", intervals, low=0, high=1, low_open=True, high_open=True)
 
     if intervals is not None and len(predictions) * len(predictions.labels) > MOST_DRAWN_CELLS:
         notes.append(NO_INTERVALS)
@@ -101,7 +103,7 @@ def evaluate(
 
 
 def split_to_evaluate(table: PredictionTable, wanted: str | None = None) -> str | None:
-    """The split of a table to judge: the wanted one, else "test" or the like, else the only one; None for all rows."""
+    """The split to evaluate: the requested one, else "test" or the like, else the only one; None for all."""
     sizes = table.split_sizes()
     if wanted == ALL_ROWS and ALL_ROWS not in sizes:
         return None
@@ -112,18 +114,19 @@ def split_to_evaluate(table: PredictionTable, wanted: str | None = None) -> str 
 
 
 def notes_on_split(table: PredictionTable, evaluated: str | None) -> list[str]:
-    """Which rows were left out, and whether those that are judged may have been learnt from."""
+    """Notes on rows that are left out, and on rows that a model, calibrator or rule may have been fitted on."""
     sizes, notes = table.split_sizes(), []
     others = ", ".join(f"{name!r} ({rows:,})" for name, rows in sizes.items() if name != evaluated)
     if evaluated is not None and others:
         notes.append(
-            f'Judged on the split {evaluated!r}; left out: {others}. Choose with `split`, or "all" for all rows.'
+            f'Evaluated on the split {evaluated!r}; left out: {others}. Choose with `split`, or "all" for all rows.'
         )
     rosy = {name: canonical_split(name) for name in sizes if evaluated in (None, name)}
     tuned_splits = [name for name, usual in rosy.items() if usual in ("train", "val")]
     if tuned_splits and (table.calibrator is not None or table.rule is not None or "train" in rosy.values()):
         names = " and ".join(repr(name) for name in tuned_splits)
-        notes.append(f"Rows of {names} are judged, which models, calibrators and rules learn from: too rosy then.")
+        rule = "too optimistic, as models, calibrators and rules are fitted on them"
+        notes.append(f"Rows of {names} are included: {rule}.")
     return notes
 
 
@@ -137,22 +140,20 @@ def with_intervals(group: Group, drawn: dict[str, list[float]], level: float) ->
 
 
 def check_table(predictions: Any) -> None:
-    """Refuses what is not a table of predictions, or has no targets."""
+    """Raises an error for anything but a table of predictions with targets."""
     if not isinstance(predictions, PredictionTable):
         hint = "Pass `Predictions(scores=..., targets=...)`, or open a file with `Predictions.open`."
-        raise InputError("predictions", "evaluate", "be a table of predictions", describe_type(predictions), hint)
+        raise InputError("predictions", "", "be a table of predictions", describe_type(predictions), hint)
     if "targets" not in predictions.kinds:
         hint = "Add the true labels with `replace(targets=...)`."
-        raise InputError("predictions", "evaluate", "hold targets", ", ".join(predictions.kinds), hint)
+        raise InputError("predictions", "", "hold targets", ", ".join(predictions.kinds), hint)
 
 
 def check_ks(ks: Any, labels: int) -> tuple[int, ...]:
-    """The numbers of labels to look at, none of them above the number of labels there are."""
+    """The cutoffs, at most the number of labels."""
     if isinstance(ks, str) or not isinstance(ks, Sequence) or not ks:
-        raise InputError(
-            "ks", "evaluate", "be one or more whole numbers", describe_type(ks), "Pass for example (1, 3, 5)."
-        )
-    return tuple(sorted({min(check_int("ks", "evaluate", k, low=1), max(1, labels)) for k in ks}))
+        raise InputError("ks", "", "be one or more whole numbers", describe_type(ks), "Pass for example (1, 3, 5).")
+    return tuple(sorted({min(check_int("ks", "", k, low=1), max(1, labels)) for k in ks}))
 
 
 def check_train_counts(counts: Any, labels: Labels) -> Tensor:
@@ -161,15 +162,15 @@ def check_train_counts(counts: Any, labels: Labels) -> Tensor:
         missing = [name for name in labels.names if name not in counts]
         if missing:
             got = f"none for {missing[0]!r}"
-            raise InputError("train_counts", "evaluate", "name every label", got, "Pass 0 for a label without images.")
+            raise InputError("train_counts", "", "name every label", got, "Pass 0 for a label without images.")
         counts = [counts[name] for name in labels.names]
     rule, hint = f"have one number for each of the {len(labels)} labels", "Count the images of these labels."
     try:
         result = torch.as_tensor(counts)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError("train_counts", "evaluate", rule, describe_type(counts), hint) from None
+        raise InputError("train_counts", "", rule, describe_type(counts), hint) from None
     if result.shape != (len(labels),):
-        raise InputError("train_counts", "evaluate", rule, str(tuple(result.shape)), hint)
+        raise InputError("train_counts", "", rule, str(tuple(result.shape)), hint)
     if result.numel() and not bool((result >= 0).all()):
-        raise InputError("train_counts", "evaluate", "not be negative", f"{float(result.min()):g}", hint)
+        raise InputError("train_counts", "", "not be negative", f"{float(result.min()):g}", hint)
     return result.cpu()

@@ -45,14 +45,14 @@ COLUMN_TITLES = {
 
 @dataclass(frozen=True)
 class LabelTable:
-    """One row a label, one column a value.
+    """One row per label, one column per value.
 
     Attributes:
         names: The names of the labels.
         columns: (K,) by name: "known" and "present" cells, "ap", "auroc", and as far as there are probabilities and
-            decisions "ece", "brier", "log_loss", "given" (how often among known cells), "precision", "recall", "f"; NaN
-            where a label has no such value.
-        too_small: Whether there are too few rows to judge by, so that only counts are shown.
+            decisions "ece", "brier", "log_loss", "given" (how many known cells are predicted present), "precision",
+            "recall", "f"; NaN where a label has no such value.
+        too_small: Whether there are too few rows to evaluate, so that only counts are shown.
 
     Example:
         >>> table = LabelTable(["cat"], {"present": torch.tensor([3]), "ap": torch.tensor([0.5])})
@@ -115,7 +115,7 @@ class LabelTable:
 
 
 def format_label_value(name: str, value: float) -> str:
-    """A value of a label as people read it."""
+    """A value of a label, formatted."""
     if value != value:
         return "–"
     if name in COUNT_COLUMNS:
@@ -134,7 +134,7 @@ class Value:
     Attributes:
         value: A share as a fraction; NaN where it is not defined.
         counts: How many rows, labels or cells took part, and how many were left out.
-        interval: What other samples would have made of it, where that was asked for.
+        interval: The bootstrap interval, where it was requested.
     """
 
     value: float
@@ -159,7 +159,7 @@ class Group:
 
     Attributes:
         values: By name, the headline first; empty if the group was left out, which the notes explain.
-        notes: What a reader must know, in sentences.
+        notes: Remarks on the values.
         details: Curves and histograms behind the values.
     """
 
@@ -173,9 +173,9 @@ class Group:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Everything that is worth knowing about a table of predictions; `evaluate` makes one.
+    """All metrics of a table of predictions, as `evaluate` returns them.
 
-    Print it for a table in percent; a notebook shows it by itself. The API speaks in fractions.
+    Printed, and shown in a notebook, as tables in percent. Values in Python are fractions.
 
     Attributes:
         groups: "ranking", "probabilities", "sets" and, where they apply, "no_label", "one_label" and "shots".
@@ -183,8 +183,8 @@ class Evaluation:
         kinds: What the table holds.
         label_table: The values of each label.
         level: The level of the intervals, None without them.
-        notes: What a reader must know about all of it.
-        split: The split that was judged; None for all rows.
+        notes: Remarks on all of it.
+        split: The split that was evaluated; None for all rows.
     """
 
     groups: dict[str, Group]
@@ -197,9 +197,9 @@ class Evaluation:
 
     @property
     def too_small(self) -> str | None:
-        """Why there are too few rows to judge by, in a sentence; None where there are enough.
+        """A message if there are too few rows to evaluate; None where there are enough.
 
-        Printed tables then show no figures. The values are still here, for those who know what they do.
+        Printed tables then show counts only. The values are still here.
         """
         return too_small(self.counts)
 
@@ -272,17 +272,17 @@ class Evaluation:
 
 
 def too_small(counts: Mapping[str, int]) -> str | None:
-    """Why rows of these counts, those of an `Evaluation`, are too few to judge by; None where there are enough.
+    """A message if the counts of an `Evaluation` are too small to evaluate; None where there are enough rows.
 
     Example:
         >>> too_small({"rows": 1, "rows without known cells": 0})
-        'Too small to judge by: 1 row with known labels, and at least 30 are needed. So no figures are given.'
+        'Too few rows to evaluate: 1 row with known labels, and at least 30 are needed. So no figures are given.'
     """
     rows = counts["rows"] - counts["rows without known cells"]
     if rows >= MIN_ROWS:
         return None
     result = f"{rows} row{'' if rows == 1 else 's'} with known labels"
-    return f"Too small to judge by: {result}, and at least {MIN_ROWS} are needed. So no figures are given."
+    return f"Too few rows to evaluate: {result}, and at least {MIN_ROWS} are needed. So no figures are given."
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -16,7 +16,7 @@ from manyhot.losses.loss import Loss
 
 # Steps that the curvature is learnt from.
 MEMORY = 10
-# The share of the promised descent that a step must bring.
+# The share of the predicted decrease that a step must reach.
 SUFFICIENT = 1e-4
 MOST_TRIALS = 20
 # A problem that takes more steps than this has its second derivatives looked at, and again after as many.
@@ -143,13 +143,13 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Minimum:
-    """What was found for each of P problems.
+    """The minimum of each of P problems.
 
     Attributes:
         parameters: (P, size).
         value: (P,) of loss and penalty.
         steps: (P,) how many steps were taken.
-        converged: (P,) whether no step promised more than the tolerance any more.
+        converged: (P,) whether the predicted decrease fell below the tolerance.
     """
 
     parameters: Tensor
@@ -170,7 +170,7 @@ def minimise(
 ) -> Minimum:
     """The least loss plus half of `penalty` times the squares of the parameters, for every problem.
 
-    A problem has converged when the next step promises to lower its value by less than `tolerance` times that value,
+    A problem has converged when the predicted decrease of the next step is less than `tolerance` times its value,
     or times `floor` where that is more.
 
     Args:
@@ -180,7 +180,7 @@ def minimise(
         memory: Of steps before, of which it may have none; goes on learning.
         floor: (P,) values below which differences do not matter.
         tolerance: Relative to the value.
-        max_steps: As many for each problem at the most.
+        max_steps: Largest number of steps of each problem.
     """
     result = Minimum(
         start.clone(),
@@ -236,7 +236,7 @@ def minimise(
 def add_second_derivatives(
     objective: Objective, point: Iterate, memory: Memory, active: Tensor, penalty: Tensor
 ) -> None:
-    """Finds the second derivatives of problems that steps alone do not solve, as many as there is room for."""
+    """Computes second derivatives of problems that converge slowly, as many as fit into memory."""
     for number in active.nonzero().squeeze(1).tolist():
         if number not in memory.information and len(memory.information) >= memory.capacity():
             continue
@@ -267,7 +267,7 @@ def line_search(
     Scores go along a line as parameters do, so a trial costs no product with the features.
     """
     along = objective.scores(direction)
-    # No step is refused for a difference that may be rounding.
+    # No step is rejected for a difference that may be rounding.
     rounding = torch.finfo(along.dtype).eps * point.value.abs()
     lengths = active.to(point.value.dtype)
     scores, value, slopes = try_step(objective, point, direction, along, lengths, penalty)
@@ -308,15 +308,15 @@ CELLS_AT_ONCE_ON_DEVICE = 1 << 24
 LARGEST_INFORMATION = 2048
 # The step for curvature by differences, in float64.
 GAP = 1e-3
-# The share of all curvature that must lie in the rows that second derivatives are summed over, and how many of them
-# there are for each parameter at the most.
+# The share of all curvature that the rows must have over which second derivatives are summed, and the largest number of
+# these rows per parameter.
 COVERED, ROWS_A_PARAMETER = 0.99, 16
 
 
 class Objective(ABC):
     """A sum of losses over the samples, for P problems that have nothing to do with each other.
 
-    Scores and slopes are (K, N), one line a label, so that the labels of some problems lie together.
+    Scores and slopes are (K, N), so that the labels of a problem are contiguous in memory.
 
     Args:
         features: (N, D), the last column for the bias.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from manyhot.checks import as_scores, as_targets, as_tensor, check_choice, check_features, check_int, check_number
 from manyhot.data.targets import SparseTargets
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.heads import LinearHead
 from manyhot.linear.lbfgs import JointObjective, LabelObjective, Memory, Minimum, Objective, evaluate_at, minimise
 from manyhot.links import Link, NoLink, QuasibinaryLink
@@ -25,13 +25,14 @@ from manyhot.metrics.ranking import average_precision
 CELLS_SIDE_BY_SIDE = 1 << 25
 # Where the bias starts for a label that is nearly never or nearly always present.
 FURTHEST_START = 12.0
-# Curvature of the loss of a cell before the first step tells: that of cross-entropy at a probability of one half.
+# Curvature of the loss per cell before the first step: that of cross-entropy at a probability of one half.
 FIRST_CURVATURE = 0.25
-# The share of the objective without any weights below which its differences do not matter: a label that features tell
-# apart without error has an objective that falls towards 0, and no end to what could be won as a share of that.
+# Share of the objective at zero weights below which differences do not matter: the objective of a separable label falls
+# towards 0, so that a tolerance relative to the objective alone would never be reached.
 FLOOR = 0.01
 
 
+@owned("fit_path")
 @torch.no_grad()
 def fit_path(
     features: Any,
@@ -69,9 +70,9 @@ def fit_path(
         bias: Whether each label has a bias.
         standardise: Whether the penalty is on the weights of features with mean 0 and variance 1, so that it treats
             all features alike. The weights that come back are for features as they were given.
-        tolerance: A label is done when another step promises to lower its objective by less than this share of it, or
-            than a hundredth of this share of the objective without any weights.
-        max_steps: Steps for each strength at the most.
+        tolerance: A label has converged when the predicted decrease of the next step is less than this share of its
+            objective, or than a hundredth of this share of the objective at zero weights.
+        max_steps: Largest number of steps for each strength.
         device: Where to compute; where the features lie by default.
         dtype: What to compute products with features in: float32 by default, float64 for features that are.
         advance: Called with 1 whenever a strength is done.
@@ -87,12 +88,12 @@ def fit_path(
         >>> path.head(1)(features).shape
         torch.Size([5, 1])
     """
-    matrix = checked_features("fit_path", features)
-    table = checked_targets("fit_path", targets, matrix)
+    matrix = checked_features(features)
+    table = checked_targets(targets, matrix)
     check_loss(loss)
     ordered = checked_strengths(strengths)
-    tolerance = check_number("tolerance", "fit_path", tolerance, low=0, low_open=True)
-    max_steps = check_int("max_steps", "fit_path", max_steps, low=1)
+    tolerance = check_number("tolerance", "", tolerance, low=0, low_open=True)
+    max_steps = check_int("max_steps", "", max_steps, low=1)
     target_device = matrix.device if device is None else torch.device(device)
     kind = dtype or (torch.float64 if matrix.dtype == torch.float64 and target_device.type != "mps" else torch.float32)
     basis = find_basis(matrix, bias=bias, standardise=standardise, dtype=kind, device=target_device)
@@ -198,7 +199,7 @@ def empty_path(strengths: int, labels: int, width: int, dtype: torch.dtype, loss
 
 
 def store_solution(path: LinearPath, number: int, group: LabelGroup, minimum: Minimum, basis: Basis) -> None:
-    """Writes what was found for one strength into the path, for features as they came."""
+    """Writes the solution of one strength into the path, for features as they were passed."""
     labels = group.labels.cpu()
     problems = labels if path.adds_over_labels else torch.zeros(1, dtype=torch.int64)
     weights, bias = basis.heads(minimum.parameters.view(len(labels), -1))
@@ -209,43 +210,43 @@ def store_solution(path: LinearPath, number: int, group: LabelGroup, minimum: Mi
     path.converged[number, problems] = minimum.converged.cpu()
 
 
-def checked_features(owner: str, values: Any) -> Tensor:
+def checked_features(values: Any) -> Tensor:
     """(N, D) of finite floating-point numbers; integers become such."""
-    features = as_tensor(owner, values, "features").detach()
+    features = as_tensor("", values, "features").detach()
     if features.ndim != 2 or not all(features.shape):
-        hint = "Pass one row a sample, one column a feature, and at least one of each."
-        raise InputError("features", owner, "be (N, D)", str(tuple(features.shape)), hint)
+        hint = "Pass one row per sample and one column per feature, at least one of each."
+        raise InputError("features", "", "be (N, D)", str(tuple(features.shape)), hint)
     features = features if features.dtype == torch.float64 else features.float()
     if not bool(features.sum().isfinite()) and not bool(features.isfinite().all()):
-        row, column = (int(place) for place in (~features.isfinite()).nonzero()[0])
+        row, column = (int(position) for position in (~features.isfinite()).nonzero()[0])
         got = f"{float(features[row, column]):g} at row {row}, column {column}"
-        raise InputError("features", owner, "be finite", got, "Drop or repair these rows.")
+        raise InputError("features", "", "be finite", got, "Drop or repair these rows.")
     return features
 
 
-def checked_targets(owner: str, targets: Any, features: Tensor) -> Tensor:
+def checked_targets(targets: Any, features: Tensor) -> Tensor:
     """(N, K) int8 on the CPU for these features."""
     if isinstance(targets, SparseTargets):
         targets = targets.dense()
-    table = as_tensor(owner, targets, "targets")
+    table = as_tensor("", targets, "targets")
     if table.ndim != 2 or len(table) != len(features):
         rule = f"be (N, K) with N = {len(features)}, as many rows as `features`"
         hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
-        raise InputError("targets", owner, rule, str(tuple(table.shape)), hint)
-    return as_targets(owner, table, table).cpu()
+        raise InputError("targets", "", rule, str(tuple(table.shape)), hint)
+    return as_targets("", table, table).cpu()
 
 
 def check_loss(loss: Loss) -> None:
-    """Refuses what cannot be minimised over one linear head and all samples at once."""
+    """Raises an error for a loss that cannot be minimised over one linear head and all samples at once."""
     value: object = loss
     name, hint = type(value).__name__, "Pass for example BinaryCrossEntropyLoss()."
     if not isinstance(value, Loss):
-        raise InputError("loss", "fit_path", "be a loss of manyhot", name, hint)
+        raise InputError("loss", "", "be a loss of manyhot", name, hint)
     if loss.heads != 1:
-        raise InputError("loss", "fit_path", "take the scores of one head", f"{name}, which takes two", hint)
+        raise InputError("loss", "", "take the scores of one head", f"{name}, which takes two", hint)
     if loss.max_aligned or any(True for _ in loss.parameters()):
         got = f"{name}, which draws or learns something of its own"
-        raise InputError("loss", "fit_path", "depend on scores and targets alone", got, hint)
+        raise InputError("loss", "", "depend on scores and targets alone", got, hint)
 
 
 def checked_strengths(strengths: Sequence[float] | Tensor | None) -> list[float]:
@@ -254,13 +255,13 @@ def checked_strengths(strengths: Sequence[float] | Tensor | None) -> list[float]
         return [10.0 ** (5 - 11 * step / 44) for step in range(45)]
     values = strengths.tolist() if hasattr(strengths, "tolist") else strengths
     values = [values] if isinstance(values, int | float) else list(values)
-    checked = {check_number("strengths", "fit_path", value, low=0, low_open=True) for value in values}
+    checked = {check_number("strengths", "", value, low=0, low_open=True) for value in values}
     if not checked:
-        raise InputError("strengths", "fit_path", "hold at least one number", "none", "Leave it out for 45 of them.")
+        raise InputError("strengths", "", "hold at least one number", "none", "Leave it out for 45 of them.")
     return sorted(checked, reverse=True)
 
 
-# Of scores and targets, both (N, K): one number, or one a label (K,); higher is better.
+# From scores and targets, both (N, K), to one number, or one per label (K,); higher is better.
 Scorer = Callable[[Tensor, Tensor], Any]
 
 
@@ -321,7 +322,7 @@ class LinearPath:
         return self.loss.adds_over_labels
 
     def head(self, index: int | Tensor) -> LinearHead:
-        """The head of one strength, or of one strength a label for (K,) numbers."""
+        """The head of one strength, or of one strength per label for (K,) numbers."""
         weights, bias = self._of(index)
         head = LinearHead(weights.shape[1], len(weights)).to(weights.dtype)
         assert head.bias is not None
@@ -332,7 +333,7 @@ class LinearPath:
 
     @torch.no_grad()
     def scores(self, features: Any, index: int | Tensor) -> Tensor:
-        """(N, K) of features (N, D) by the head of one strength, or of one strength a label."""
+        """(N, K) of features (N, D) by the head of one strength, or of one strength per label."""
         values = as_scores("LinearPath", features, name="features").to(self.weights.dtype)
         check_features("LinearPath", values, self.weights.shape[2])
         weights, bias = self._of(index)
@@ -347,8 +348,8 @@ class LinearPath:
             features: (N, D).
             targets: (N, K): 1 present, 0 absent, -1 unknown; also `SparseTargets`.
             by: "mAP" (mean average precision by label), "log loss" (by the link of the loss), or a function of scores
-                and targets, both (N, K), that gives one number, or one a label; higher is better.
-            sharing: "all" for one strength, "none" for one a label, which a loss that adds over labels allows. A label
+                and targets, both (N, K), that gives one number, or one per label; higher is better.
+            sharing: "all" for one strength, "none" for one per label, for a loss that adds over labels. A label
                 without a figure, such as the average precision of one that is never present, gets that of the rest.
 
         Example:
@@ -369,7 +370,7 @@ class LinearPath:
         index = means.nan_to_num(-torch.inf).argmax()
         if sharing == "none":
             if figures.ndim == 1:
-                rule = "give one number a label for a choice label by label"
+                rule = "give one number per label for sharing='none'"
                 raise InputError("by", "LinearPath.choose", rule, "one number", "Return (K,), or pass sharing='all'.")
             index = torch.where(figures.isnan().all(0), index, figures.nan_to_num(-torch.inf).argmax(0))
         reported = figures if sharing == "none" else means

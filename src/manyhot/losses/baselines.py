@@ -14,7 +14,7 @@ from manyhot.numerics import MASK_OFFSET, logit, softplus
 
 
 class RankedAbsent:
-    """The absent labels of every row in falling order, ready to answer for all scores at once who lies above them.
+    """The absent labels of every row in falling order, to find for all scores at once which ones lie above.
 
     The pair sums of piecewise linear losses need no pairs: a sort and running sums give them in K log K for each row.
     """
@@ -23,7 +23,7 @@ class RankedAbsent:
         keys = torch.where(batch.absent > 0, batch.scores, -MASK_OFFSET)
         self.sorted, order = keys.sort(dim=1, descending=True)
         counted = torch.gather(batch.absent, 1, order)
-        # In float64, since differences of running sums are taken at the edge of the hinge.
+        # In float64, since hinges are differences of running sums.
         self.sums = torch.cumsum(torch.where(counted > 0, self.sorted, 0.0).double(), dim=1)
 
     def above(self, levels: Tensor) -> Tensor:
@@ -123,12 +123,12 @@ class RMLLoss(Loss):
 
 
 class AssumeNegativeLoss(Loss):
-    """Takes every label that was not observed for absent, at a small weight: the simplest loss for single labels.
+    """Assumes that every label that was not observed is absent, at a small weight: the simplest loss for single labels.
 
     row = softplus(-s_y) + negative_weight sum over other labels of softplus(s)
 
     Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; returns (), or (N,) for "none".
-    Link: none: a target of 0 does not say that the label is absent. Fit a calibrator on rows that say so.
+    Link: none: a target of 0 does not mean that the label is absent. Fit a calibrator on fully labelled rows.
     No-label rows: their labels are assumed absent like any other that was not observed.
 
     Args:
@@ -163,7 +163,7 @@ class AssumeNegativeLoss(Loss):
 
 
 class ExpectedCount(nn.Module):
-    """Difference between the mean number of labels that the scores promise and the number expected."""
+    """Difference between the mean number of labels predicted by the probabilities and the expected number."""
 
     def __init__(self, expected: float, owner: str) -> None:
         super().__init__()
@@ -183,11 +183,11 @@ class EPRLoss(Loss):
     k_hat = mean row sum of sigmoid(s)
 
     Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; returns ().
-    Link: none: a target of 0 does not say that the label is absent. Fit a calibrator on rows that say so.
+    Link: none: a target of 0 does not mean that the label is absent. Fit a calibrator on fully labelled rows.
     No-label rows: they count in k_hat only.
 
     Args:
-        expected_labels: Mean number of labels of a row.
+        expected_labels: Mean number of labels per row.
         beta: Weight of the regulariser. Cole et al. divide both the first term and the difference by K: their weight 1
             is a beta of 1 / K, with all of the loss divided by K.
 
@@ -213,13 +213,13 @@ class EPRLoss(Loss):
 
 
 class ROLELoss(Loss):
-    """Estimates the labels that were not observed while it trains: scores and a table of guesses teach each other.
+    """Estimates the labels that were not observed in training: scores and a table of guesses are trained on each other.
 
     half(f | t) = mean over cells of [1(observed)(-log f) - t log f - (1 - t) log(1 - f)] + excess(f)^2
     excess(f) = (mean row sum of f - expected_labels) / K
     loss = (half(f | t) + half(t | f)) / 2, with f = sigmoid(scores), t = sigmoid(guesses), the other one held constant
 
-    Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; third argument: rows (N,), the place
+    Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; third argument: rows (N,), the index
         of each row in the training data; returns ().
     Link: none: the guesses are not observations. Fit a calibrator on rows whose labels are known.
     No-label rows: they have guesses like any other row.
@@ -227,7 +227,7 @@ class ROLELoss(Loss):
     Args:
         targets: (M, K), the targets of the training data. Guesses start at 0.995 for observed labels and at
             random between 0.4 and 0.6 for others, uniformly in log-odds.
-        expected_labels: Mean number of labels of a row.
+        expected_labels: Mean number of labels per row.
         generator: For reproducible guesses.
 
     Attributes:

@@ -19,21 +19,21 @@ from manyhot.numerics import mask_scores, softplus
 def log_batch_normaliser(batch: LossBatch) -> Tensor:
     """log C = log of the sum of e^score over all known cells - log of the number of labels.
 
-    Without a label the true value is infinite; the logarithm of the bare sum stands in for it, with which the loss and
-    its gradient are zero as they should be.
+    Without a label the true value is infinite; the logarithm of the sum is used instead, with which the loss and its
+    gradient are zero as they should be.
     """
     return torch.logsumexp(batch.masked_scores, dim=(0, 1)) - torch.log(batch.targets.sum().clamp(min=1))
 
 
 def quasibinary_rows(batch: LossBatch, log_normaliser: Tensor, penalty_weight: float) -> Tensor:
-    """Loss of every row, (N,): the surprise of its labels, and a penalty for every probability above 1."""
+    """Loss of every row, (N,): minus the log-probability of its labels, and a penalty for every probability above 1."""
     log_q = batch.mask(batch.scores - log_normaliser)
     cells = torch.addcmul(penalty_weight * log_q.clamp(min=0), log_q, batch.targets, value=-1)
     return cells.sum(1)
 
 
 class QuasibinaryLoss(Loss):
-    """One normaliser C for the whole batch: for zero, one or many labels with a softmax's ease of training.
+    """One normaliser C for the whole batch: for zero, one or many labels, and as easy to train as a softmax.
 
     log q = s - log C, log C = LSE(all scores of the batch) - log(number of labels)
     loss = mean over rows of the sum over labels of -y log q + penalty_weight max(log q, 0)
@@ -46,7 +46,7 @@ class QuasibinaryLoss(Loss):
     No-label rows: they enter through C alone, like absent labels of other rows. A batch without any label gives 0.
 
     Args:
-        penalty_weight: Price of probabilities above 1; the paper's value is 1.
+        penalty_weight: Weight of the penalty on probabilities above 1; the paper's value is 1.
         alpha: Weight of the new value in the moving average of C.
         reduction: "mean" over rows, "sum" or "none".
 
@@ -113,10 +113,9 @@ class TwoWay(NamedTuple):
 
 
 def two_way_units(scores: Tensor, present: Tensor, absent: Tensor, dim: int, shape: TwoWay) -> Tensor:
-    """Loss of every row (`dim` 1) or column (`dim` 0), by the formula as it stands.
+    """Loss of every row (`dim` 1) or column (`dim` 0), by the definition.
 
-    A unit without a present or an absent label costs nothing: its soft maximum lies out of sight, where softplus is
-    exactly zero.
+    A unit without a present or an absent label has no loss: its soft maximum is so low that softplus is exactly zero.
     """
     hardest_absent = torch.logsumexp(mask_scores(scores / shape.temperature_neg, absent), dim=dim)
     hardest_present = torch.logsumexp(mask_scores(scores / -shape.temperature_pos, present), dim=dim)

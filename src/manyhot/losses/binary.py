@@ -24,8 +24,8 @@ from manyhot.losses.loss import Loss, Term
 class AdditiveLoss(Loss):
     """A loss that adds over labels: a curve, and the link that follows from it.
 
-    Write your own by giving both; `manyhot.testing.check_loss` proves that they belong together, and
-    `manyhot.ratio_link` finds the link of a curve for which none is written down.
+    Write your own by passing both; `manyhot.testing.check_loss` checks that they match, and
+    `manyhot.ratio_link` computes the link of a curve for which there is no formula.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
     Link: p = l0' / (l0' - l1') with the slopes of the two branches.
@@ -97,7 +97,7 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
         super().__init__(BinaryCrossEntropyCurve(), SigmoidLink(pos_weight), reduction)
 
     def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
-        """The loss of a batch; by torch's own function where nothing is unknown, which is the fastest there is."""
+        """The loss of a batch; by torch's own function where no cell is unknown, which is the fastest."""
         batch = self.check(scores, targets, *aligned)
         if batch.known is not None or self.reduction not in ("mean", "sum") or scores.numel() == 0:
             return self.reduce(self.terms(batch))
@@ -108,7 +108,7 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
 
 
 class FocalLoss(AdditiveLoss):
-    """Cross-entropy that looks away from easy labels, absent ones above all: for many labels of which few are present.
+    """Cross-entropy with less weight on easy labels, absent ones above all: for many labels of which few are present.
 
     l1(s) = (1 - p)^gamma_pos softplus(-s), l0(s) = p^gamma_neg softplus(s), p = sigmoid(s)
 
@@ -140,13 +140,13 @@ class FocalLoss(AdditiveLoss):
 
 
 class AsymmetricLoss(AdditiveLoss):
-    """ASL: focal loss that also gives absent labels below a margin up as done: for noisy data with many absent labels.
+    """ASL: focal loss that ignores absent labels with a probability below a margin: for noisy data with many of them.
 
     l1(s) = (1 - p)^gamma_pos softplus(-s), l0(s) = r^gamma_neg (-log(1 - r)), r = max(p - margin, 0), p = sigmoid(s)
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1} or [0, 1]; returns (), or (N, K) for reduction "none".
-    Link: the map phi. With a margin, scores up to logit(margin) all mean 0; with `gamma_pos` 0 no score means more than
-        a limit (0.964 with the defaults): what lies beyond cannot be told from such scores.
+    Link: the map phi. With a margin, scores up to logit(margin) all give 0; with `gamma_pos` 0 probabilities have an
+        upper limit (0.964 with the defaults).
     No-label rows: K absent labels, as in any other row.
 
     Args:

@@ -18,17 +18,17 @@ CLOSED_FORM_LOSSES = (BinaryCrossEntropyLoss, FocalLoss, AsymmetricLoss, Strictl
 
 
 class SumLoss(Loss):
-    """Several losses on the same scores, each with its weight: to rank by one and keep the probabilities of another.
+    """A weighted sum of several losses on the same scores, such as one that ranks and one with probabilities.
 
     loss = sum of weight * loss over the parts
 
-    Binary cross-entropy with a little of the two-way loss is what `manyhot train` takes on frozen features: it ranks
-    like the two-way loss, and its probabilities are as good as those of cross-entropy.
+    `manyhot train` uses binary cross-entropy with a small weight of the two-way loss on frozen features: it ranks like
+    the two-way loss, and its probabilities are as good as those of cross-entropy.
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}, and in [0, 1] where all parts allow it; returns ().
     Link: exact where all parts add over labels, by the slopes of their sum. A part that compares labels or rows leaves
-        none, unless `link` says how to read the scores; they are then as good as held-out data show, so calibrate.
-    No-label rows: what each part makes of them.
+        none, unless `link` is passed; calibrate its probabilities, which are then not exact.
+    No-label rows: as in each part.
 
     Args:
         *losses: The parts: of one head, and means.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -44,18 +44,18 @@ class Loss(ConstructorRepr, nn.Module, ABC):
     """A sum of means over cells, rows or columns of a batch.
 
     Args:
-        link: What the scores mean as probabilities. Left out, they mean none until a calibrator has been fitted, and
-            the link refuses to give any.
+        link: How the scores map to probabilities. Without one, the link raises an error when asked for probabilities,
+            and the scores need a calibrator.
         reduction: One of the class's `reductions`.
 
     Attributes:
-        adds_over_labels: Whether the loss is a sum over cells, so that it has one honest link.
+        adds_over_labels: Whether the loss is a sum over cells, so that it has one link.
         mixes_rows: Whether the value of a row depends on other rows, as in losses with batch statistics.
         reductions: The reductions that make sense for this loss.
         soft_targets: Whether targets between 0 and 1 are allowed.
-        single_label: Whether a row may carry one label at the most.
+        single_label: Whether a row may carry at most one label.
         heads: How many heads the scores come from.
-        max_aligned: How many tensors besides scores and targets the loss takes at the most.
+        max_aligned: The largest number of tensors that the loss takes besides scores and targets.
     """
 
     adds_over_labels: ClassVar[bool] = False
@@ -72,13 +72,17 @@ class Loss(ConstructorRepr, nn.Module, ABC):
         self.link = NoLink(type(self).__name__) if link is None else link
         self.reduction = check_choice("reduction", type(self).__name__, reduction, self.reductions)
 
+    if TYPE_CHECKING:  # torch's own `__call__` has no types
+
+        def __call__(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor: ...  # noqa: D102
+
     def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
         """The loss of a batch.
 
         Args:
             scores: (N, K), any real numbers; (N, 2, K) for two heads.
             targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out of every term.
-            *aligned: Further tensors with one entry a row, for the losses that need them.
+            *aligned: Further tensors with one entry per row, for the losses that need them.
         """
         return self.reduce(self.terms(self.check(scores, targets, *aligned), *aligned))
 
@@ -87,9 +91,9 @@ class Loss(ConstructorRepr, nn.Module, ABC):
         """The means that the loss is the sum of."""
 
     def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> LossBatch:
-        """The batch in the form in which the terms are computed, or the error that says what is wrong with it."""
+        """The batch in the form in which the terms are computed; raises an error if it is invalid."""
         if len(aligned) > self.max_aligned:
-            rule = f"be {2 + self.max_aligned} at the most"
+            rule = f"be at most {2 + self.max_aligned}"
             hint = "Leave the others out."
             raise InputError("arguments", type(self).__name__, rule, str(2 + len(aligned)), hint)
         return prepare_batch(

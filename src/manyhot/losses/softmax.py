@@ -18,7 +18,7 @@ from manyhot.numerics import floor_count, softplus
 
 
 def log_softmax(batch: LossBatch) -> Tensor:
-    """log p over the known labels of every row; unknown cells lie out of sight."""
+    """log p over the known labels of every row; unknown cells are masked."""
     return torch.log_softmax(batch.masked_scores, dim=1)
 
 
@@ -39,12 +39,12 @@ def largest_log_prob(batch: LossBatch, log_p: Tensor) -> Tensor:
 
 
 class SoftmaxCrossEntropyLoss(Loss):
-    """Softmax cross-entropy for one label a row, with a choice of what a row without a label should teach.
+    """Softmax cross-entropy for one label per row, with a choice of the term for rows without a label.
 
     row = LSE(s) - s_y
     loss = mean over labelled rows + no_label_weight * mean over no-label rows of the chosen term
 
-    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with one label a row at the most; returns (), or (N,) for
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with at most one label per row; returns (), or (N,) for
         reduction "none", which needs `no_label` "ignore".
     Link: softmax, the probability of each class given that exactly one is present; rows sum to 1.
     No-label rows: `no_label` "ignore" leaves them out; "uniform" adds KL(uniform || p); "maxconf" adds max_k log p_k.
@@ -92,8 +92,8 @@ class MultiLabelSoftmaxLoss(Loss):
     row = -sum_k (y_k / sum y) log softmax_k(s)
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1}; returns (), or (N,) for reduction "none".
-    Link: none. The probabilities of a row sum to 1 however many labels it has, so they mean nothing until a calibrator
-        has been fitted. With one label a row it is `SoftmaxCrossEntropyLoss`, which has a link.
+    Link: none. The probabilities of a row sum to 1 however many labels it has, so they need a fitted
+        calibrator. With one label per row it is `SoftmaxCrossEntropyLoss`, which has a link.
     No-label rows: left out of the mean.
 
     Args:
@@ -137,20 +137,20 @@ def propose_candidates(log_p: Tensor, eligible: Tensor, count: Tensor, max_count
 
 
 class AverageKLoss(Loss):
-    """Trains sets whose size follows the ambiguity of the sample and averages K, from one label a row.
+    """Trains sets whose size follows the ambiguity of the sample and averages K, from one label per row.
 
     One head learns by cross-entropy and proposes candidates: the (K-1) N most probable cells of the batch besides the
     labels. The other learns with sigmoids that labels and candidates are present and the rest absent.
 
     loss = CE(first head) + mean_labels softplus(-s) + alpha mean_candidates softplus(-s) + alpha mean_rest softplus(s)
 
-    Shape: scores (N, 2, K) as `TwoHeads` gives them, first the proposing head; targets (N, K) in {1, 0, -1} with one
-        label a row at the most; returns ().
+    Shape: scores (N, 2, K) as `TwoHeads` gives them, first the proposing head; targets (N, K) in {1, 0, -1} with at
+        most one label per row; returns ().
     Link: none: candidates are not observations. Fit a calibrator to read either head's scores as probabilities.
     No-label rows: left out of every term.
 
     Args:
-        k: Mean set size wanted, at least 1; need not be whole.
+        k: The mean set size, at least 1; need not be whole.
         alpha: Weight of candidates and rest; the paper tunes it between 0.1 and 10.
 
     Reference: Garcin, Servajean, Joly and Salmon, A Two-Head Loss Function for Deep Average-K Classification. Means are
@@ -203,7 +203,7 @@ class NoisedTopKLoss(Loss):
 
     row = max(0, 1 + top - s_y), top = mean over draws of the (k+1)-th largest of s + epsilon * noise
 
-    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with one label a row at the most; returns (), or (N,) for
+    Shape: scores (N, K), targets (N, K) in {1, 0, -1} with at most one label per row; returns (), or (N,) for
         reduction "none". Optional third argument: noise (N, draws, K); without it, standard normal noise is drawn.
     Link: none, the scores only rank. Fit a calibrator to read them as probabilities.
     No-label rows: left out of the mean.
@@ -250,7 +250,7 @@ class NoisedTopKLoss(Loss):
         return [Term(labelled * (1 + top - own).clamp(min=0), labelled.sum())]
 
     def draw(self, scores: Tensor) -> Tensor:
-        """Fresh noise from the global generator of the scores' device."""
+        """New noise from the global generator of the scores' device."""
         return torch.randn(scores.shape[0], self.draws, scores.shape[1], dtype=scores.dtype, device=scores.device)
 
 
@@ -261,8 +261,8 @@ def uniform_classifier(name: str, in_features: int, num_labels: int, *, scale: f
     """Head and loss of one of the twelve combinations {softmax, BCE} x {linear, cosine} x {no, diverse, unified bias}.
 
     Args:
-        name: "soft" or "bce", a dash, "n" for a normalised (cosine) head, and "0" (no bias), "d" (one a label) or "u"
-            (one for all). "bce-nu" is the one that the paper calls UCE.
+        name: "soft" or "bce", a dash, "n" for a normalised (cosine) head, and "0" (no bias), "d" (one per label) or
+            "u" (one for all). "bce-nu" is the one that the paper calls UCE.
         in_features: Width of the features.
         num_labels: Number of labels.
         scale: The factor gamma on the cosine.
@@ -290,7 +290,7 @@ class ClassWiseLoss(Loss):
 
     row = softplus(b_y - s_y) + sum over other labels j of softplus(s_j - b_y)
 
-    Shape: scores (N, K) without a bias, targets (N, K) in {1, 0, -1} with one label a row at the most; returns (), or
+    Shape: scores (N, K) without a bias, targets (N, K) in {1, 0, -1} with at most one label per row; returns (), or
         (N,) for reduction "none".
     Link: none: an absent label's score is compared with another label's threshold. Fit a calibrator.
     No-label rows: left out of the mean, since they have no threshold.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyhot.checks import as_tensor, check_int, check_number, describe_type
 from manyhot.decide.rule import Decision
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.metrics.metric import Metric, MetricResult, RowMetric, mean_of_defined
 
 # Draws times rows whose counts are held at a time, and cells of rows whose parts are.
@@ -25,10 +25,10 @@ _PART_OF_ROW = 256
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and between what it would lie with other samples of the same kind.
+    """A value with its confidence interval.
 
     Attributes:
-        value: What was computed from the samples themselves.
+        value: The value on the samples themselves.
         low: The lower end.
         high: The upper end.
         undefined: In how many of the draws the value was not defined or not finite; they are left out.
@@ -49,12 +49,12 @@ def bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """An interval for every value of a metric: rows are drawn again with replacement, as many as there are.
+    """A confidence interval for every value of a metric, by a bootstrap of the rows.
 
     The ends are percentiles of the values of the draws, moved so that the mean of the draws is the value itself: an
     error that cannot be negative, such as the ece, grows with the noise that drawing adds, and its plain percentiles
-    would lie above it. They tell what the choice of test samples does to a value, and nothing about training again.
-    Rows must be independent: frames of one video are not. For a maximum, such as the mce, they are rough.
+    would lie above it. Intervals cover the sampling of the test set, not the variation between training runs. Rows must
+    be independent: frames of one video are not. For a maximum, such as the mce, they are rough.
 
     Metrics that are sums over rows (scores of probabilities, sets, pooled calibration) cost one matrix product;
     others are computed again for each draw.
@@ -141,7 +141,7 @@ def _take(values: Tensor | Decision, rows: Tensor | slice) -> Tensor | Decision:
 def interval_of(value: float, drawn: Sequence[float], level: float) -> Interval:
     """The interval around a value that holds the share `level` of the drawn ones, of those that are finite.
 
-    The draws are moved so that their mean is the value, but not out of [0, 1] if they all lie in it.
+    The draws are moved so that their mean is the value, but not out of [0, 1] if they are all in it.
     """
     numbers = np.array(drawn)
     finite = numbers[np.isfinite(numbers)]
@@ -156,6 +156,7 @@ def interval_of(value: float, drawn: Sequence[float], level: float) -> Interval:
     return Interval(value, float(low), float(high), undefined)
 
 
+@owned("by_shots")
 def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int = 100) -> MetricResult:
     """The mean of a value over labels with few, with some and with many training images.
 
@@ -168,23 +169,22 @@ def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int =
         many: Labels with more images than this are `many`; the others are `medium`.
 
     Example:
-        >>> outcome = by_shots([0.2, 0.5, 0.7, 0.9], [3, 20, 100, 4000])
-        >>> outcome.values
+        >>> result = by_shots([0.2, 0.5, 0.7, 0.9], [3, 20, 100, 4000])
+        >>> result.values
         {'few': 0.2, 'medium': 0.6, 'many': 0.9}
-        >>> outcome.counts
+        >>> result.counts
         {'few': 1, 'medium': 2, 'many': 1, 'labels without a value': 0}
     """
     few = check_int("few", "by_shots", few, low=0)
     many = check_int("many", "by_shots", many, low=0)
     if few > many + 1:
-        raise InputError(
-            "few", "by_shots", f"be at most `many` + 1 = {many + 1}", str(few), "Swap them, or raise `many`."
-        )
+        rule = f"be at most `many` + 1 = {many + 1}"
+        raise InputError("few", rule=rule, got=str(few), hint="Swap them, or raise `many`.")
     values = _check_label_values("values_by_label", values_by_label).double()
     images = _check_label_values("train_counts", train_counts).to(values.device)
     if images.shape != values.shape:
         rule = f"have one number for each of the {len(values)} labels"
-        raise InputError("train_counts", "by_shots", rule, str(len(images)), "Count the images of these labels.")
+        raise InputError("train_counts", rule=rule, got=str(len(images)), hint="Count the images of these labels.")
     groups = {"few": images < few, "medium": (images >= few) & (images <= many), "many": images > many}
     defined = ~values.isnan()
     counts = {name: int((group & defined).sum()) for name, group in groups.items()}
@@ -199,14 +199,12 @@ def _check_label_values(argument: str, numbers: Any) -> Tensor:
             numbers = torch.from_numpy(np.array(numbers, dtype=np.float64))
         result: Tensor = numbers
     except (TypeError, ValueError):
-        raise InputError(
-            argument, "by_shots", "be (K,) of numbers", describe_type(numbers), "Pass one number a label."
-        ) from None
+        got, hint = describe_type(numbers), "Pass one number per label."
+        raise InputError(argument, rule="be (K,) of numbers", got=got, hint=hint) from None
     if result.ndim != 1 or result.is_complex():
         got = str(tuple(result.shape)) if result.ndim != 1 else describe_type(result)
-        raise InputError(argument, "by_shots", "be (K,) of numbers", got, "Pass one number a label.")
+        raise InputError(argument, rule="be (K,) of numbers", got=got, hint="Pass one number per label.")
     if argument == "train_counts" and result.numel() and not bool((result >= 0).all()):
-        raise InputError(
-            argument, "by_shots", "not be negative", f"{float(result.min()):g}", "Count the training images."
-        )
+        got, hint = f"{float(result.min()):g}", "Count the training images."
+        raise InputError(argument, rule="not be negative", got=got, hint=hint)
     return result

@@ -15,7 +15,7 @@ from manyhot.metrics.sorting import sort_in_place
 
 
 class CalibrationError(RowMetric):
-    """The gap between probabilities and what came true, in bins of probability: of the cells at 70 %, are 70 % present?
+    """The gap between predicted probabilities and observed frequencies, in bins of probability.
 
     ece = sum over bins of cells / all cells * |mean probability - share present|
 
@@ -23,7 +23,7 @@ class CalibrationError(RowMetric):
 
     The probability of the label is binned, not that of the more likely answer. A bin reaches from above its lower edge
     up to its upper edge; 0 is in the first. Unknown cells are left out. A row without labels is K absent labels.
-    The ece of all cells is mostly that of easy absent labels; ace, top_k and average="macro" look at the others.
+    The ece of all cells is mostly that of easy absent labels; ace, top_k and average="macro" give weight to the others.
 
     Args:
         bins: The number M of bins.
@@ -71,7 +71,7 @@ class CalibrationError(RowMetric):
         return self.collect(**sum_bins(probs, targets, edges, owner=owner, owners=labels)._asdict())
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
-        """What each row adds to the sums of pooled bins of the same width; None where rows cannot be told apart."""
+        """What each row adds to the sums of pooled bins of the same width; None for bins that are not such sums."""
         if self.mass == "equal" or self.average == "macro":
             return None
         probs, targets = self._cells(values, targets)
@@ -107,7 +107,7 @@ class CalibrationError(RowMetric):
 
 
 def result_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> MetricResult:
-    """The errors of bins (K, M) with edges (K, M + 1); K is 1 unless they are told apart by label."""
+    """The errors of bins (K, M) with edges (K, M + 1); K is 1 for bins that pool all labels."""
     bin_errors = binned_errors(sums)._asdict()
     values = {name: mean_of_defined(value) for name, value in bin_errors.items()}
     cells = sums.cells.sum(1)
@@ -145,7 +145,7 @@ def with_zero(upper: Tensor) -> Tensor:
 
 
 class BrierScore(RowMetric):
-    """Squared difference of probability and target: how well calibrated and how sharp the probabilities are, in one.
+    """Squared difference of probability and target: measures calibration and sharpness together.
 
     brier = mean over known cells of (p - target)^2;  brier_per_row = mean over rows of the sum over known labels
 
@@ -174,23 +174,23 @@ class BrierScore(RowMetric):
 
 
 class LogLoss(RowMetric):
-    """Minus the natural logarithm of the probability of what happened: punishes confident mistakes hardest.
+    """Minus the natural logarithm of the probability of the observed target: penalises confident errors most.
 
     log_loss = mean over known cells of -log p where present, -log(1 - p) where absent;  log_loss_per_row = mean over
     rows of the sum over known labels, minus the log-likelihood of the row
 
-    A probability of exactly 0 or 1 that is wrong would cost infinitely much. The probability of what happened is
-    therefore taken as `epsilon` where it is less. The counts tell how often that was so.
+    A probability of exactly 0 or 1 that is wrong would have an infinite loss. Probabilities of observed targets are
+    therefore clipped to at least `epsilon`; the counts report for how many cells.
 
     Args:
-        epsilon: The least probability of what happened; by default the precision of the numbers that come, 1.2e-7 for
-            float32 and half precision, 2.2e-16 for float64.
+        epsilon: The least probability of an observed target; by default the precision of the input, 1.2e-7 for float32
+            and half precision, 2.2e-16 for float64.
 
     Example:
-        >>> outcome = LogLoss().update(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[1, 0, 1]])).compute()
-        >>> outcome.values
+        >>> result = LogLoss().update(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[1, 0, 1]])).compute()
+        >>> result.values
         {'log_loss': 5.77..., 'log_loss_per_row': 17.32...}
-        >>> outcome.counts
+        >>> result.counts
         {'cells': 3, 'rows': 1, 'labels': 3, 'labels without cells': 0, 'cells raised to epsilon': 1,
          'cells certain and wrong': 1}
     """
@@ -202,7 +202,7 @@ class LogLoss(RowMetric):
         super().__init__()
 
     def start(self) -> State:
-        """Sums by label, and the numbers of rows and of cells that had to be raised."""
+        """Sums by label, and the numbers of rows and of cells that were clipped to `epsilon`."""
         return _no_cells() | zeros(("raised", "certain"), torch.int64)
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
@@ -242,20 +242,20 @@ def _result(name: str, metric: RowMetric) -> MetricResult:
     return MetricResult(values, counts, {"by_label": loss / known})
 
 
-# Sums of probabilities are kept as whole numbers of these two units, so that they do not depend on the order of the
+# Sums of probabilities are stored as whole numbers of these two units, so that they do not depend on the order of the
 # cells or the batches, do not drift over millions of rows, and are the same on every device.
 COARSE, FINE = 2.0**-24, 2.0**-48
 _CELLS_AT_ONCE = 1 << 22
 
 
 class BinSums(NamedTuple):
-    """What is known of the cells in each bin, all (..., M) of int64.
+    """Counts and sums of the cells in each bin, all (..., M) of int64.
 
     Attributes:
         cells: How many there are.
         present: The cells whose label is present.
         coarse: The sum of their probabilities in units of 2^-24, each rounded down.
-        fine: The sum of what was left then, in units of 2^-48.
+        fine: The sum of the remainders, in units of 2^-48.
     """
 
     cells: Tensor

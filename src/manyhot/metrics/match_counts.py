@@ -22,23 +22,23 @@ COUNT_OFFSET = 0.5
 
 
 class MatchCounts(Metric):
-    """Whether the expected number of matches of a tag query, the sum of probabilities, is the number that there are.
+    """The error of the expected number of matches of tag queries, which is the sum of their probabilities.
 
-    If probabilities are honest and labels are independent given the sample, the number of matches has the
-    Poisson-binomial distribution of these probabilities. Its central interval is the one that a search shows, by
+    If probabilities are calibrated and labels are independent given the sample, the number of matches has the
+    Poisson-binomial distribution of these probabilities. A search reports its central interval, by
     `count_interval`. Values, each over the queries:
 
-    - `count_error`: mean of |log((expected + 1/2) / (true + 1/2))|; 0.1 says that counts are off by 10 %.
+    - `count_error`: mean of |log((expected + 1/2) / (true + 1/2))|; 0.1 means that counts are off by 10 %.
     - `count_bias`: the same without the bars: above 0 if too many are expected.
     - `count_ratio`: all expected matches over all true ones.
-    - `count_coverage`: the share of queries whose true number lies in the interval; `level` or more if all is well,
-      since counts are whole. The interval takes the probabilities as they are; those of a calibrator that learnt from
-      fewer rows than are judged are themselves off by more than such counts scatter.
+    - `count_coverage`: the share of queries whose true number lies in the interval; at least `level` for
+      calibrated probabilities, since counts are whole. The interval takes the probabilities as exact; those of a
+      calibrator fitted on fewer rows than are evaluated have errors larger than the spread of such counts.
 
     No-label rows: Samples that match no query that names a present label, as any others.
     Empty queries: A query without a match counts like any other: to expect none is right.
     Unknown cells: A sample is left out of the queries that name one of its unknown labels.
-    Memory: About 8 kilobytes a query.
+    Memory: About 8 kilobytes per query.
 
     Args:
         queries: Pairs (present, absent) of label numbers, or `TagQueries`.
@@ -49,10 +49,10 @@ class MatchCounts(Metric):
     Example:
         >>> log_odds = torch.tensor([[2.0, -1.0], [1.0, 3.0], [-2.0, 0.5]])
         >>> metric = MatchCounts([([0], []), ([0], [1])]).update(log_odds, torch.tensor([[1, 0], [1, 1], [0, 1]]))
-        >>> outcome = metric.compute()
-        >>> outcome.details["expected"], outcome.details["true"]
+        >>> result = metric.compute()
+        >>> result.details["expected"], result.details["true"]
         (tensor([1.7311, 0.7236], dtype=torch.float64), tensor([2, 1]))
-        >>> outcome["count_coverage"]
+        >>> result["count_coverage"]
         1.0
     """
 

@@ -21,7 +21,7 @@ from manyhot.errors import InputError
 
 @dataclass(frozen=True)
 class MetricResult:
-    """The values of a metric by name, what they were computed from, and what lies behind them.
+    """The values of a metric by name, with counts and details.
 
     Attributes:
         values: The headline first; NaN where a value is not defined.
@@ -49,8 +49,8 @@ State = dict[str, Tensor | list[Tensor]]
 class Metric(ABC):
     """Collects batches and computes its values from all of them, the same whatever the batches were.
 
-    A subclass says in `start` what it collects: tensors, which are added up, and lists of tensors, which are put one
-    after the other. `merge` and `sync` follow from that.
+    A subclass returns in `start` what it collects: tensors, which are added up, and lists of tensors, which are
+    concatenated. `merge` and `sync` follow from that.
 
     Attributes:
         state: What was collected, by name.
@@ -71,7 +71,7 @@ class Metric(ABC):
 
     @abstractmethod
     def compute(self) -> MetricResult:
-        """The outcome of all that was collected."""
+        """The result of all collected batches."""
 
     def reset(self) -> Self:
         """Forgets what was collected; returns itself."""
@@ -116,7 +116,7 @@ class Metric(ABC):
             rule = f"be a `{type(self).__name__}` of the same settings"
             raise InputError("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
         self._check_labels(other.num_labels)
-        # `+` adds tensors and joins lists, which are the two laws of merging.
+        # `+` adds tensors and concatenates lists, which are the two ways of merging.
         self.state = {name: collected + other.state[name] for name, collected in self.state.items()}  # type: ignore[operator]
         return self
 
@@ -131,7 +131,7 @@ class Metric(ABC):
         for num_labels in labels:
             synced._check_labels(None if int(num_labels) < 0 else int(num_labels))
         synced.state = {
-            # A process without batches has sent a list of nothing, of no shape that could be joined with the others.
+            # A process without batches has sent an empty list, whose shape cannot be concatenated with the others.
             name: [part for part, num_labels in zip(parts[name], labels, strict=True) if int(num_labels) >= 0]
             if isinstance(value, list)
             else sum(parts[name][1:], start=parts[name][0])
@@ -140,7 +140,7 @@ class Metric(ABC):
         return synced
 
     def _check_labels(self, num_labels: int | None) -> None:
-        """Refuses another number of labels than that of the batches before."""
+        """Raises an error for another number of labels than that of the batches before."""
         if self.num_labels is not None and num_labels is not None and num_labels != self.num_labels:
             rule = f"have the {self.num_labels} labels of the batches before"
             raise InputError(
@@ -164,7 +164,7 @@ def mean_of_defined(values: Tensor) -> float:
 
 
 def _device_of_backend() -> torch.device:
-    """Where tensors must lie to be sent; a process without batches holds nothing that would tell."""
+    """The device that the backend sends from; a process without batches has no tensor to take it from."""
     if dist.get_backend() == "nccl":
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
@@ -186,17 +186,17 @@ class RowMetric(Metric):
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of values and targets, both (N, K); returns itself."""
         parts = self.rows(values, targets)
-        assert parts is not None, "a metric whose rows cannot be told apart collects in another way"
+        assert parts is not None, "a metric that is not a sum over rows must override `update`"
         return self.collect(**{name: part.sum(0) for name, part in parts.items()})
 
 
 def zeros(names: Iterable[str], dtype: torch.dtype) -> State:
-    """Sums of these names before the first batch, of a shape that it will tell."""
+    """Zeros of these names before the first batch, which determines their shape."""
     return {name: torch.zeros((), dtype=dtype) for name in names}
 
 
 def by_label(total: Tensor) -> Tensor:
-    """A sum by label, (K,); of no labels as long as no batch has told their number."""
+    """A sum by label, (K,); (0,) before the first batch, which determines the number of labels."""
     return total if total.ndim else total.new_zeros(0)
 
 

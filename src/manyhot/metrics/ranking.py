@@ -28,7 +28,7 @@ def average_precision(scores: Any, targets: Any) -> Tensor:
     """The average precision of each label, over all samples.
 
     It is the mean, over the samples that carry the label, of the precision among all samples scored at or above them:
-    equal scores stand together, so that the order of samples does not matter.
+    equal scores share a rank, so that the order of samples does not matter.
 
     Args:
         scores: (N, K), scores or probabilities; only their order within a label matters.
@@ -133,14 +133,14 @@ def cell_counts(column: Column) -> dict[str, int]:
 class MeanAveragePrecision(RowMetric):
     """How well present labels are ranked before absent ones, from 0 to 1: the mean of average precisions.
 
-    Equal scores stand together: average precision is the mean, over present cells, of the precision among all cells
+    Equal scores share a rank: average precision is the mean, over present cells, of the precision among all cells
     scored at or above them. Without ties it is the usual one; with ties it does not depend on the order of the data.
 
     No-label rows: Over labels and cells they count as absent cells like any others. Over samples they have no average
-    precision and are left out of the mean, not taken as perfect; `counts` says how many there were. So are labels
+    precision and are left out of the mean, not counted as perfect; `counts` holds how many there were. So are labels
     without a present cell over labels. Nothing left gives NaN.
     Unknown cells: Left out.
-    Memory: Over labels and cells the scores are kept; over samples three numbers are.
+    Memory: The scores for labels and cells; three numbers for samples.
 
     Args:
         average: "macro" for the mean over labels, each ranking all samples (mAP by class); "samples" for the mean over
@@ -151,10 +151,10 @@ class MeanAveragePrecision(RowMetric):
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.3], [0.5, 0.2], [0.4, 0.8]])
-        >>> outcome = mh.metrics.MeanAveragePrecision().update(scores, torch.tensor([[1, 0], [0, 0], [1, 0]])).compute()
-        >>> round(outcome["map"], 4), outcome.counts
+        >>> result = mh.metrics.MeanAveragePrecision().update(scores, torch.tensor([[1, 0], [0, 0], [1, 0]])).compute()
+        >>> round(result["map"], 4), result.counts
         (0.8333, {'labels': 1, 'labels without positives': 1})
-        >>> outcome.details["by_label"]
+        >>> result.details["by_label"]
         tensor([0.8333,    nan], dtype=torch.float64)
     """
 
@@ -221,7 +221,7 @@ def auroc(scores: Any, targets: Any) -> Tensor:
 
 
 def auroc_of_parts(scores: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """As `auroc`, for checked parts of a table that is never put together; and how many present cells a label has."""
+    """As `auroc`, for checked parts of a table that are never concatenated; also the present cells of each label."""
     areas_and_counts = [(auroc_of_column(column), len(column.present)) for column in sorted_columns(scores, targets)]
     device = scores[0].device if scores else None
     areas = torch.tensor([area for area, _ in areas_and_counts], dtype=torch.float64, device=device)
@@ -264,7 +264,7 @@ def sample_coverage(scores: Any, targets: Any) -> Tensor:
 
 def _coverage_of_rows(ranks: RowRanks) -> Tensor:
     depth = torch.where(ranks.valid, ranks.known.double(), 0.0)
-    # A place more, so that there is a maximum even without labels.
+    # One more column, so that there is a maximum even without labels.
     return nn.functional.pad(depth, (0, 1)).amax(1).masked_fill(~ranks.valid.any(1), math.nan)
 
 
@@ -298,9 +298,9 @@ class AUROC(Metric):
 
     No-label rows: They count as absent cells like any others.
     Empty labels: A label without a present or without an absent cell has no area; it is left out of the mean over
-    labels, and `counts` says how many there were. Nothing left gives NaN.
+    labels, and `counts` holds how many there were. Nothing left gives NaN.
     Unknown cells: Left out.
-    Memory: The scores are kept.
+    Memory: The scores.
 
     Args:
         average: "macro" for the mean over labels, each comparing samples; "micro" for one comparison of all cells,
@@ -308,8 +308,8 @@ class AUROC(Metric):
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.3], [0.5, 0.2], [0.5, 0.8]])
-        >>> outcome = mh.metrics.AUROC().update(scores, torch.tensor([[1, 0], [1, 0], [0, 0]])).compute()
-        >>> outcome["auroc"], outcome.counts
+        >>> result = mh.metrics.AUROC().update(scores, torch.tensor([[1, 0], [1, 0], [0, 0]])).compute()
+        >>> result["auroc"], result.counts
         (0.75, {'labels': 1, 'labels without positives': 1, 'labels without negatives': 0})
     """
 
@@ -345,15 +345,15 @@ class CoverageError(RowMetric):
     It is the number of known labels that are scored at or above the lowest present one, so that a tie counts in full;
     the least possible is the mean number of labels of a sample.
 
-    No-label rows: They ask for no label and are left out, not taken as 0; `counts` says how many there were.
+    No-label rows: They have no label to reach and are left out, not counted as 0; `counts` holds how many there were.
     Unknown cells: Left out.
 
     Reference: scikit-learn's `coverage_error`, which puts rows without labels into the mean as 0.
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.3, 0.5], [0.5, 0.2, 0.1]])
-        >>> outcome = mh.metrics.CoverageError().update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
-        >>> outcome["coverage_error"], outcome.counts
+        >>> result = mh.metrics.CoverageError().update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
+        >>> result["coverage_error"], result.counts
         (3.0, {'rows': 1, 'rows without positives': 1})
     """
 
@@ -382,7 +382,7 @@ class RankingLoss(RowMetric):
 
     A tie is wrong, since a present label should be scored above an absent one.
 
-    No-label rows: They have no pair and are left out, not taken as 0, and so are rows with all labels; `counts` says
+    No-label rows: They have no pair and are left out, not counted as 0, and so are rows with all labels; `counts` holds
     how many there were of each.
     Unknown cells: Left out.
 
@@ -391,8 +391,8 @@ class RankingLoss(RowMetric):
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.3, 0.5], [0.5, 0.2, 0.1]])
-        >>> outcome = mh.metrics.RankingLoss().update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
-        >>> outcome["ranking_loss"], outcome.counts
+        >>> result = mh.metrics.RankingLoss().update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
+        >>> result["ranking_loss"], result.counts
         (0.5, {'rows': 1, 'rows without positives': 1, 'rows without negatives': 0})
     """
 
@@ -430,7 +430,7 @@ def first_labels(values: Tensor, targets: Tensor, k: int) -> Tensor:
     """
     hidden = targets < 0
     values = values.masked_fill(hidden, -torch.inf)
-    # One more than wanted shows whether a tie reaches over the end.
+    # One more than k shows whether a tie crosses the end.
     top = values.topk(min(k + 1, values.shape[1]), dim=1)
     order = top.indices[:, :k]
     tied = (top.values[:, 1:] == top.values[:, :-1]).any(1).nonzero().flatten()
@@ -451,18 +451,18 @@ class RankingAtK(RowMetric):
 
     Few labels: precision@k always divides by k, so that a row with fewer than k labels present cannot reach 1, nor can
     any if k is above the number of labels; recall and ndcg can.
-    No-label rows: They have nothing to find and are left out of all three; `counts` says how many there were.
-    Unknown cells: Not ranked; the next known label takes the place.
+    No-label rows: They have nothing to find and are left out of all three; `counts` holds how many there were.
+    Unknown cells: Not ranked; the next known label takes the rank.
 
     Args:
         ks: The numbers of labels to look at.
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.3, 0.5], [0.5, 0.2, 0.1]])
-        >>> outcome = mh.metrics.RankingAtK(ks=(1, 2)).update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
-        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        >>> result = mh.metrics.RankingAtK(ks=(1, 2)).update(scores, torch.tensor([[1, 1, 0], [0, 0, 0]])).compute()
+        >>> {name: round(value, 3) for name, value in result.values.items()}
         {'precision@1': 1.0, 'precision@2': 0.5, 'recall@1': 0.5, 'recall@2': 0.5, 'ndcg@1': 1.0, 'ndcg@2': 0.613}
-        >>> outcome.counts
+        >>> result.counts
         {'rows': 1, 'rows without positives': 1}
     """
 

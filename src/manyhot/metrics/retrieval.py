@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyhot.checks import check_int, check_number
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.metrics.bootstrapping import Interval
 from manyhot.metrics.metric import Metric, MetricResult, State, mean_of_defined
 from manyhot.metrics.sorting import CELLS_AT_ONCE, sort_in_place
 
-# More than these are not enumerated: their codes would fill memory, and judging them would take hours.
+# More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
 MAX_QUERIES = 1 << 24
 
 
@@ -54,7 +54,7 @@ class TagQueries(Sequence[TagQuery]):
     """Many tag queries in one tensor, a sequence of `TagQuery` like any other.
 
     Attributes:
-        codes: (Q, L) int32, one row a query: label + 1 for a present label, -(label + 1) for an absent one, present
+        codes: (Q, L) int32, one row per query: label + 1 for a present label, -(label + 1) for an absent one, present
             ones first, each side in rising order; then zeros.
 
     Example:
@@ -71,10 +71,11 @@ class TagQueries(Sequence[TagQuery]):
 
     @classmethod
     def of(cls, queries: Iterable[Any], *, owner: str = "TagQueries") -> TagQueries:
-        """The queries of pairs (present, absent) of label numbers; refuses what is none."""
+        """The queries of pairs (present, absent) of label numbers; anything else raises an error."""
         if isinstance(queries, TagQueries):
             return queries
-        return cls.checked([_checked(owner, query) for query in queries])
+        with owned(owner):
+            return cls.checked([_checked(query) for query in queries])
 
     @classmethod
     def checked(cls, queries: Sequence[TagQuery]) -> Self:
@@ -123,7 +124,7 @@ class TagQueries(Sequence[TagQuery]):
 
 
 def strata(num_labels: int, most: int) -> list[Stratum]:
-    """The kinds of queries that name a present label and `most` labels at the most; by length, then by present ones."""
+    """The kinds of queries that name a present label and at most `most` labels; by length, then by present ones."""
     lengths = range(1, min(most, num_labels) + 1)
     return [Stratum(present, length - present) for length in lengths for present in range(1, length + 1)]
 
@@ -143,7 +144,7 @@ def count_queries(num_labels: int, most: int = 5) -> dict[int, int]:
 
 
 def all_queries(num_labels: int, most: int = 5) -> TagQueries:
-    """All queries that name a present label and not more than `most` labels; by length, then by how many are present.
+    """All queries that name a present label and at most `most` labels; by length, then by how many are present.
 
     Example:
         >>> list(mh.metrics.all_queries(2))[:3]
@@ -256,17 +257,17 @@ def _decoded(codes: Sequence[int]) -> TagQuery:
     return TagQuery(tuple(code - 1 for code in codes if code > 0), tuple(-code - 1 for code in codes if code < 0))
 
 
-def _checked(owner: str, query: Any) -> TagQuery:
+def _checked(query: Any) -> TagQuery:
     """A query of whole numbers, each named once."""
     try:
         present, absent = (sorted(side) for side in query)
-        labels = [check_int("queries", owner, label, low=0) for label in (*present, *absent)]
+        labels = [check_int("queries", "", label, low=0) for label in (*present, *absent)]
     except (TypeError, ValueError):
         rule, hint = "be pairs (present, absent) of label numbers", "Pass for example [([0, 3], [5])]."
-        raise InputError("queries", owner, rule, repr(query), hint) from None
+        raise InputError("queries", rule=rule, got=repr(query), hint=hint) from None
     if len(set(labels)) < len(labels) or not labels:
         rule, hint = "name at least one label, and each label once", "Drop what is named twice."
-        raise InputError("queries", owner, rule, repr(query), hint)
+        raise InputError("queries", rule=rule, got=repr(query), hint=hint)
     return TagQuery(tuple(labels[: len(present)]), tuple(labels[len(present) :]))
 
 
@@ -278,25 +279,25 @@ class RetrievalPrecision(Metric):
 
     No-label rows: Samples that match no query that names a present label, as any others.
     Empty queries: A query without a relevant sample has no average precision; it is left out of the mean, and `counts`
-    says how many there were. Nothing left gives NaN.
+    holds how many there were. Nothing left gives NaN.
     Unknown cells: A sample is left out of the queries that name one of its unknown labels.
-    Memory: The log-odds of the labels that queries name are kept.
+    Memory: The log-odds of the labels that queries name.
 
     Args:
         queries: Pairs (present, absent) of label numbers, such as ([0, 3], [5]), or `TagQueries`; `all_queries` gives
-            all there are, and `stratified_queries` and `sample_queries` draw some.
+            all possible ones, and `stratified_queries` and `sample_queries` draw some.
 
     Reference: Cheng and Vasconcelos, Towards Calibrated Multi-label Deep Neural Networks, CVPR 2024, equation (23).
-        They multiply probabilities, which ties samples whose product is rounded to 0, and do not say what a query
-        without a relevant sample counts as.
+        They multiply probabilities, which ties samples whose product is rounded to 0, and do not define the value of
+        a query without a relevant sample.
 
     Example:
         >>> metric = mh.metrics.RetrievalPrecision([([0], []), ([0], [1]), ([0, 1], [])])
         >>> log_odds = torch.tensor([[2.0, -1.0], [1.0, 3.0], [-2.0, 0.5]])
-        >>> outcome = metric.update(log_odds, torch.tensor([[0, 0], [1, 0], [0, 1]])).compute()
-        >>> round(outcome["map"], 4), outcome.counts
+        >>> result = metric.update(log_odds, torch.tensor([[0, 0], [1, 0], [0, 1]])).compute()
+        >>> round(result["map"], 4), result.counts
         (0.4167, {'queries': 2, 'queries without matches': 1})
-        >>> outcome.details["by_query"]
+        >>> result.details["by_query"]
         tensor([0.5000, 0.3333,    nan], dtype=torch.float64)
     """
 
@@ -333,7 +334,7 @@ def named_queries(queries: Sequence[Any], owner: str) -> TagQueries:
 
 
 def check_labels(labels: Sequence[int], num_labels: int, owner: str) -> None:
-    """Refuses queries that name a label which is not there."""
+    """Raises an error for queries that name a label which does not exist."""
     if labels[-1] >= num_labels:
         rule = f"name labels below {num_labels}, the number of labels"
         raise InputError("queries", owner, rule, str(labels[-1]), "Count labels from 0.")
@@ -347,7 +348,7 @@ def narrowed(queries: TagQueries, labels: Sequence[int]) -> TagQueries:
 
 
 def query_counts(by_query: Tensor) -> dict[str, int]:
-    """How many queries were judged, and how many could not be."""
+    """How many queries were evaluated, and how many could not be."""
     defined = int((~by_query.isnan()).sum())
     return {"queries": defined, "queries without matches": len(by_query) - defined}
 
@@ -356,32 +357,32 @@ class RetrievalCurve(Metric):
     """Mean average precision over all queries that name a present label, as a whole and by how many labels they name.
 
     With K labels there are many such queries: 561,869 of up to five of 20 labels, 769,548,876 of 80. Either all are
-    judged, or some of each kind are drawn, and the mean over all is estimated with an interval; a kind are the queries
-    of so many present and so many absent labels. Average precision is that of `RetrievalPrecision`.
+    evaluated, or some of each kind are drawn, and the mean over all is estimated with an interval; a kind are the
+    queries with the same numbers of present and absent labels. Average precision is that of `RetrievalPrecision`.
 
     No-label rows: Samples that match no query, as any others.
     Empty queries: A query without a match has no average precision and is left out of the means; `counts` and
-    `details["without_matches"]` say how many of those judged there were. Nothing left gives NaN.
+    `details["without_matches"]` hold their number among the evaluated ones. Nothing left gives NaN.
     Unknown cells: A sample is left out of the queries that name one of its unknown labels.
-    Memory: The log-odds are kept.
+    Memory: The log-odds.
 
     Args:
         most: How many labels a query may name.
         each: How many queries of each kind are drawn; None for all queries.
         seed: Of the draw: the same seed and number of labels give the same queries, so that models can be compared.
-        level: How often an interval is to hold the mean over all queries.
+        level: The coverage of the intervals of the mean over all queries.
 
-    Reference: Cheng and Vasconcelos, Towards Calibrated Multi-label Deep Neural Networks, CVPR 2024, who judge "all
-        label combinations" and do not say how; the estimate is that of `stratified_mean`.
+    Reference: Cheng and Vasconcelos, Towards Calibrated Multi-label Deep Neural Networks, CVPR 2024, who evaluate "all
+        label combinations" and do not describe how; the estimate is that of `stratified_mean`.
 
     Example:
         >>> draw = torch.Generator().manual_seed(0)
         >>> log_odds = torch.randn(300, 30, generator=draw) * 2 - 2
         >>> targets = (torch.rand(300, 30, generator=draw) < torch.sigmoid(log_odds)).int()
-        >>> outcome = RetrievalCurve(most=3, each=50).update(log_odds, targets).compute()
-        >>> {name: round(value, 2) for name, value in outcome.values.items()}
+        >>> result = RetrievalCurve(most=3, each=50).update(log_odds, targets).compute()
+        >>> {name: round(value, 2) for name, value in result.values.items()}
         {'map': 0.48, 'map_length_1': 0.7, 'map_length_2': 0.56, 'map_length_3': 0.47}
-        >>> outcome.details["low"] < outcome.details["by_length"]
+        >>> result.details["low"] < result.details["by_length"]
         tensor([False,  True,  True])
     """
 
@@ -402,7 +403,7 @@ class RetrievalCurve(Metric):
         return self.collect(log_odds=values.clone(), targets=targets.clone())
 
     def queries(self, num_labels: int) -> TagQueries:
-        """The queries that are judged where there are so many labels."""
+        """The queries that are evaluated for a number of labels."""
         if self.each is None:
             return all_queries(num_labels, self.most)
         return stratified_queries(num_labels, self.each, most=self.most, seed=self.seed)
@@ -413,7 +414,7 @@ class RetrievalCurve(Metric):
         Details:
             interval: (2,), the ends of the interval of "map".
             by_length, low, high: (most,), the means by length and the ends of their intervals.
-            queries, without_matches: (most,), how many queries of each length were judged, and had no match.
+            queries, without_matches: (most,), how many queries of each length were evaluated, and had no match.
             by_query: (Q,), the average precision of each of `queries(K)`.
         """
         if not self.num_labels or not sum(map(len, self.parts("targets"))):
@@ -452,6 +453,7 @@ def _tensor(numbers: list[float]) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
+@owned("stratified_mean")
 def stratified_mean(
     values: Tensor, queries: Sequence[Any], num_labels: int, *, length: int | None = None, level: float = 0.95
 ) -> Interval:
@@ -459,9 +461,9 @@ def stratified_mean(
 
     A query without a match has no average precision, and how many of all queries have one is not known either. So the
     mean is a ratio: the weighted sum of the values over the weighted number of queries that have one, where a query
-    counts for as many of its kind as each drawn one stands for. Its error follows from how the distances from the mean
-    scatter within each kind; a kind that was taken whole adds none. The interval is a normal one, and speaks about
-    drawing queries, not about other samples. Kinds of which hardly any query has a value make it too narrow.
+    counts for as many of its kind as each drawn one represents. Its standard error follows from the variance of the
+    distances from the mean within each kind; a kind that was drawn completely adds none. The interval is a normal one,
+    and covers the drawing of queries, not of samples. Kinds of which hardly any query has a value make it too narrow.
 
     Values of two models for the same queries may be subtracted first: the interval of a mean difference is often far
     narrower than either of theirs.
@@ -471,7 +473,7 @@ def stratified_mean(
         queries: The Q queries, drawn at random within each kind, as `stratified_queries` does, or all there are.
         num_labels: The number K of labels.
         length: Over the queries that name so many labels; over all up to the longest one if left out.
-        level: How often the interval is to hold the mean.
+        level: The coverage of the interval.
 
     Returns:
         The mean with its interval, and as `undefined` how many of the queries have no value.
@@ -489,7 +491,7 @@ def stratified_mean(
     level = check_number("level", "stratified_mean", level, low=0, high=1, low_open=True, high_open=True)
     if tuple(values.shape) != (len(queries),):
         rule = f"be (Q,) like the {len(queries)} queries"
-        raise InputError("values", "stratified_mean", rule, str(tuple(values.shape)), "Pass `details['by_query']`.")
+        raise InputError("values", rule=rule, got=str(tuple(values.shape)), hint="Pass `details['by_query']`.")
     kinds = [kind for kind in strata(num_labels, queries.codes.shape[1]) if length in (None, kind.length)]
     parts = list(_parts(values, queries, kinds))
     defined = sum(int(part.isfinite().sum()) for part in parts)
@@ -514,26 +516,26 @@ def _parts(values: Tensor, queries: TagQueries, kinds: Sequence[Stratum]) -> Ite
         if not len(part):
             got = f"none of {kind.present} present and {kind.absent} absent labels"
             hint = "Draw them with `stratified_queries`."
-            raise InputError("queries", "stratified_mean", "hold some of every kind", got, hint)
+            raise InputError("queries", rule="hold some of every kind", got=got, hint=hint)
         yield part
 
 
 def _variance(part: Tensor, size: int, mean: float) -> float:
-    """Of the estimated sum of distances from the mean over a kind; NaN if one query must speak for several."""
+    """Of the estimated sum of distances from the mean over a kind; NaN if one query represents several."""
     if len(part) >= size:
         return 0.0
     if len(part) < 2:
         return math.nan
-    # A query without a value is not in the mean and lies at no distance from it.
+    # A query without a value is not in the mean and has no distance from it.
     return size * (size / len(part) - 1) * float((part - mean).nan_to_num(0.0).var())
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What queries need to know of N samples with K labels, by clause: label present, label absent.
+    """N samples with K labels as queries use them, by clause: label present, label absent.
 
-    Row 0 of each table is the empty clause, which fills up the queries that are shorter than others; row 1 + label
-    says that the label is present, row 1 + K + label that it is absent.
+    Row 0 of each table is the empty clause, which pads queries that are shorter than others; row 1 + label means that
+    the label is present, row 1 + K + label that it is absent.
 
     Attributes:
         log_probs: (1 + 2K, N) float64, the logarithm of the probability; minus infinity where the label is unknown.
@@ -553,7 +555,7 @@ class Samples:
         label_targets = targets.T
         all_samples = label_targets.new_ones(1, len(targets)).bool()
         holds = torch.cat([all_samples, label_targets == 1, label_targets == 0])
-        # Sums of float32 tie or swap samples that float64 tells apart, and one swap can move a precision by a half.
+        # Sums in float32 tie or swap samples that differ in float64, and one swap can change a precision by a half.
         columns = log_odds.T.double().contiguous()
         nothing = columns.new_zeros(1, len(targets))
         log_probs = torch.cat([nothing, F.logsigmoid(columns), F.logsigmoid(-columns)])
@@ -597,8 +599,8 @@ class Samples:
 def precision_of_queries(samples: Samples, queries: TagQueries) -> Tensor:
     """(Q,) in float64, the average precision of each query; NaN for one without a match.
 
-    Queries without a match are found by their bits and never scored. The others are judged in blocks of about as many
-    matches; nothing is read back from a device but the counts, once, and the number of matches of a block.
+    Queries without a match are found by their bits and never scored. The others are evaluated in blocks with similar
+    numbers of matches; only the counts, once, and the number of matches of a block are read back from a device.
     """
     clauses = samples.clauses(queries)
     counts = samples.match_counts(clauses)
@@ -622,11 +624,11 @@ def _blocks(counts: Tensor, rows: int) -> Iterator[tuple[slice, int]]:
 
 
 def _precision(samples: Samples, clauses: Tensor, counts: Tensor, max_matches: int) -> Tensor:
-    """(Q,), the average precision of queries with at least one match and `max_matches` at the most."""
+    """(Q,), the average precision of queries with at least one match and at most `max_matches`."""
     scores = samples.scores(clauses)
     present = _matching_scores(scores, samples.matches(clauses), counts, max_matches)
     hits = counts.unsqueeze(1) - torch.searchsorted(present, present)
-    # Samples that are not known lie at minus infinity, where they cannot be told from others: hence the clamp.
+    # Unknown samples are at minus infinity, as others may be: hence the clamp.
     ranks = _at_or_above(scores, present).clamp(max=samples.known_counts(clauses).unsqueeze(1))
     valid = torch.arange(max_matches, device=counts.device) < counts.unsqueeze(1)
     return torch.where(valid, hits.double() / ranks.clamp(min=1), 0.0).sum(1) / counts
@@ -635,7 +637,7 @@ def _precision(samples: Samples, clauses: Tensor, counts: Tensor, max_matches: i
 def _matching_scores(scores: Tensor, matches: Tensor, counts: Tensor, max_matches: int) -> Tensor:
     """(Q, most), the scores of the samples that match in rising order, then infinities."""
     if matches.device.type == "cpu":
-        # Several times faster than what torch does.
+        # Several times faster than torch.
         where = torch.from_numpy(np.flatnonzero(matches.numpy()))
     else:
         where = matches.flatten().nonzero().flatten()
@@ -647,14 +649,14 @@ def _matching_scores(scores: Tensor, matches: Tensor, counts: Tensor, max_matche
 
 
 def _at_or_above(scores: Tensor, wanted: Tensor) -> Tensor:
-    """(Q, P), how many of the scores (Q, N), which are given up, lie at or above each wanted one; in rising order."""
-    # What lies below every wanted one matters by its number alone; equal values are sorted several times faster.
+    """(Q, P), how many of the scores (Q, N), which are overwritten, lie at or above each `wanted` one, in order."""
+    # Of scores below every wanted one only the number matters; equal values are sorted several times faster.
     ordered = sort_in_place(scores.masked_fill_(scores < wanted[:, :1], -math.inf))
     return scores.shape[1] - torch.searchsorted(ordered, wanted)
 
 
 def pack_bits(mask: Tensor) -> Tensor:
-    """(M, N) bool as (M, W) int64, 64 samples a word; what the last word has too many is 0."""
+    """(M, N) bool as (M, W) int64, 64 samples per word; unused bits of the last word are 0."""
     rows, samples = mask.shape
     padded = mask.new_zeros(rows, max(1, -(-samples // 64)) * 64)
     padded[:, :samples] = mask

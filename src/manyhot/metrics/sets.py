@@ -29,18 +29,18 @@ class FScores(RowMetric):
     A quotient of nothing by nothing is 0. `micro_` counts cells of all labels together (OP, OR and O-F1 of the
     literature). `macro_` is the mean over labels that have known cells; `macro_f_supported` that over labels with a
     positive. `f_of_means` is the F mean of `macro_precision` (CP) and `macro_recall` (CR), the C-F1 of the
-    literature. `sample_` is the mean over rows, where a row without labels and decisions is 0: the counts tell how many
+    literature. `sample_` is the mean over rows, where a row without labels and decisions is 0; the counts hold how many
     there are. Unknown cells are left out, and so are rows whose decision abstains.
 
     Args:
-        beta: How many times recall weighs what precision does.
+        beta: The weight of recall relative to precision.
 
     Example:
         >>> decisions = torch.tensor([[True, False], [True, True]])
-        >>> outcome = FScores().update(decisions, torch.tensor([[1, 0], [0, 1]])).compute()
-        >>> {name: round(value, 3) for name, value in list(outcome.values.items())[:5]}
+        >>> result = FScores().update(decisions, torch.tensor([[1, 0], [0, 1]])).compute()
+        >>> {name: round(value, 3) for name, value in list(result.values.items())[:5]}
         {'micro_f': 0.8, 'macro_f': 0.833, 'macro_f_supported': 0.833, 'f_of_means': 0.857, 'sample_f': 0.833}
-        >>> outcome.details["f"]
+        >>> result.details["f"]
         tensor([0.6667, 1.0000], dtype=torch.float64)
     """
 
@@ -108,10 +108,10 @@ class FScores(RowMetric):
 
 
 class SetAccuracy(RowMetric):
-    """How near the sets of labels are to the true ones, row by row as wholes.
+    """Agreement of the predicted label sets with the true ones, row by row.
 
     exact_match = share of rows without an error;  jaccard = mean of |common| / |either|, 1 for a row without labels
-    that is given none;  hamming_loss = share of wrong cells;  mean_size = mean number of labels given, of known cells
+    and predictions;  hamming_loss = share of wrong cells;  mean_size = mean number of predicted labels, of known cells
 
     Rows whose decision abstains are left out; `coverage` is the share of the others. Unknown cells are left out of
     everything, also of the sizes, and with them rows without a known cell.
@@ -147,7 +147,7 @@ class SetAccuracy(RowMetric):
         }
 
     def compute(self) -> MetricResult:
-        """The values, and in the details how many rows were given 0, 1, ..., K labels."""
+        """The values, and in the details how many rows have 0, 1, ..., K labels."""
         total = {name: float(self.total(name)) for name in self.state if name != "sizes"}
         sizes = by_label(self.total("sizes"))
         num_predicted = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
@@ -168,9 +168,9 @@ class SetAccuracy(RowMetric):
 
 
 class PredictedSetSize(RowMetric):
-    """How many labels a row is given, among those that are not left to a person: all of them, known to be right or not.
+    """The number of predicted labels per row, over rows that do not abstain.
 
-    Unlike other metrics it looks at the decisions alone, because this is what people see.
+    Unlike other metrics it uses the decisions alone, so that labels with an unknown target count as well.
 
     Example:
         >>> decisions = torch.tensor([[True, True], [True, False]])
@@ -190,7 +190,7 @@ class PredictedSetSize(RowMetric):
         return {"sizes": ~decision.abstain.unsqueeze(1) & (decision.sizes.unsqueeze(1) == possible)}
 
     def compute(self) -> MetricResult:
-        """The mean size, the share of rows that are given none, and how many rows were given 0, 1, ..., K labels."""
+        """The mean size, the share of rows without a label, and how many rows have 0, 1, ..., K labels."""
         sizes = by_label(self.total("sizes"))
         rows = int(sizes.sum())
         num_predicted = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
@@ -214,7 +214,7 @@ def f_mean(precision: float, recall: float, *, beta: float) -> float:
 
 
 def as_decisions(owner: str, values: Any) -> Decision:
-    """Decisions (N, K) of boolean cells, or of a rule, which may abstain; refuses anything that is not yet decided."""
+    """Decisions (N, K) of boolean cells, or of a rule, which may abstain; other values raise an error."""
     labels = values.labels if isinstance(values, Decision) else values
     if isinstance(labels, np.ndarray) and labels.dtype == bool:
         labels = as_tensor(owner, labels, "decisions")
@@ -223,7 +223,7 @@ def as_decisions(owner: str, values: Any) -> Decision:
         hint = "Pass what a rule returns, or compare probabilities with a threshold."
         raise InputError("decisions", owner, "be a boolean tensor or array", got, hint)
     if labels.ndim != 2:
-        hint = "Pass one row a sample, one column a label."
+        hint = "Pass one row per sample and one column per label."
         raise InputError("decisions", owner, "be (N, K)", str(tuple(labels.shape)), hint)
     none_abstain = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
     abstain = values.abstain if isinstance(values, Decision) else none_abstain
@@ -235,7 +235,7 @@ def as_decisions(owner: str, values: Any) -> Decision:
 
 
 def _without_abstained(metric: RowMetric, values: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Labels given to known cells, targets with those of abstaining rows made unknown, and the rows that abstain."""
+    """Predicted labels of known cells, targets with those of abstaining rows made unknown, and abstaining rows."""
     owner = type(metric).__name__
     decision = as_decisions(owner, values)
     targets = as_targets(owner, targets, decision.labels, of="decisions")
@@ -252,23 +252,23 @@ class AverageKAccuracy(Metric):
     on average, or one that was fitted elsewhere, such as `AverageK(k).fit(val_probs).threshold`. For rows with one
     label each, the value is the share of rows whose label is in the set.
 
-    No-label rows: They have nothing to be found, but their sets count in the mean size; `counts` says how many there
+    No-label rows: They have no label to find, but their sets count in the mean size; `counts` holds how many there
     were. Without a present label the accuracy is NaN, without rows all values are.
-    Unknown cells: Left out: they belong to no set and do not move the threshold.
-    Memory: With a threshold given, sums are kept; to find one, the values are.
+    Unknown cells: Left out: they are in no set and do not affect the threshold.
+    Memory: Sums if a threshold is passed; otherwise the values.
 
     Args:
-        k: The wanted mean number of labels a row, at least 0; ties at the threshold can make it more.
-        threshold: What a value must reach to be in the set, instead of one that is found from `k`.
+        k: The mean number of labels per row, at least 0; ties at the threshold can make it more.
+        threshold: The smallest value in a set, instead of the one that follows from `k`.
 
     Reference: Garcin, Servajean, Joly and Salmon, A Two-Head Loss Function for Deep Average-K Classification.
 
     Example:
         >>> probs = torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.3, 0.2]])
-        >>> outcome = mh.metrics.AverageKAccuracy(1.5).update(probs, torch.tensor([[0, 1, 0], [0, 0, 1]])).compute()
-        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        >>> result = mh.metrics.AverageKAccuracy(1.5).update(probs, torch.tensor([[0, 1, 0], [0, 0, 1]])).compute()
+        >>> {name: round(value, 3) for name, value in result.values.items()}
         {'accuracy': 0.5, 'mean_size': 1.5, 'threshold': 0.45}
-        >>> outcome.details["sizes"]
+        >>> result.details["sizes"]
         tensor([0, 1, 1, 0])
     """
 
@@ -293,7 +293,7 @@ class AverageKAccuracy(Metric):
     def compute(self) -> MetricResult:
         """The values "accuracy", "mean_size" and "threshold".
 
-        `details["sizes"]` (K + 1,) says how many rows have sets of each size.
+        `details["sizes"]` (K + 1,) holds how many rows have sets of each size.
         """
         if self.threshold is not None:
             return self._result(self.threshold)
@@ -331,7 +331,7 @@ def _sums(values: Tensor, targets: Tensor, threshold: float) -> dict[str, Tensor
 
 
 def _fitted_threshold(parts: list[tuple[Tensor, Tensor]], k: float) -> float:
-    """The threshold that the known cells of k labels a row on average reach."""
+    """The threshold that the known cells of k labels per row on average reach."""
     cells = [values[targets >= 0].unsqueeze(1) for values, targets in parts]
     if not cells:
         return math.inf
@@ -354,18 +354,18 @@ def _as_float(threshold: float | Tensor) -> float:
 
 
 class UniformAccuracy(Metric):
-    """The share of single-label rows that a threshold gets right: their label above it, all others at or below it.
+    """The share of single-label rows that are an exact match: their label above a threshold, all others not.
 
-    A row is right for thresholds in [largest absent value, present value). The sample-wise accuracy lets every row have
+    A row matches at thresholds in [largest absent value, present value). The sample-wise accuracy lets every row have
     its own threshold: it is the share of rows whose label is scored strictly above all others. The class-wise one has a
     threshold for each label, and the uniform one a single threshold for all rows, each the best there is:
     uniform <= class-wise <= sample-wise.
 
-    No-label rows: They have no label to be right about and are left out; `counts` says how many there were. Rows with
-    several labels are refused. Without rows all values are NaN; the threshold is also NaN if no row can be right, and
-    minus infinity if labels have no absent one to stand against.
+    No-label rows: Left out, because they have no label to match; `counts` holds how many there were. Rows with
+    several labels raise an error. Without rows all values are NaN; the threshold is also NaN if no row can match, and
+    minus infinity if there is only one label.
     Unknown cells: Left out.
-    Memory: Three numbers a row are kept; time grows as n log n.
+    Memory: Three numbers per row are stored; time grows as n log n.
 
     Reference: Li, Jia, Zhou, Shen and Duan, Rediscovering BCE Loss for Uniform Classification. A tie counts as an error
         in all three, as their condition (7) says; an argmax would accept some. Of several best regions of thresholds
@@ -374,8 +374,8 @@ class UniformAccuracy(Metric):
     Example:
         >>> scores = torch.tensor([[3.0, 1.0], [0.5, 2.0], [0.6, 0.2], [0.0, 0.3]])
         >>> targets = mh.one_hot(torch.tensor([0, 1, 0, 0]), 2)
-        >>> outcome = mh.metrics.UniformAccuracy().update(scores, targets).compute()
-        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        >>> result = mh.metrics.UniformAccuracy().update(scores, targets).compute()
+        >>> {name: round(value, 3) for name, value in result.values.items()}
         {'uniform_accuracy': 0.5, 'class_wise_accuracy': 0.5, 'sample_wise_accuracy': 0.75, 'threshold': 0.55}
     """
 
@@ -384,15 +384,13 @@ class UniformAccuracy(Metric):
         return {"low": [], "high": [], "label": [], **zeros(("empty_rows",), torch.int64)}
 
     def update(self, values: Any, targets: Any) -> Self:
-        """Collects scores or probabilities (N, K), and targets (N, K) with one label a row at most; returns itself."""
+        """Collects values (N, K), and targets (N, K) with at most one label per row; returns itself."""
         values, targets = self._check(values, targets)
         present = targets > 0
         counts = present.sum(1)
         if bool((counts > 1).any()):
             hint = "Leave out rows with several labels, or use a metric for them, such as `MeanAveragePrecision`."
-            raise InputError(
-                "targets", "UniformAccuracy", "have one label a row at the most", "a row with several", hint
-            )
+            raise InputError("targets", "UniformAccuracy", "have at most one label per row", "a row with several", hint)
         labelled = counts > 0
         low, high = row_intervals(values[labelled], targets[labelled])
         empty = (~labelled & (targets >= 0).any(1)).sum()
@@ -425,28 +423,28 @@ class UniformAccuracy(Metric):
 
 
 class OpenSetScores(Metric):
-    """How well the largest value of a row tells rows with a label (IN) from rows without any (OUT).
+    """How well the largest value of a row separates rows with a label (IN) from rows without any (OUT).
 
     auroc: The chance that an IN row has a larger maximum than an OUT row, ties counting one half.
     aupr_in, aupr_out: Average precision of finding IN rows by large maxima, and OUT rows by small ones.
     fpr95: The share of OUT rows that are accepted at the highest threshold that accepts 95 % of IN rows.
-    mmc: Mean maximum confidence, the mean over OUT rows of the largest value: what a model that knows its limits keeps
-    small. It means a confidence only for probabilities.
+    mmc: Mean maximum confidence, the mean over OUT rows of the largest value: small for a
+    model with little confidence on them. It is a confidence only for probabilities.
 
     No-label rows: They are the OUT rows. If there are none, or no IN rows, comparisons of the two are NaN; `mmc` needs
-    OUT rows alone. `counts` says how many there were of each.
+    OUT rows alone. `counts` holds how many there were of each.
     Unknown cells: Left out: a row's kind and maximum are those of its known cells, and a row without any is left out.
-    Memory: One number a row is kept.
+    Memory: One number per row is stored.
 
     Reference: Liao, Gavves, Oh and Snoek, Quasibinary Classifier for Images with Zero and Multiple Labels; Hendrycks
         and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, 2017.
 
     Example:
         >>> probs = torch.tensor([[0.9, 0.2], [0.1, 0.6], [0.3, 0.1], [0.2, 0.7]])
-        >>> outcome = mh.metrics.OpenSetScores().update(probs, torch.tensor([[1, 0], [0, 1], [0, 0], [0, 0]])).compute()
-        >>> {name: round(value, 3) for name, value in outcome.values.items()}
+        >>> result = mh.metrics.OpenSetScores().update(probs, torch.tensor([[1, 0], [0, 1], [0, 0], [0, 0]])).compute()
+        >>> {name: round(value, 3) for name, value in result.values.items()}
         {'auroc': 0.75, 'aupr_in': 0.833, 'aupr_out': 0.833, 'fpr95': 0.5, 'mmc': 0.5}
-        >>> outcome.counts
+        >>> result.counts
         {'IN rows': 2, 'OUT rows': 2}
     """
 

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# As many cells are in work at a time: enough to keep a device busy, few enough to stay small beside the data.
+# Cells per block: enough to keep a device busy, few compared with the data.
 CELLS_AT_ONCE = 1 << 22
-# As many places are looked up at a time, each of which takes several times the memory of its value.
+# Values looked up at a time; each of their positions takes several times the memory of the value.
 VALUES_AT_ONCE = 1 << 20
 # Dropping values before they are sorted pays if not more than this share of them stays.
 WORTH_SORTING = 0.8
 
 
 def sort_in_place(values: Tensor) -> Tensor:
-    """The values in rising order along the last axis; what is passed is overwritten or given up."""
+    """The values in rising order along the last axis; the argument may be overwritten."""
     if values.device.type != "cpu" or not values.is_contiguous():
         return values.sort(-1).values
     # NumPy sorts values alone with vector instructions, where torch always carries their indices along.
@@ -32,10 +32,10 @@ def sort_in_place(values: Tensor) -> Tensor:
 
 
 def count_below(ordered: Tensor, wanted: Tensor, *, or_equal: bool = False) -> Tensor:
-    """How many of the values in rising order lie below each of the wanted ones, which should be in order as well."""
+    """How many of the values in rising order lie below each of the `wanted` ones, which should be sorted as well."""
     if ordered.device.type != "cpu":
         return torch.searchsorted(ordered, wanted, right=or_equal)
-    # NumPy goes on from where it found the value before.
+    # NumPy continues from the position of the previous value.
     return torch.from_numpy(np.searchsorted(ordered.numpy(), wanted.numpy(), "right" if or_equal else "left"))
 
 
@@ -43,7 +43,7 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
     """The chosen values as a new tensor of one axis."""
     if values.device.type != "cpu":
         return values[chosen]
-    # Several times faster than an index by a mask; in pieces, because it writes down the place of each in eight bytes.
+    # Several times faster than an index by a mask; in pieces, because it stores the position of each in eight bytes.
     flat, mask = values.numpy().ravel(), chosen.numpy().ravel()
     result = np.empty(np.count_nonzero(mask), flat.dtype)
     end = 0
@@ -59,7 +59,7 @@ class Column(NamedTuple):
 
     Attributes:
         present: (P,), those of present cells.
-        known: (M,), those of all known cells, but for some that lie below every present one.
+        known: (M,), those of all known cells, except some below every present one.
         below: How many known cells were left out of `known`.
     """
 
@@ -83,7 +83,7 @@ def sorted_columns(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Itera
 
 
 def sorted_lists(lists: Tensor, targets: Tensor) -> Iterator[Column]:
-    """Each row of values and targets (K, N) in order; the values are given up."""
+    """Each row of values and targets (K, N) in order; the values may be overwritten."""
     present = _split(lists, targets > 0)
     all_known = lists.numel() == 0 or int(targets.amin()) >= 0
     known = lists.unbind() if all_known else _split(lists, targets >= 0)
@@ -92,11 +92,11 @@ def sorted_lists(lists: Tensor, targets: Tensor) -> Iterator[Column]:
 
 
 def sorted_column(present: Tensor, known: Tensor) -> Column:
-    """Values of present and of all known cells in order; both are given up."""
+    """Values of present and of all known cells in order; both may be overwritten."""
     present = sort_in_place(present)
     if len(present) == 0:
         return Column(present, known[:0], len(known))
-    # What lies below every present value matters by its number alone, and is often most of the sorting.
+    # Of values below every present one only the number matters; they are often most of the sorting.
     matters = known >= present[0]
     num_remaining = int(matters.count_nonzero())
     if num_remaining > WORTH_SORTING * len(known):
@@ -108,14 +108,14 @@ def _transposed(parts: Sequence[Tensor], block: slice) -> Tensor:
     """Some columns of a table in parts as rows of a new tensor, which may be overwritten."""
     table = parts[0][:, block] if len(parts) == 1 else torch.cat([part[:, block] for part in parts])
     transposed = table.new_empty(table.shape[1], table.shape[0])
-    # Torch transposes in one go what lies in memory as a whole, and cell by cell what does not.
+    # Torch transposes a contiguous tensor at once, and any other cell by cell.
     return transposed.copy_(table.contiguous().T)
 
 
 def _split(lists: Tensor, chosen: Tensor) -> Sequence[Tensor]:
     """The chosen values of each row of (K, N)."""
     if chosen.device.type == "cpu":
-        # Several times faster than what torch does.
+        # Several times faster than torch.
         where = torch.from_numpy(np.flatnonzero(chosen.numpy()))
     else:
         where = chosen.flatten().nonzero().flatten()
@@ -126,12 +126,12 @@ def _split(lists: Tensor, chosen: Tensor) -> Sequence[Tensor]:
 
 
 class RowRanks(NamedTuple):
-    """Where the present labels of each row stand, from the lowest to the highest; (N, P) for up to P of them in a row.
+    """The ranks of the present labels of each row, from the lowest to the highest; (N, P) for up to P of them in a row.
 
     Attributes:
         known: How many known labels of the row are scored at or above it, itself included.
         present: How many of these are present.
-        valid: Whether there is a label at this place.
+        valid: Whether there is a label at this position.
     """
 
     known: Tensor
@@ -140,7 +140,7 @@ class RowRanks(NamedTuple):
 
 
 def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
-    """The places of present labels within their rows, by value; for values and targets (N, K)."""
+    """The ranks of present labels within their rows, by value; for values and targets (N, K)."""
     is_present = targets > 0
     counts = is_present.sum(1, keepdim=True)
     sizes = (targets >= 0).sum(1, keepdim=True)
@@ -149,7 +149,7 @@ def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
         :, values.shape[1] - max_present :
     ].contiguous()
     known = sort_in_place(torch.where(targets >= 0, values, -torch.inf)).contiguous()
-    # Fillers lie at minus infinity, where a search cannot tell them from labels that are scored so: hence the clamps.
+    # Fillers are at minus infinity, as scores of labels may be: hence the clamps.
     return RowRanks(
         known=(known.shape[1] - torch.searchsorted(known, present)).clamp(max=sizes),
         present=(max_present - torch.searchsorted(present, present)).clamp(max=counts),
@@ -158,7 +158,7 @@ def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
 
 
 def by_row(measure: Callable[[RowRanks], Tensor], values: Tensor, targets: Tensor) -> Tensor:
-    """A number for each row (N,) in float64, measured from the places of its present labels; some rows at a time."""
+    """A number for each row (N,) in float64, computed from the ranks of its present labels; some rows at a time."""
     step = max(1, CELLS_AT_ONCE // 2 // max(1, values.shape[1]))
     parts = zip(values.split(step), targets.split(step), strict=True)
     return torch.cat([measure(row_ranks(*part)).double() for part in parts])

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from manyhot.predictions.read import from_csv, from_frame, from_npz, from_parquet, read_predictions
     from manyhot.predictions.targets import index_targets
 
-# Where each name lives. Imported when it is first used: what a file on disk holds can be told without torch.
+# The module of each name, imported on first use: the metadata of a file can be read without torch.
 SUBMODULES = {
     "Predictions": "predictions",
     "PredictionsWriter": "parquet",

@@ -18,7 +18,7 @@ from manyhot.tables.label_cells import read_cell_words
 
 
 class StringColumn:
-    """One text a row.
+    """One text per row.
 
     Args:
         values: A list of texts, a range of row numbers, or a column of Arrow. The latter two become a list when it is
@@ -31,20 +31,20 @@ class StringColumn:
 
     @property
     def numbered(self) -> bool:
-        """Whether these are row numbers that nobody chose."""
+        """Whether these are default ids, the row numbers."""
         return isinstance(self.values, range)
 
     @classmethod
     def check(cls, name: str, values: Iterable[Any], rows: int) -> StringColumn:
-        """The texts of an argument, numbers as digits; refuses another count than `rows` and missing values."""
+        """The texts of an argument, numbers as digits; rejects a wrong number of rows and missing values."""
         strings = values.tolist() if hasattr(values, "tolist") else values
         if isinstance(strings, str) or not isinstance(strings, Iterable):
             got = repr(strings) if isinstance(strings, str) else type(strings).__name__
-            raise InputError(name, "Predictions", "be a list with one text a row", got, "Pass a list of strings.")
+            raise InputError(name, "Predictions", "be a list with one text per row", got, "Pass a list of strings.")
         strings = list(strings)
         if len(strings) != rows:
             hint = "Pass one for each row, in the order of the rows."
-            raise InputError(name, "Predictions", f"have one text a row, {rows}", str(len(strings)), hint)
+            raise InputError(name, "Predictions", f"have one text per row, {rows}", str(len(strings)), hint)
         for row, text in enumerate(strings):
             if isinstance(text, str):
                 continue
@@ -111,7 +111,7 @@ class StringColumn:
         return next(text for text, count in self.counts().items() if count > 1)
 
     def arrow(self, name: str) -> Any:
-        """The texts as a column of Arrow; refuses what UTF-8 cannot hold."""
+        """The texts as a column of Arrow; rejects texts that UTF-8 cannot encode."""
         if not isinstance(self.values, list | range):
             return self.values
         strings = self.tolist()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyhot.errors import InputError
 from manyhot.tables.vocabulary import COLUMN_PREFIXES
 
-if TYPE_CHECKING:
-    pass
-
+# Still 1 after classes were renamed: link, calibrator and rule carry the format of `manyhot.save`, which upgrades them.
 FORMAT = 1
 METADATA_KEY = b"manyhot"
 DEFAULT_OWNER = "open_predictions"
@@ -22,7 +20,7 @@ ABSTAIN_COLUMN = "abstain"
 
 @dataclass(frozen=True)
 class Metadata:
-    """What the metadata of a file says about its columns.
+    """The metadata of a file.
 
     Attributes:
         labels: The names of the labels, in the order of the columns.
@@ -55,7 +53,7 @@ class Metadata:
     def parse(cls, metadata: dict[bytes, bytes] | None, name: object) -> Metadata:
         """The header of a file, or the error that says why it cannot be one of ours."""
         if not metadata or METADATA_KEY not in metadata:
-            hint = "Import it with `from_parquet`, and say whether it holds scores or probs."
+            hint = "Import it with {from_parquet}, and say whether it holds scores or probs."
             raise InputError("path", DEFAULT_OWNER, "hold the metadata of manyhot", f"{str(name)!r} without it", hint)
         try:
             content = json.loads(metadata[METADATA_KEY])
@@ -90,5 +88,5 @@ class Metadata:
 
 
 def column_names(kind: str, labels: Iterable[str]) -> list[str]:
-    """The columns that hold a kind, one a label."""
+    """The columns of a kind, one per label."""
     return [COLUMN_PREFIXES[kind] + label for label in labels]

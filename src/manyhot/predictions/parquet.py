@@ -51,7 +51,6 @@ from manyhot.tables.arrow import (
     with_constant_columns,
 )
 from manyhot.tables.formats import find_parquet, hive_partitions
-from manyhot.tables.vocabulary import check_split
 
 KIND_DTYPES = {"targets": torch.int8, "decisions": torch.bool}
 
@@ -76,7 +75,7 @@ def arrow_schema(
 
 
 def check_encodable(labels: Iterable[str]) -> None:
-    """Refuses names that cannot be those of columns."""
+    """Rejects names that cannot be column names."""
     for name in labels:
         if not is_encodable(name):
             hint = "Replace the bad characters of the name."
@@ -352,7 +351,7 @@ class Part:
                     yield piece
 
     def _check_unchanged(self) -> None:
-        """Refuses a file that is another than the one whose footer was read: its pages would lie elsewhere."""
+        """Rejects a file that was replaced after its footer was read: its pages would be at other positions."""
         if self._stamp != _stamp(self.path):
             rule, got = "stay as it is while it is read", f"{str(self.path)!r}, which changed"
             raise InputError("path", DEFAULT_OWNER, rule, got, "Open it again.")
@@ -368,7 +367,7 @@ class Part:
         return bool(bounds.min <= split <= bounds.max)
 
     def _check_columns(self) -> None:
-        """Refuses a file that has lost columns since it was written."""
+        """Rejects a file that lacks columns of its metadata."""
         for kind in self.metadata.kinds:
             for name in column_names(kind, self.metadata.labels):
                 if name not in self._types:
@@ -382,7 +381,7 @@ class Part:
 
 
 def check_same_table(parts: list[Part]) -> None:
-    """Refuses parts that do not belong to one table."""
+    """Rejects parts that do not belong to one table."""
     first = parts[0]
     for part in parts[1:]:
         for name in ("labels", "kinds", "link", "calibrator", "rule"):
@@ -456,7 +455,7 @@ class PredictionsBuilder:
         self._strings: dict[str, list[Any]] = {name: [] for name in selection.text_columns}
 
     def add(self, piece: Any) -> Any:
-        """Takes as many rows of a record batch as there is room for, and returns the rest of it."""
+        """Takes as many rows of a record batch as fit, and returns the rest of it."""
         fitting = piece.slice(0, self.remaining)
         start = self.rows - self.remaining
         stop = start + len(fitting)
@@ -496,7 +495,7 @@ def open_predictions(
     Args:
         path: A Parquet file, a folder with parts in it or in its folders, a pattern such as "scores/*.parquet", or the
             folder of a run. Parts come in the order of their names and must agree in labels and kinds. Folders such as
-            `split=test` tell the splits of parts that have no such column.
+            `split=test` give the splits of parts that have no such column.
     """
     return open_parts(find_parquet(path, DEFAULT_OWNER))
 
@@ -568,7 +567,7 @@ class StoredPredictions(PredictionTable):
 
     def of_split(self, name: str) -> StoredPredictions:
         """The rows of one split; still on disk."""
-        check_split(type(self).__name__, name, list(self.split_sizes()), hint="Pass `splits` when you make the table.")
+        self._check_split(name)
         table = StoredPredictions(self._parts, self._modules(), name)
         table._sizes = {name: self.split_sizes()[name]}
         return table

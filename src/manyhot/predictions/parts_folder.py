@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -33,10 +33,10 @@ LIST_COLUMNS = ["id", "state", "left_out"]
 
 
 class ProcessedImage(NamedTuple):
-    """What was met with an image.
+    """The state of an image that was processed.
 
     Attributes:
-        state: A digest that is another one as soon as the image may be another one; empty if nobody noted it.
+        state: A digest that changes when the image may have changed; empty if it was not recorded.
         left_out: Why it could not be read; empty if it was scored.
         part: The name of the part it belongs to; empty while that is not there.
     """
@@ -60,18 +60,19 @@ class PartsFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
 
-    def begin(self, classifier: str, *, overwrite: bool = False) -> None:
-        """Notes what the folder is for, or refuses one of other work.
+    def begin(self, classifier: str, *, earlier: Collection[str] = (), overwrite: bool = False) -> None:
+        """Records the classifier of the folder; raises an error if it has another one.
 
         Args:
             classifier: Digest of what scores.
+            earlier: Digests that older versions took of the same.
             overwrite: Whether to remove the parts that are there.
         """
         if overwrite:
             self._clear()
-        elif (begun_with := self._begun_with()) not in (None, classifier):
+        elif (begun_with := self._begun_with()) not in (None, classifier, *earlier):
             rule = f"have been begun with this classifier and rule, {classifier}"
-            hint = "Choose another folder, or pass `overwrite` to replace its parts."
+            hint = "Choose another folder, or pass {overwrite} to replace its parts."
             raise InputError("folder", OWNER, rule, f"{str(self.path)!r}, begun with {begun_with}", hint)
         with atomic_write(self.path / WORK_FILE) as part:
             content = {"format": FORMAT, "classifier": classifier}
@@ -106,14 +107,14 @@ class PartsFolder:
         taken = {int(match[1]) for path in self._files() if (match := PART_NAME.fullmatch(path.name))}
         return (number for number in count() if number not in taken)
 
-    def write_image_list(self, number: int, ids: Iterable[str], seen: Iterable[ProcessedImage]) -> None:
+    def write_image_list(self, number: int, ids: Iterable[str], images: Iterable[ProcessedImage]) -> None:
         """Lists the images of a part, which must not be there yet."""
-        rows = ((name, record.state, record.left_out) for name, record in zip(ids, seen, strict=True))
+        rows = ((name, record.state, record.left_out) for name, record in zip(ids, images, strict=True))
         _write_rows(self._image_list(self.part(number)), LIST_COLUMNS, rows)
 
     def processed(self) -> dict[str, ProcessedImage]:
-        """What the parts tell of each image; refuses parts that are damaged or belong to several tables."""
-        seen: dict[str, ProcessedImage] = {}
+        """The state of each image in the parts; raises an error for damaged parts and parts of several tables."""
+        processed: dict[str, ProcessedImage] = {}
         parts = [Part(path) for path in self._files()]
         if parts:
             check_same_table(parts)
@@ -121,8 +122,8 @@ class PartsFolder:
         for part in parts:
             # What could not be read may have been scored later, and a list may be that of a part which was removed.
             listed = self._read_image_list(part.path)
-            seen |= {name: record for name, record in listed if (name in scored) != bool(record.left_out)}
-        return seen | {name: ProcessedImage("", "") for name in scored if name not in seen}
+            processed |= {name: record for name, record in listed if (name in scored) != bool(record.left_out)}
+        return processed | {name: ProcessedImage("", "") for name in scored if name not in processed}
 
     def rows(self) -> int:
         """How many rows the parts have."""
@@ -204,7 +205,7 @@ def _read_ids(part: Part) -> Iterator[str]:
 
 
 def image_states(images: ImageSource) -> list[str]:
-    """A digest of each image that is another one as soon as the image may be another one."""
+    """A digest of each image that changes when the image may have changed."""
     return [text_digest(images.identity(row)) for row in range(len(images))]
 
 
@@ -214,8 +215,8 @@ Array = np.ndarray[Any, Any]
 def rows_to_score(dataset: Dataset, processed: dict[str, ProcessedImage], *, retry: bool) -> Array:
     """The rows of images that are not in the folder yet.
 
-    Refuses images that were scored as others, or under other ids: both would make a table in which one id, or one
-    image, stands for two.
+    Rejects images that changed since they were scored, and images that were scored under other ids: one id would stand
+    for two images, or one image would have two ids.
 
     Args:
         dataset: The images.
@@ -253,7 +254,7 @@ def _changed_error(names: list[str], processed: dict[str, ProcessedImage]) -> Ex
 
 
 def _check_renamed(dataset: Dataset, new: list[tuple[int, str]], processed: dict[str, ProcessedImage]) -> None:
-    """Refuses what has been scored under an id that it no longer has: ids depend on how images are named."""
+    """Rejects images that were scored under another id: ids depend on how images are passed."""
     scored = {record.state: name for name, record in processed.items() if record.state and not record.left_out}
     ids = set(dataset.ids)
     for row, state in new:

@@ -38,7 +38,7 @@ class PredictionTable(ABC):
         link: What the scores mean, where known.
         calibrator: What gave the probabilities, if a calibrator did.
         rule: What gave the decisions.
-        notes: What was detected when the table was imported, in plain sentences.
+        notes: What was detected when the table was imported, one message per item.
     """
 
     labels: Labels
@@ -113,6 +113,10 @@ class PredictionTable(ABC):
 
         return render_html(self)
 
+    def _check_split(self, name: str) -> None:
+        hint = "Give it splits: a column `split` in the file[, or {splits} of `Predictions`]."
+        check_split(type(self).__name__, name, list(self.split_sizes()), hint=hint)
+
     def _check_kinds(self, kinds: Iterable[str] | None) -> tuple[str, ...]:
         """The wanted kinds in their usual order, or the error that says which there are."""
         if kinds is None:
@@ -161,7 +165,7 @@ def check_label_names(names: Sequence[str] | Labels | None, count: int) -> Label
     checked = names if isinstance(names, Labels) else Labels(names)
     if len(checked) != count:
         raise InputError(
-            "labels", OWNER, f"name the {count} columns", f"{len(checked)} names", "Pass one name a column."
+            "labels", OWNER, f"name the {count} columns", f"{len(checked)} names", "Pass one name per column."
         )
     return checked
 
@@ -211,7 +215,7 @@ def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor
 
 
 def check_ids(value: Any, rows: int) -> StringColumn:
-    """One id a row, all different; row numbers by default. Those that are `StringColumn` already have been checked."""
+    """One id per row, all different; row numbers by default. A `StringColumn` has been checked already."""
     if value is None:
         return StringColumn(range(rows))
     if isinstance(value, StringColumn):
@@ -222,14 +226,14 @@ def check_ids(value: Any, rows: int) -> StringColumn:
 
 
 def check_unique(value: StringColumn, hint: str) -> None:
-    """Refuses ids of which two are the same."""
+    """Raises an error for duplicate ids."""
     duplicate = value.first_duplicate()
     if duplicate is not None:
         raise InputError("ids", OWNER, "be all different", f"{duplicate!r} twice", hint)
 
 
 def check_strings(name: str, value: Any, rows: int) -> StringColumn | None:
-    """One text a row, or None."""
+    """One text per row, or None."""
     if value is None:
         return None
     return (
@@ -244,7 +248,7 @@ def _check_length(name: str, value: StringColumn, rows: int) -> StringColumn:
 def check_modules(
     link: Link | None, calibrator: Calibrator | None, rule: Rule | None
 ) -> tuple[Link | None, Calibrator | None, Rule | None]:
-    """Link, calibrator and rule; refuses anything else in their place."""
+    """Link, calibrator and rule, if they have these types."""
     for name, module, kind, hint in (
         ("link", link, Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
         ("calibrator", calibrator, Calibrator, "Pass the fitted calibrator itself."),
@@ -256,9 +260,9 @@ def check_modules(
 
 
 def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
-    """Row numbers (n,) of numbers or of a mask; refuses what lies outside."""
+    """Row numbers (n,) of numbers or of a mask; raises an error if they are out of range."""
     rule = f"be (n,) whole numbers or ({count},) bool"
-    hint = "Pass row numbers, or a mask with one entry a row."
+    hint = "Pass row numbers, or a mask with one entry per row."
     try:
         index = as_tensor(rows).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
@@ -439,7 +443,7 @@ class Predictions(PredictionTable):
             raise InputError("probs", "Predictions", "be there or follow from a link", got, hint)
         with torch.no_grad():
             if self.calibrator is not None:
-                return self.calibrator(self.scores, kind="scores")  # type: ignore[no-any-return]
+                return self.calibrator(self.scores, kind="scores")
             assert self.link is not None
             return self.link.probs(self.scores)
 
@@ -463,7 +467,9 @@ class Predictions(PredictionTable):
         for name in columns:
             if name not in current:
                 rule = f"be among {', '.join(current)}"
-                raise InputError("columns", "Predictions.replace", rule, repr(name), "Spell it as in the constructor.")
+                raise InputError(
+                    "columns", "Predictions.replace", rule, repr(name), "Use the names of the constructor."
+                )
         if "probs" in columns:
             current["calibrator"] = None
         if "decisions" in columns:
@@ -524,7 +530,7 @@ class Predictions(PredictionTable):
 
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
-        check_split(type(self).__name__, name, list(self.split_sizes()), hint="Pass `splits` when you make the table.")
+        self._check_split(name)
         assert self._splits is not None
         return self.take(self._splits.equal(name))
 

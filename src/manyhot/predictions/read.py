@@ -101,7 +101,7 @@ class TargetsSource(Protocol):
         """Targets (n, K), and splits where known, of rows with these ids and paths; `start` numbers the first row."""
 
     def finish(self, rows: int) -> list[str]:
-        """What was found out, once all `rows` rows have been asked for; refuses targets that do not fit them."""
+        """Notes, after all `rows` rows were read; raises an error for targets that do not fit them."""
 
 
 def open_targets(source: Any, labels: Labels, options: PredictionReadOptions) -> TargetsSource:
@@ -128,7 +128,7 @@ class AlignedTargets:
         return {"targets": self._targets[start:stop]}
 
     def finish(self, rows: int) -> list[str]:
-        """Refuses targets that are left over."""
+        """Raises an error if targets are left over."""
         if rows != len(self._targets):
             self._raise_row_count(str(rows))
         return ["Targets are taken row by row."]
@@ -145,7 +145,7 @@ class JoinedTargets:
     Args:
         path: CSV, TSV or Parquet.
         labels: The labels of the predictions.
-        options: What the user said about the columns.
+        options: Options of the user.
     """
 
     def __init__(self, path: str | os.PathLike[str], labels: Labels, options: PredictionReadOptions) -> None:
@@ -156,7 +156,7 @@ class JoinedTargets:
         self._key = self._roles.key
         if self._key is None:
             rule, got = "have a column of ids or paths", f"the columns {preview_names(source.columns)}"
-            raise InputError("targets", options.owner, rule, got, "Name it with `id_column`.")
+            raise InputError("targets", options.owner, rule, got, "Name it with {id_column}.")
         self._notes, self._strings = list(source.notes), StringReader()
         self._matched_rows, self._example = 0, ""
         self._load(list(source.pieces(self._roles)))
@@ -182,12 +182,12 @@ class JoinedTargets:
         return {"targets": targets, "splits": StringColumn(as_strings(splits))}
 
     def finish(self, rows: int) -> list[str]:
-        """Refuses a file that shares no id with the predictions."""
+        """Raises an error if the file shares no id with the predictions."""
         if rows and not self._matched_rows:
             example = next(iter(self._positions), "nothing")
             got = f"{example!r} where the predictions have {self._example!r}"
             rule = f"share the ids in column {self._key!r} with the predictions"
-            raise InputError("targets", self._options.owner, rule, got, "Name the column of ids with `id_column`.")
+            raise InputError("targets", self._options.owner, rule, got, "Name the column of ids with {id_column}.")
         notes = [
             f"Targets of {self._name} are joined by column {self._key!r}: "
             f"{self._matched_rows:,} of {rows:,} rows have some."
@@ -224,7 +224,7 @@ class JoinedTargets:
         if len(self._positions) < len(positions):
             duplicate = next(text for text, count in StringColumn(keys).counts().items() if count > 1)
             got, hint = f"{duplicate!r} twice", "Keep one row of each."
-            raise InputError("targets", self._options.owner, "have one row an id", got, hint)
+            raise InputError("targets", self._options.owner, "have one row per id", got, hint)
         rows = [torch.empty(0, len(self._labels), dtype=torch.int8)]
         for piece in pieces:
             cells = read_target_columns(piece, self._roles.targets, self._labels, self._options.owner)
@@ -252,13 +252,13 @@ class ForeignTable:
 
     Args:
         source: The table.
-        options: What the user said about it.
+        options: Options of the user.
         link: What its scores mean.
-        with_targets: Whether targets are to be looked for in the table; not if they come from elsewhere.
+        with_targets: Whether the table may hold targets; False if they come from another source.
 
     Attributes:
-        labels: The labels that were found.
-        notes: What was found out; complete when the last batch has been made.
+        labels: The labels of the table.
+        notes: What was detected; complete after the last batch.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class ForeignTable:
         )
 
     def _targets(self, piece: Any) -> Tensor | None:
-        """The targets in the table itself: one column a label, or lists of names."""
+        """The targets in the table itself: one column per label, or lists of names."""
         if self._roles.targets:
             return read_target_columns(piece, self._roles.targets, self.labels, self._options.owner)
         if self._roles.lists is None:
@@ -328,24 +328,24 @@ class ForeignTable:
         return LabelLists(owners, columns, len(piece)).targets(np.arange(len(piece)), len(self.labels))
 
     def _check(self, cells: Tensor, start: int) -> None:
-        """Refuses a blank cell, and a probability that is none, by the name of its column."""
+        """Rejects blank cells and invalid probabilities; the error names the column."""
         low, high = (float(bound) for bound in torch.aminmax(cells)) if cells.numel() else (0.0, 1.0)
         blank, is_probs = math.isnan(low), self._options.kind == "probs"
         if not blank and (not is_probs or (low >= 0 and high <= 1)):
             return
         invalid = cells.isnan() if blank else (cells < 0) | (cells > 1)
         rule, content = "have a number in every cell of its labels", "none"
-        hint = "Fill or drop these rows, or name the columns of labels with `labels`."
+        hint = "Fill or drop these rows, or name the columns of labels with {labels}."
         if not blank:
             rule, content = "hold probabilities between 0 and 1", f"{float(cells[invalid][0]):g}"
-            hint = "Say kind='scores', or name the columns of labels with `labels`."
+            hint = "Say `{kind='scores'}`, or name the columns of labels with {labels}."
         row, column = (int(position) for position in invalid.nonzero()[0])
         got = f"{content} in column {list(self._roles.cells.values())[column]!r}, row {start + row}"
         raise InputError("table", self._options.owner, rule, got, hint)
 
 
 def describe_roles(roles: ColumnRoles, options: PredictionReadOptions) -> list[str]:
-    """What was taken for what, in plain sentences."""
+    """Notes about the role of each column."""
     notes = [f"Read {len(roles.cells):,} columns as {options.kind} of labels: {preview_names(roles.cells)}."]
     if roles.id is not None:
         notes.append(f"Ids are in column {roles.id!r}.")
@@ -380,7 +380,7 @@ def join_targets(batches: Iterable[Predictions], targets: TargetsSource, notes: 
 def collect_batches(batches: Iterable[Predictions], notes: list[str]) -> Predictions:
     """All batches in memory, with different ids."""
     table = concatenate(list(batches))
-    check_unique(table.columns()["ids"], "Name the column of ids with `id_column`.")
+    check_unique(table.columns()["ids"], "Name the column of ids with {id_column}.")
     table.notes = notes
     return table
 
@@ -394,7 +394,7 @@ def write_batches(batches: Iterable[Predictions], labels: Labels, to: str | os.P
             ids.append(batch.columns()["ids"])
         # The texts alone are small, and a file with an id twice must not come to be.
         if not ids[0].numbered:
-            check_unique(StringColumn.concatenated(ids), "Name the column of ids with `id_column`.")
+            check_unique(StringColumn.concatenated(ids), "Name the column of ids with {id_column}.")
     return open_predictions(to)
 
 
@@ -407,7 +407,7 @@ def note_likely_probs(batches: Iterable[Predictions], notes: list[str]) -> Itera
             low, high = min(low, float(bounds.min)), max(high, float(bounds.max))
         yield batch
     if 0 <= low <= high <= 1:
-        notes.append("All scores lie between 0 and 1. If they are probabilities, say kind='probs'.")
+        notes.append("All scores lie between 0 and 1. If they are probabilities, choose the kind 'probs'.")
 
 
 OTHER_LABELS = ("refuse", "leave out")
@@ -420,7 +420,7 @@ class PredictionStream:
     Attributes:
         batches: Tables in memory, one after the other; to be gone through once.
         labels: Their labels.
-        notes: What was found out; complete when the last batch has come.
+        notes: What was detected; complete after the last batch.
     """
 
     batches: Iterable[Predictions]
@@ -449,7 +449,7 @@ def from_csv(
     link: Link | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Predictions:
-    r"""A table in memory from CSV or TSV, also compressed by gzip: a row a sample, a column a label.
+    r"""A table in memory from CSV or TSV, also compressed by gzip: one row per sample, one column per label.
 
     Columns of numbers are labels, except for ids (`id`, `image_id`, `sample_id`). Columns such as `path`, `split` and
     `labels` are known by the same names as in `read_data`, and splits get their usual names. Targets come from columns
@@ -461,12 +461,12 @@ def from_csv(
         kind: What the numbers are, "scores" or "probs"; there is no default.
         labels: The columns to take as labels; all columns of numbers by default.
         targets: Another file (CSV, TSV or Parquet), joined by id or path: with a column of label names, or one column
-            a label with 1, 0, and blank or -1 for unknown. Or targets in the order of the rows, as an .npz or .npy
+            per label with 1, 0, and blank or -1 for unknown. Or targets in the order of the rows, as an .npz or .npy
             file or as `Predictions` takes them. Rows that are not in the file are unknown.
         id_column: The column of ids, if it has another name.
         labels_column: The column of label names, if it has another name.
-        separator: What separates these names; by default the sign among `|`, `;`, `,` and space that fits them best.
-        other_labels: What to do with names that are none of the labels, "refuse" or "leave out".
+        separator: What separates these names; by default the one of `|`, `;`, `,` and space that fits them best.
+        other_labels: "leave out" to drop names that are none of the labels; by default they raise an error.
         delimiter: What separates the columns; found out by default.
         link: What the scores mean, if you know.
         dtype: `torch.float32` or `torch.float64`.
@@ -499,7 +499,7 @@ def from_parquet(
     other_labels: str = "refuse",
     link: Link | None = None,
 ) -> Predictions:
-    """A table in memory from Parquet files of another program: a row a sample, a column a label.
+    """A table in memory from Parquet files of another program: one row per sample and one column per label.
 
     Columns and arguments are those of `from_csv`; label names may also be lists, and numbers keep their precision.
 
@@ -511,7 +511,7 @@ def from_parquet(
         id_column: The column of ids, if it has another name.
         labels_column: The column of label names, if it has another name.
         separator: What separates these names in a text.
-        other_labels: What to do with names that are none of the labels, "refuse" or "leave out".
+        other_labels: "leave out" to drop names that are none of the labels; by default they raise an error.
         link: What the scores mean, if you know.
     """
     options = make_read_options("from_parquet", kind, labels, id_column, labels_column, separator, other_labels)
@@ -530,7 +530,7 @@ def from_frame(
     other_labels: str = "refuse",
     link: Link | None = None,
 ) -> Predictions:
-    """A table in memory from a data frame of pandas or polars, or a table of Arrow: a row a sample, a column a label.
+    """A table in memory from a data frame of pandas or polars, or a table of Arrow: rows are samples, columns labels.
 
     Columns and arguments are those of `from_parquet`. An index of pandas that is not a mere count becomes the ids.
 
@@ -542,7 +542,7 @@ def from_frame(
         id_column: The column of ids, if it has another name.
         labels_column: The column of label names, if it has another name.
         separator: What separates these names in a text.
-        other_labels: What to do with names that are none of the labels, "refuse" or "leave out".
+        other_labels: "leave out" to drop names that are none of the labels; by default they raise an error.
         link: What the scores mean, if you know.
 
     Example:
@@ -580,7 +580,7 @@ def from_npz(
         id_column: The column of ids in a file of targets.
         labels_column: The column of label names in a file of targets.
         separator: What separates these names.
-        other_labels: What to do with names that are none of the labels, "refuse" or "leave out".
+        other_labels: "leave out" to drop names that are none of the labels; by default they raise an error.
         link: What the scores mean, if you know.
     """
     options = make_read_options("from_npz", kind, labels, id_column, labels_column, separator, other_labels)
@@ -627,13 +627,14 @@ def make_read_options(
     separator: str | None,
     other_labels: str,
 ) -> PredictionReadOptions:
-    """What the user said, checked."""
+    """The options of the user, checked."""
     if kind not in ("scores", "probs"):
         hint = "Say 'scores' for any real numbers and 'probs' for probabilities: nothing is guessed."
-        raise InputError("kind", owner, "be 'scores' or 'probs'", repr(kind), hint)
+        got = "nothing" if kind is None else repr(kind)
+        raise InputError("kind", owner, "be 'scores' or 'probs'", got, hint)
     check_choice("other_labels", owner, other_labels, OTHER_LABELS)
     if separator == "":
-        raise InputError("separator", owner, "be a sign", "''", "Leave it out to have it found.")
+        raise InputError("separator", owner, "be a character", "''", "Leave it out to have it detected.")
     names = None if labels is None else Labels(labels).names
     return PredictionReadOptions(owner, kind, names, id_column, labels_column, separator, other_labels == "leave out")
 
@@ -652,7 +653,7 @@ def read_predictions(
     link: Link | None = None,
     to: str | os.PathLike[str] | None = None,
 ) -> tuple[PredictionTable, list[str]]:
-    """A table of any origin, and in plain sentences what was detected in it.
+    """A table of any origin, and notes about what was detected in it.
 
     Tables of this package are opened and stay on disk. CSV, TSV, .npz, .npy and other Parquet files are read into
     memory, or streamed to Parquet if they do not fit there.
@@ -665,7 +666,7 @@ def read_predictions(
         id_column: The column of ids, if it has another name.
         labels_column: The column of label names, if it has another name.
         separator: What separates these names.
-        other_labels: What to do with names that are none of the labels, "refuse" or "leave out".
+        other_labels: "leave out" to drop names that are none of the labels; by default they raise an error.
         split: The split to restrict the table to; all rows by default.
         link: What the scores mean, if you know; by default what the table says.
         to: A Parquet file to stream the table to. Then only a piece of it is in memory at a time, and the returned
@@ -673,9 +674,8 @@ def read_predictions(
     """
     owner = "read_predictions"
     is_manyhot = is_manyhot_table(path, owner)
-    stated_kind = (
-        "probs" if is_manyhot and kind is None else kind
-    )  # a table of ours knows its kinds, and the wish needs one
+    # A table of this package knows its kinds, but the options need one.
+    stated_kind = "probs" if is_manyhot and kind is None else kind
     options = make_read_options(owner, stated_kind, labels, id_column, labels_column, separator, other_labels)
     table: PredictionTable
     if is_manyhot:
@@ -720,7 +720,7 @@ def load_or_write(predictions: PredictionStream, to: str | os.PathLike[str] | No
 
 
 def open_stored(path: str | os.PathLike[str], kind: str | None, owner: str) -> StoredPredictions:
-    """A table of this package; refuses one that does not hold the stated kind."""
+    """A table of this package; raises an error if it does not hold the stated kind."""
     table = open_predictions(path)
     if kind is not None and kind not in table.kinds:
         rule = f"be among those of the table, {', '.join(table.kinds)}"
@@ -729,7 +729,7 @@ def open_stored(path: str | os.PathLike[str], kind: str | None, owner: str) -> S
 
 
 def is_manyhot_table(path: str | os.PathLike[str], owner: str) -> bool:
-    """Whether a path leads to tables of this package; refuses one that leads to nothing that can be read."""
+    """Whether a path leads to tables of this package; raises an error if it cannot be read."""
     check_format(path, owner, "path")
     if is_text(path) or is_archive(path):
         return False

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, drawn when it is asked for.
+    """A figure, drawn on request.
 
     Attributes:
-        key: Its name among the figures of a report, and as a file.
+        key: Its name in the report, and the stem of its file.
         caption: How to read it.
         alt: What it shows, in numbers, for those who cannot see it.
-        draw: Gives the figure for a light (False) or a dark page (True).
-        on_page: Whether the page shows it; other ones, such as those of cards, are for files alone.
+        draw: Returns the figure for a light (False) or a dark page (True).
+        on_page: Whether the page shows it; others, such as those of cards, are for files only.
     """
 
     key: str
@@ -31,7 +31,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of a table that belong together, below a title of their own where it is not empty."""
+    """Rows of a table that belong together, with a title unless it is empty."""
 
     title: str
     rows: list[list[str]]
@@ -39,14 +39,14 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts, the first column of which names the rows.
+    """A table of strings whose first column names the rows.
 
     Attributes:
         caption: What the table holds.
         head: The titles of the columns.
         groups: Its rows.
-        notes: What a row says, by its name.
-        folded: Whether it is shown only when asked for.
+        notes: Explanations by name of the row.
+        folded: Whether it is collapsed at first.
     """
 
     caption: str
@@ -58,14 +58,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """The probability of one label of a sample, what was decided, and what is true.
+    """The probability, decision and target of one label of a sample.
 
     Attributes:
         name: The label.
         prob: Its probability.
-        predicted: Whether the sample was given the label.
+        predicted: Whether the label was predicted.
         target: 1 present, 0 absent, -1 unknown.
-        marked: Whether it is why the sample is shown.
+        marked: Whether it is the reason why the sample is shown.
     """
 
     name: str
@@ -82,9 +82,9 @@ class Card:
     Attributes:
         name: The name of its file, or its id.
         note: Why it is shown.
-        bars: Labels that are worth seeing.
-        image: A small picture as a data address; None where there is none.
-        why: Why there is no picture; None where there is one, or nobody expects one.
+        bars: The labels to show.
+        image: A thumbnail as a data URL; None if there is none.
+        why: Why there is no image; None if there is one, or none is expected.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Samples that are shown for the same reason."""
+    """Samples shown for the same reason."""
 
     key: str
     title: str
@@ -109,14 +109,14 @@ class Section:
     """A part of the page with a title.
 
     Attributes:
-        key: Its address within the page.
-        title: What it is about.
-        paragraphs: Paragraphs.
-        findings: Sentences that stand by themselves, as a list.
+        key: Its anchor within the page.
+        title: Its title.
+        paragraphs: Its paragraphs.
+        findings: Statements, shown as a list.
         plots: Its figures.
         tables: Its tables.
         galleries: Its cards.
-        code: A text that is shown letter by letter, when asked for, by its title.
+        code: Verbatim texts by title, collapsed at first.
     """
 
     key: str
@@ -131,7 +131,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Header:
-    """What the page is about: its title, a sentence, and facts by name."""
+    """The head of the page: title, lead paragraph, and facts by name."""
 
     title: str
     lead: str

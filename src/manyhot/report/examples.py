@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
     from PIL import Image
 
-# From here on a model is sure of a label.
+# From this probability on a model is confident of a label.
 MIN_CONFIDENT = 0.9
-# Up to here it holds a label that the table has for all but impossible.
+# Up to this probability it all but rules out a label.
 MAX_IMPOSSIBLE = 0.05
 
 
 class Contradictions(NamedTuple):
-    """Cells in which the table says the opposite of a sure model.
+    """Cells in which the targets contradict a confident model.
 
     Attributes:
-        cells: (N, K), which they are.
-        expected: How many there would be if every promise were true and the table without mistakes.
+        cells: (N, K), a boolean mask.
+        expected: Their expected number if the probabilities were calibrated and the targets correct.
     """
 
     cells: Tensor
@@ -45,38 +45,38 @@ class Contradictions(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A row that is shown, and the label that it is shown for, None if for the whole of it."""
+    """A row to show, and the label that it is shown for; None if for the whole row."""
 
     row: int
     label: int | None = None
 
 
 def confident_unlabelled(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
-    """Rows of which the model is sure that they have a label which the table says they have not, the surest first."""
+    """Rows with an absent label of which the model is confident, the most confident first."""
     return _pick_cells(model, confident_absent(model).cells, -1, most, exclude)
 
 
 def labelled_impossible(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
-    """Rows with a label that the model holds for all but impossible, the least probable first."""
+    """Rows with a present label that the model all but rules out, the least probable first."""
     return _pick_cells(model, improbable_present(model).cells, 1, most, exclude)
 
 
 def confident_absent(model: ModelResults) -> Contradictions:
-    """Cells of labels that the model is sure of and the table does not have."""
+    """Absent cells of which the model is confident."""
     assert model.probs is not None
-    sure = (model.probs >= MIN_CONFIDENT) & (model.targets >= 0)
-    return Contradictions(sure & (model.targets == 0), float((1 - model.probs[sure].double()).sum()))
+    confident = (model.probs >= MIN_CONFIDENT) & (model.targets >= 0)
+    return Contradictions(confident & (model.targets == 0), float((1 - model.probs[confident].double()).sum()))
 
 
 def improbable_present(model: ModelResults) -> Contradictions:
-    """Cells of labels that the model all but rules out and the table has."""
+    """Present cells that the model all but rules out."""
     assert model.probs is not None
-    out = (model.probs <= MAX_IMPOSSIBLE) & (model.targets >= 0)
-    return Contradictions(out & (model.targets == 1), float(model.probs[out].double().sum()))
+    ruled_out = (model.probs <= MAX_IMPOSSIBLE) & (model.targets >= 0)
+    return Contradictions(ruled_out & (model.targets == 1), float(model.probs[ruled_out].double().sum()))
 
 
 def _pick_cells(model: ModelResults, cells: Tensor, direction: int, most: int, exclude: Collection[int]) -> list[Pick]:
-    """Some of the cells by probability, one a row; where probabilities are equal, scores tell cells apart."""
+    """Some of the cells, sorted by probability and then by score, at most one per row."""
     assert model.probs is not None
     indices = cells.nonzero().numpy()
     probs, values = (direction * table[cells].double().numpy() for table in (model.probs, model.values))
@@ -91,14 +91,14 @@ def _pick_cells(model: ModelResults, cells: Tensor, direction: int, most: int, e
 
 
 def most_surprising(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
-    """Rows whose labels as a whole the model held for far less likely than it usually does."""
+    """Rows whose log loss exceeds its expectation under the model the most."""
     loss, expected = model.log_losses
     surprise = loss - expected
     return _pick_rows([-surprise], surprise > 0, most, exclude)
 
 
 def worst_rows(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
-    """Rows with the most wrong labels, given or missed."""
+    """Rows with the most wrong labels, predicted or missed."""
     assert model.decision is not None
     errors = wrong_cells(model)
     loss, _ = model.log_losses
@@ -106,7 +106,7 @@ def worst_rows(model: ModelResults, most: int, exclude: Collection[int] = ()) ->
 
 
 def best_rows(model: ModelResults, most: int, exclude: Collection[int] = ()) -> list[Pick]:
-    """Rows with labels that were all given and no others, those with the most labels first, then the surest."""
+    """Exact matches with at least one label, those with the most labels first, then those with the lowest log loss."""
     assert model.decision is not None
     right = (wrong_cells(model) == 0) & ~model.decision.abstain
     labels = (model.targets > 0).sum(1)
@@ -115,7 +115,7 @@ def best_rows(model: ModelResults, most: int, exclude: Collection[int] = ()) -> 
 
 
 def wrong_cells(model: ModelResults) -> Tensor:
-    """(N,), how many labels of a row are given and not there, or there and not given."""
+    """(N,), the number of wrong labels of each row: false positives and false negatives."""
     assert model.decision is not None
     wrong = (model.decision.labels != (model.targets > 0)) & (model.targets >= 0)
     return wrong.sum(1)
@@ -130,7 +130,7 @@ def _pick_rows(keys: list[Tensor], allowed: Tensor, most: int, exclude: Collecti
     return [Pick(row) for row in first if row not in exclude][:most]
 
 
-# Pixels of the longer side: twice as many as are shown, for screens that have them.
+# Pixels of the longer side: twice the displayed size, for high-density screens.
 THUMBNAIL_SIZE = 224
 JPEG_QUALITY = 78
 # Bars on a card: up to so many, and the likeliest labels until there are so many.
@@ -139,24 +139,24 @@ MAX_BARS, DEFAULT_BARS = 8, 4
 
 @dataclass(frozen=True)
 class SampleImages:
-    """What can be seen of samples: pictures by row, or why there is none. Rows that are not in it have no picture."""
+    """Images by row, or the reason why one is unavailable; other rows have no image."""
 
     images: Mapping[int, Image.Image | UnavailableImage]
 
     @property
     def missing(self) -> int:
-        """How many pictures could not be read."""
+        """How many images could not be read."""
         return sum(isinstance(image, UnavailableImage) for image in self.images.values())
 
 
 def load_sample_images(model: ModelResults, rows: Sequence[int]) -> SampleImages:
-    """Reads the pictures of some rows, all at once; none where the table does not lead to any."""
+    """Reads the images of some rows; empty if the table has neither paths nor ids that are paths."""
     table = model.table.take(list(rows))
     paths: list[str] | list[None] = table.paths or [None] * len(table)
     hits = [Hit(id_, path, 0.0, 0.0) for id_, path in zip(table.ids, paths, strict=True)]
     if table.paths is None:
         roots = sort_image_roots(model.roots, table.ids)
-        # Ids may be paths; where none of them is, nobody expects pictures.
+        # Ids may be paths; if none of them is, no images are expected.
         if not any(find_image_file(id_, roots) for id_ in table.ids):
             return SampleImages({})
     return SampleImages(dict(zip(rows, read_tiles(hits, model.roots, THUMBNAIL_SIZE), strict=True)))
@@ -185,7 +185,7 @@ def card_note(model: ModelResults, pick: Pick) -> str:
     """Why a row is shown, in a few words."""
     if pick.label is None:
         abstained = model.decision is not None and bool(model.decision.abstain[pick.row])
-        return "left to a person" if abstained else ""
+        return "abstained" if abstained else ""
     assert model.probs is not None
     prob, name = float(model.probs[pick.row, pick.label]), model.labels[pick.label]
     if model.targets[pick.row, pick.label] > 0:
@@ -194,7 +194,7 @@ def card_note(model: ModelResults, pick: Pick) -> str:
 
 
 def card_bars(model: ModelResults, pick: Pick) -> list[Bar]:
-    """The labels of a row that are worth seeing, the likeliest first: the marked one, errors, given, true, likely."""
+    """The labels of a row to show, the likeliest first: the marked one, errors, predicted, true, likely."""
     assert model.probs is not None
     probs, targets = model.probs[pick.row].tolist(), model.targets[pick.row].tolist()
     predicted = [False] * len(probs) if model.decision is None else model.decision.labels[pick.row].tolist()
@@ -212,7 +212,7 @@ def card_bars(model: ModelResults, pick: Pick) -> list[Bar]:
 
 
 def jpeg_data_url(image: Image.Image) -> str:
-    """A picture as a data address, which needs no request."""
+    """An image as a data URL, which needs no request."""
     bytes_ = io.BytesIO()
     image.save(bytes_, format="JPEG", quality=JPEG_QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(bytes_.getvalue()).decode()}"
@@ -221,14 +221,14 @@ def jpeg_data_url(image: Image.Image) -> str:
 def cards_figure(
     key: str, title: str, model: ModelResults, picks: Sequence[Pick], sample_images: SampleImages
 ) -> Figure:
-    """The same cards as a figure, for files; the page shows them as text that can be read and copied."""
+    """The same cards as a figure, for files; the page shows them as text that can be copied."""
     examples = []
     for pick in picks:
         image = sample_images.images.get(pick.row)
         bars = [(printable(bar.name), bar.prob, bar.predicted, bar.target) for bar in card_bars(model, pick)]
         examples.append(
             {
-                "picture": None if isinstance(image, UnavailableImage) else image,
+                "image": None if isinstance(image, UnavailableImage) else image,
                 "title": printable(card_name(model, pick.row)),
                 "note": printable(card_note(model, pick)),
                 "labels": bars,
@@ -261,16 +261,16 @@ ERROR_GALLERIES = (
     GalleryKind(
         "confident-but-unlabelled",
         "Confident, but not labelled",
-        "The model is at least 90 % sure of a label that the table does not have, the surest first. Either the label "
-        "was forgotten, or the model is badly wrong.",
+        "The model gives a label that is absent from the targets at least 90 %, the most confident first. Either the "
+        "label was forgotten, or the model is badly wrong.",
         confident_unlabelled,
         confident_absent,
     ),
     GalleryKind(
         "labelled-but-impossible",
         "Labelled, but held impossible",
-        "The table has a label that the model all but rules out, with 5 % at the most, the least probable first. "
-        "Either the label is wrong, or what it names is hard to see.",
+        "The targets have a label that the model gives at most 5 %, the least probable first. Either the label is "
+        "wrong, or what it names is hard to see.",
         labelled_impossible,
         improbable_present,
     ),
@@ -279,23 +279,23 @@ OTHER_GALLERIES = (
     GalleryKind(
         "most-surprising",
         "Most surprising",
-        "Taken as a whole, what the table says is far less likely than the doubts of the model allow for.",
+        "All labels of the row together are far less likely than the uncertainty of the model explains.",
         most_surprising,
     ),
-    GalleryKind("worst", "Worst", "The most labels that are wrong, given or missed.", worst_rows),
-    GalleryKind("best", "Best", "All labels found and none too many, where there were the most to find.", best_rows),
+    GalleryKind("worst", "Worst", "The most wrong labels, predicted or missed.", worst_rows),
+    GalleryKind("best", "Best", "Exact matches, those with the most labels first.", best_rows),
 )
 
 
 def image_sections(models: Sequence[ModelResults], *, images: bool, cards: int = MAX_CARDS) -> list[Section]:
-    """Probable mistakes of the table, then other samples; of the first subject, if there are several."""
+    """Probable annotation errors, then other samples; of the first model if there are several."""
     model = models[0]
     if model.probs is None:
-        intro = "Left out: to tell which predictions are surprising takes probabilities. Run calibrate."
+        intro = "Left out: which predictions are surprising can be computed from probabilities only. Run calibrate."
         return [Section("pictures", "Single predictions", [intro])]
     chosen, shown_rows = {}, set[int]()
     for kind in (*ERROR_GALLERIES, *OTHER_GALLERIES):
-        # What was shown already is not shown again: there is more to see in another one.
+        # No row is shown twice.
         chosen[kind] = kind.pick(model, cards, shown_rows)
         shown_rows |= {pick.row for pick in chosen[kind]}
     sample_images = load_sample_images(model, sorted(shown_rows)) if images and shown_rows else SampleImages({})
@@ -307,7 +307,7 @@ def image_sections(models: Sequence[ModelResults], *, images: bool, cards: int =
             "Probable annotation errors",
             ERROR_GALLERIES,
             [
-                f"Where model and table disagree most. Look at these {model.noun}s first.",
+                f"Where model and targets disagree most. Check these {model.noun}s first.",
                 *notes,
                 *describe_missing(sample_images),
             ],
@@ -330,7 +330,7 @@ def make_gallery_section(
     kinds: Sequence[GalleryKind],
     intro: list[str],
 ) -> Section:
-    """The galleries of some kinds; one without samples says so."""
+    """The galleries of some kinds; one without samples has a note."""
     galleries, figures = list[Gallery](), list[Figure]()
     for kind in kinds:
         picks = chosen[kind]
@@ -344,7 +344,7 @@ def make_gallery_section(
 
 
 def describe_expected(model: ModelResults, kind: GalleryKind) -> list[str]:
-    """How many such cells there are, and how many the promises themselves let expect."""
+    """The number of such cells, and their expected number under the model."""
     if kind.against is None:
         return []
     contradictions = kind.against(model)
@@ -353,13 +353,12 @@ def describe_expected(model: ModelResults, kind: GalleryKind) -> list[str]:
         f"{contradictions.expected:,.0f}" if contradictions.expected >= 10 else f"{contradictions.expected:.1f}"
     )
     many = f"There {'is' if count == 1 else 'are'} {count_noun(count, 'such cell')}; " if count else ""
-    return [
-        f"{many}{'i' if many else 'I'}f all promises held and the table were right, {expected_text} would be expected."
-    ]
+    if_ = "if" if many else "If"
+    return [f"{many}{if_} the model were calibrated and the targets correct, {expected_text} would be expected."]
 
 
 def describe_missing(sample_images: SampleImages) -> list[str]:
-    """What to do where no picture was found."""
+    """The hint if no image could be read."""
     if not sample_images.images or sample_images.missing < len(sample_images.images):
         return []
-    return ["None of the pictures was found. Name the folder that their paths begin in with --root."]
+    return ["None of the images was found. Name the folder that their paths begin in with --root."]

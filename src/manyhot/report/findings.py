@@ -1,4 +1,4 @@
-"""Sentences computed from results, and shares of cells with intervals."""
+"""Statements about results in words, and shares of cells with intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Share(NamedTuple):
-    """How many of the cells are hits, and between what their share lies with 95 % confidence."""
+    """A share of cells, with its 95 % confidence interval."""
 
     hits: int
     cells: int
@@ -24,21 +24,20 @@ class Share(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The share itself."""
+        """The share."""
         return self.hits / self.cells
 
     @property
     def ends(self) -> str:
-        """The interval, for people."""
+        """The interval, as text."""
         return f"95 %: {format_range(self.low, self.high)}"
 
 
 def share_of(hits: Tensor, cells: Tensor) -> Share | None:
     """The share of hits among cells, both (N, K) of booleans; None without cells.
 
-    The interval is Wilson's for as many cells as these are worth: where cells of a row are right or wrong together,
-    that is fewer than there are. Where all or none are hits, nothing tells whether they go together, and a row is worth
-    one cell.
+    This is the Wilson interval at the effective number of cells, which is smaller where the cells of a row are
+    correlated. Where all or none are hits, the correlation cannot be estimated, and a row counts as one cell.
 
     Example:
         >>> cells = torch.ones(50, 4, dtype=torch.bool)
@@ -58,7 +57,7 @@ def share_of(hits: Tensor, cells: Tensor) -> Share | None:
 
 
 def format_share(share: float) -> str:
-    """A share as people read it, with a digit more where it is nearly nothing or nearly everything.
+    """A share in percent, with more digits near 0 and 1.
 
     Example:
         >>> format_share(0.912), format_share(0.996), format_share(0.0004), format_share(1.0)
@@ -78,7 +77,7 @@ def format_range(low: float, high: float) -> str:
 
 
 def format_percent_digits(share: float) -> str:
-    """A share in percent without its sign; what is not everything is not rounded to it."""
+    """A share in percent without the percent sign; a share below 1 is not rounded to 100."""
     share = round(share, 9)
     near = min(share, 1 - share)
     digits = next((digits for digits, least in enumerate((0.01, 0.001, 0.0001)) if near >= least), 3)
@@ -89,19 +88,19 @@ def format_rate(rate: float, what: str, noun: str) -> str:
     """How often something happens, in words.
 
     Args:
-        rate: How many of it a row has in the mean.
-        what: It, such as "label too many".
+        rate: The mean number per row.
+        what: What is counted, such as "label too many".
         noun: What a row is.
 
     Example:
-        >>> format_rate(0.21, "label too many", "picture"), format_rate(1.3, "label missed", "row")
-        ('one label too many in every 5 pictures', '1.3 labels missed a row')
+        >>> format_rate(0.21, "label too many", "image"), format_rate(1.3, "label missed", "row")
+        ('one label too many in every 5 images', '1.3 labels missed per row')
     """
     first, _, rest = what.partition(" ")
     if rate <= 0:
         return f"no {what}"
     if rate > 0.67:
-        return f"{rate:.1f} {first}s {rest} a {noun}"
+        return f"{rate:.1f} {first}s {rest} per {noun}"
     return f"one {what} in every {round(1 / rate):,} {noun}s"
 
 
@@ -109,22 +108,22 @@ def count_noun(count: int, noun: str) -> str:
     """A number with its noun.
 
     Example:
-        >>> count_noun(1, "picture"), count_noun(1200, "picture")
-        ('1 picture', '1,200 pictures')
+        >>> count_noun(1, "image"), count_noun(1200, "image")
+        ('1 image', '1,200 images')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-# What is said of answers between two probabilities.
+# The names of probability ranges.
 PROB_BANDS = {"above 90 %": (0.9, 1.0), "between 50 and 90 %": (0.5, 0.9), "between 10 and 50 %": (0.1, 0.5)}
-# Fewer answers say more about chance.
+# With fewer answers, chance dominates.
 MIN_ANSWERS = 10
-# The difference between a promise and what came true that nobody minds, in fractions.
+# The difference between predicted and observed shares that is ignored, in fractions.
 TOLERANCE = 0.02
 
 
 def describe_reliability(probs: Tensor, targets: Tensor) -> Iterator[str]:
-    """What came true of answers that were sure, likely and unlikely; nothing is said of a few of them.
+    """The observed shares of answers by predicted probability; ranges with few answers are left out.
 
     Args:
         probs: (N, K).
@@ -133,30 +132,30 @@ def describe_reliability(probs: Tensor, targets: Tensor) -> Iterator[str]:
     Example:
         >>> probs = torch.full((100, 1), 0.95)
         >>> print(*describe_reliability(probs, (torch.arange(100) < 93).int().unsqueeze(1)))
-        Of the 100 answers above 90 %, 93 % were right (95 %: 86 to 97 %); 95 % was promised.
+        Of the 100 answers above 90 %, 93 % were right (95 %: 86 to 97 %); 95 % was predicted.
     """
     for name, (low, high) in PROB_BANDS.items():
         inside = (probs > low) & (probs <= high) & (targets >= 0)
         share = share_of(targets > 0, inside)
         if share is not None and share.cells >= MIN_ANSWERS:
             predicted = float(probs[inside].double().mean())
-            were = f"{format_share(share.value)} were right ({share.ends}); {format_share(predicted)} was promised"
+            were = f"{format_share(share.value)} were right ({share.ends}); {format_share(predicted)} was predicted"
             yield f"Of the {share.cells:,} answers {name}, {were}{describe_bias(share, predicted)}."
 
 
 def describe_bias(share: Share, predicted: float) -> str:
-    """Whether a promise was too bold or too timid; nothing where it was kept."""
+    """Whether the prediction was too high or too low; empty if it agrees with the interval."""
     if share.low - TOLERANCE <= predicted <= share.high + TOLERANCE:
         return ""
-    return ", which was too bold" if predicted > share.value else ", which was too timid"
+    return ", which was too high" if predicted > share.value else ", which was too low"
 
 
-# Fewer labels say more about chance.
+# With fewer rows, chance dominates.
 MIN_PRESENT_ROWS = 10
 
 
 def describe_results(model: ModelResults) -> list[str]:
-    """All that can be said about one subject in sentences."""
+    """All statements about one model."""
     return [
         *describe_probs(model),
         *describe_calibration(model),
@@ -167,15 +166,15 @@ def describe_results(model: ModelResults) -> list[str]:
 
 
 def describe_probs(model: ModelResults) -> Iterator[str]:
-    """Whether probabilities came true, for those who act on them."""
+    """Predicted against observed shares, in words."""
     if model.probs is None:
-        yield "These scores rank, but mean no probabilities until they are calibrated: manyhot calibrate."
+        yield "These scores rank, but are no probabilities until they are calibrated: manyhot calibrate."
         return
     yield from describe_reliability(model.probs, model.targets)
 
 
 def describe_calibration(model: ModelResults) -> Iterator[str]:
-    """How far probabilities are off, and what the calibrator did about it."""
+    """The calibration error, before and after calibration."""
     error = model.evaluation.values.get("ece")
     if error is None or error != error:
         return
@@ -184,13 +183,13 @@ def describe_calibration(model: ModelResults) -> Iterator[str]:
     single = model.evaluation.values.get("label_ece")
     alone = "" if single is None or single != single else f"; those of a single label by {100 * single:.1f} on average"
     yield (
-        f"Taken together, the promised probabilities of all labels are off by {100 * error:.1f} percentage points"
+        f"Taken together, the predicted probabilities of all labels are off by {100 * error:.1f} percentage points"
         f"{earlier}{alone}."
     )
 
 
 def describe_sets(model: ModelResults) -> Iterator[str]:
-    """What the decisions are worth."""
+    """The quality of the decisions."""
     decision, noun = model.decision, model.noun
     if decision is None:
         return
@@ -200,7 +199,8 @@ def describe_sets(model: ModelResults) -> Iterator[str]:
     rows = int(known.any(1).sum())
     if not rows:
         return
-    every = f"A {noun} is given {float(decision.sizes[answered].double().mean()):.2f} labels on average"
+    article = "An" if noun == "image" else "A"
+    every = f"{article} {noun} is given {float(decision.sizes[answered].double().mean()):.2f} labels on average"
     if not bool(known[answered].all()):
         every += f". Of labels whose truth is known it is given {float(predicted.sum()) / rows:.2f}"
     yield (
@@ -213,21 +213,21 @@ def describe_sets(model: ModelResults) -> Iterator[str]:
     yield f"Of {count_noun(rows, noun)}, {exact:,} ({format_share(exact / rows)}) get exactly the right labels."
     abstained = int(decision.abstain.sum())
     if abstained:
-        yield f"Left to a person: {count_noun(abstained, noun)} ({format_share(abstained / len(answered))})."
+        yield f"Abstained: {count_noun(abstained, noun)} ({format_share(abstained / len(answered))})."
 
 
 def describe_precision_recall(predicted: Tensor, true: Tensor) -> Iterator[str]:
     """Precision and recall, with intervals."""
     right, recall_share = share_of(true, predicted), share_of(predicted, true)
     if right is not None:
-        yield f"Of the {right.cells:,} labels that are given, {format_share(right.value)} are right ({right.ends})."
+        yield f"Of the {right.cells:,} predicted labels, {format_share(right.value)} are right ({right.ends})."
     if recall_share is not None:
-        found = format_share(recall_share.value)
-        yield f"Of the {recall_share.cells:,} labels that are there, {found} are found ({recall_share.ends})."
+        recall = format_share(recall_share.value)
+        yield f"Of the {recall_share.cells:,} true labels, {recall} are predicted ({recall_share.ends})."
 
 
 def describe_empty_rows(model: ModelResults) -> Iterator[str]:
-    """What is done with rows that have no label."""
+    """The decisions for rows without labels."""
     facts, noun = model.facts, model.noun
     if model.decision is None or not facts.empty_rows:
         return
@@ -243,7 +243,7 @@ def describe_empty_rows(model: ModelResults) -> Iterator[str]:
 
 
 def describe_labels(model: ModelResults) -> Iterator[str]:
-    """The labels that are easiest and hardest to tell, of those with enough rows to know."""
+    """The labels with the highest and lowest average precision, of those with enough rows."""
     columns = model.evaluation.by_label().columns
     ap, present = columns["ap"], columns["present"]
     enough = [label for label in range(len(ap)) if present[label] >= MIN_PRESENT_ROWS and ap[label] == ap[label]]
@@ -259,6 +259,6 @@ def describe_labels(model: ModelResults) -> Iterator[str]:
 
 
 def mean_size(targets: Tensor) -> float:
-    """How many labels a row with known cells has in the mean."""
+    """The mean number of labels of rows with known cells."""
     rows = int((targets >= 0).any(1).sum())
     return float((targets > 0).sum(dtype=torch.int64)) / max(rows, 1)

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from manyhot import __version__
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.formatting import format_prob
 from manyhot.report.blocks import Bar, Figure, Header, Section
@@ -39,22 +39,21 @@ def is_report(path: Path) -> bool:
         return False
 
 
-OWNER = "Report"
 FolderPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 class Report:
-    """Everything that is worth seeing of a run, of a table of predictions with targets, or of several side by side.
+    """A report on a run, on a table of predictions with targets, or on several side by side.
 
-    A notebook shows it by itself. The same runs give the same page, byte for byte.
+    Notebooks display it. The same runs give the same page, byte for byte.
 
     Args:
         runs: A `Run`, a table of predictions of any model, or the path of one of them; several as a list, or as a
-            mapping from the names that they are to have.
-        split: The split to judge; by default "test", or all rows of a table without one.
-        root: The folder or folders that paths of pictures begin in; by default where the run's data lie, beside the
-            table, or here.
-        images: Whether to show pictures.
+            mapping from their names.
+        split: The split to evaluate; by default "test", or all rows of a table without one.
+        root: The folder or folders that paths of images are relative to; by default the folder of the run's data,
+            that of the table, or the current one.
+        images: Whether to show images.
 
     Example:
         >>> table = mh.Predictions(probs=torch.rand(60, 3), targets=torch.randint(2, (60, 3)), labels=["a", "b", "c"])
@@ -76,21 +75,21 @@ class Report:
 
     @cached_property
     def models(self) -> list[ModelResults]:
-        """The judged rows of each run or table, in memory."""
+        """The evaluated rows of each run or table, in memory."""
         from manyhot.report.results import load_results
 
         return [load_results(name, one, split=self.split, root=self.root) for name, one in self.sources.items()]
 
     @cached_property
     def sections(self) -> list[Section]:
-        """What is on the page, before it is drawn."""
+        """The contents of the page, before figures are drawn."""
         from manyhot.report.sections import all_sections
 
         return all_sections(self.models, images=self.images)
 
     @property
     def plots(self) -> list[Figure]:
-        """What can be drawn."""
+        """All figures."""
         return [figure for section in self.sections for figure in section.plots]
 
     def figures(self, *, dark: bool = False) -> dict[str, MatplotlibFigure]:
@@ -99,7 +98,7 @@ class Report:
             return {figure.key: figure.draw(dark) for figure in self.plots}
 
     def html(self, *, watch: Callable[[str], None] | None = None) -> str:
-        """The page as one text, with all pictures in it.
+        """The page as one text, with all images embedded.
 
         Args:
             watch: Called with the name of each figure before it is drawn.
@@ -109,7 +108,7 @@ class Report:
         return render(make_header(self.models), self.sections, watch)
 
     def save(self, path: str | os.PathLike[str], *, watch: Callable[[str], None] | None = None) -> Path:
-        """Writes the page to a file, whole or not at all; returns where it is."""
+        """Writes the page to a file atomically; returns its path."""
         text = self.html(watch=watch)
         with atomic_write(path) as part:
             part.write_text(text, encoding="utf-8")
@@ -118,18 +117,18 @@ class Report:
     def save_pngs(
         self, folder: str | os.PathLike[str], *, dark: bool = False, watch: Callable[[str], None] | None = None
     ) -> list[Path]:
-        """Writes one PNG file a figure into a folder; returns where they are."""
+        """Writes one PNG file per figure into a folder; returns their paths."""
         return write_pngs(self.plots, Path(folder), dark=dark, watch=watch)
 
     def save_pdf(
         self, path: str | os.PathLike[str], *, dark: bool = False, watch: Callable[[str], None] | None = None
     ) -> Path:
-        """Writes all figures to one PDF, a page each; returns where it is."""
+        """Writes all figures to one PDF, one page per figure; returns its path."""
         write_pdf(self.plots, Path(path), dark=dark, watch=watch)
         return Path(path)
 
     def _repr_html_(self) -> str:
-        # A page of its own, or its style would dress the whole notebook.
+        # In a frame, or its style sheet would apply to the whole notebook.
         style = "width: 100%; height: 45rem; border: 0"
         return f'<iframe title="{escape(repr(self))}" style="{style}" srcdoc="{escape(self.html())}"></iframe>'
 
@@ -142,11 +141,11 @@ def write_report(
     root: FolderPaths | None = None,
     images: bool = True,
 ) -> Path:
-    """Writes the report of runs or tables to one HTML file that needs nothing else; returns where it is.
+    """Writes the report of runs or tables to one self-contained HTML file; returns its path.
 
     Args:
         runs: As in `Report`.
-        path: The file; one that is there is replaced.
+        path: The file; an existing one is replaced.
         split: As in `Report`.
         root: As in `Report`.
         images: As in `Report`.
@@ -161,7 +160,7 @@ def write_report(
 
 
 def name_sources(runs: Any) -> dict[str, Any]:
-    """What the report is about, by name."""
+    """The runs and tables of the report, by name."""
     if isinstance(runs, Mapping):
         result = dict(runs)
     elif isinstance(runs, list | tuple):
@@ -170,17 +169,18 @@ def name_sources(runs: Any) -> dict[str, Any]:
         result = {source_name(runs): runs}
     if not result or not all(isinstance(name, str) and name for name in result):
         got = "none" if not result else "one without a name"
-        raise InputError("runs", OWNER, "be runs or tables by name, at least one", got, 'Pass {"BCE": run}.')
+        rule = "be runs or tables by name, at least one"
+        raise InputError("runs", "Report", rule, got, 'Pass {"BCE": run}.')
     return result
 
 
 def source_name(source: Any) -> str:
-    """What a run or a table is called if nobody says: after its folder or file."""
+    """The default name of a run or a table: that of its folder or file."""
     folder = getattr(source, "folder", source)
     if not isinstance(folder, str | os.PathLike):
         return "predictions"
     path = Path(folder)
-    # `runs/last` leads to the run that was meant.
+    # `runs/last` is a link to a run.
     path = path.resolve() if path.is_symlink() or not path.name.strip(".") else path
     stem = path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
     return stem or "predictions"
@@ -204,15 +204,15 @@ def make_unique(names: Sequence[str]) -> list[str]:
 
 
 Watch = Callable[[str], None]
-# Enough for screens with twice the usual dots, at half the bytes of all of them.
+# A compromise between sharpness on high-density screens and size.
 PAGE_DPI = 144
-# What an inch of a figure is on the page.
+# CSS pixels per inch of a figure.
 PIXELS_PER_INCH = 96
 
 
 @dataclass(frozen=True)
 class RenderedFigure:
-    """A figure as the page shows it: addresses of its light and its dark picture, and how wide and high it is."""
+    """A figure as the page shows it: data URLs of its light and dark image, and its size."""
 
     key: str
     caption: str
@@ -224,7 +224,7 @@ class RenderedFigure:
 
 
 def render(header: Header, sections: Sequence[Section], watch: Watch | None = None) -> str:
-    """The page, whole in one text."""
+    """The page as one text."""
     environment = import_jinja2().Environment(
         loader=import_jinja2().PackageLoader("manyhot.report"),
         autoescape=True,
@@ -249,13 +249,8 @@ def render(header: Header, sections: Sequence[Section], watch: Watch | None = No
 
 
 def import_jinja2() -> Any:
-    """Jinja, or the sentence that says how to get it."""
-    try:
-        import jinja2
-    except ImportError:
-        message = "The report needs jinja2. Install it with: pip install 'manyhot[report]'"
-        raise ModuleNotFoundError(message, name="jinja2") from None
-    return jinja2
+    """Jinja, or the error that says how to install it."""
+    return require("jinja2", "Reports", extra="report")
 
 
 def render_figure(figure: Figure, watch: Watch | None = None) -> RenderedFigure:
@@ -274,12 +269,12 @@ def render_figure(figure: Figure, watch: Watch | None = None) -> RenderedFigure:
 
 
 def png_data_url(png: bytes) -> str:
-    """A picture as a data address, which needs no request."""
+    """An image as a data URL, which needs no request."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def copy_layout(drawn: MatplotlibFigure, new: MatplotlibFigure) -> MatplotlibFigure:
-    """The new figure with everything where it is in one that has been drawn: finding places takes half of the time."""
+    """The new figure with the layout of one that has been drawn: the layout takes half of the time."""
     if len(drawn.axes) == len(new.axes) and len(drawn.texts) == len(new.texts):
         new.set_layout_engine(None)
         for old_axis, new_axis in zip(drawn.axes, new.axes, strict=True):
@@ -291,14 +286,14 @@ def copy_layout(drawn: MatplotlibFigure, new: MatplotlibFigure) -> MatplotlibFig
 
 @contextmanager
 def plot_context() -> Iterator[None]:
-    """Draws by the usual settings, and says nothing of letters that the font lacks: names come in all scripts."""
+    """Uses default settings, and silences warnings about missing glyphs: names come in all scripts."""
     with default_settings(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
 def write_pngs(figures: Sequence[Figure], folder: Path, *, dark: bool, watch: Watch | None = None) -> list[Path]:
-    """One PNG file a figure."""
+    """Writes one PNG file per figure."""
     paths = []
     for figure in figures:
         if watch is not None:
@@ -311,7 +306,7 @@ def write_pngs(figures: Sequence[Figure], folder: Path, *, dark: bool, watch: Wa
 
 
 def write_pdf(figures: Sequence[Figure], path: Path, *, dark: bool, watch: Watch | None = None) -> None:
-    """One PDF, a page a figure, without a date: the same report has the same bytes."""
+    """Writes one PDF, one page per figure, without a date: the same report has the same bytes."""
     from matplotlib.backends.backend_pdf import PdfPages
 
     with plot_context(), atomic_write(path) as part, PdfPages(part, metadata={"CreationDate": None}) as pages:
@@ -322,7 +317,7 @@ def write_pdf(figures: Sequence[Figure], path: Path, *, dark: bool, watch: Watch
 
 
 def join_units(text: str) -> str:
-    """A text in which no line begins with a sign that belongs to the number before it."""
+    """The text with non-breaking spaces between numbers and their units or operators."""
     return (
         text.replace(" %", "\N{NO-BREAK SPACE}%")
         .replace("< 0", "<\N{NO-BREAK SPACE}0")
@@ -331,45 +326,45 @@ def join_units(text: str) -> str:
 
 
 def bar_class(bar: Bar) -> str:
-    """How a bar looks: filled where the label is given, hatched where that is wrong."""
+    """The CSS class of a bar: filled if the label is predicted, hatched if that is wrong."""
     if bar.predicted:
         return "wrong" if bar.target == 0 else "given"
     return "missed" if bar.target > 0 else "left"
 
 
 def target_character(bar: Bar) -> str:
-    """What is true: a tick, a cross or a question mark."""
+    """The target as a character: a tick, a cross or a question mark."""
     return {1: "✓", 0: "✗"}.get(bar.target, "?")
 
 
 def bar_text(bar: Bar) -> str:
-    """The same in words, for those who cannot see signs."""
+    """Decision and target in words, for screen readers."""
     truth = {1: "there", 0: "not there"}.get(bar.target, "unknown")
     return f"{'given' if bar.predicted else 'not given'}, {truth}"
 
 
 def try_report(run: Run, notify: Callable[[str], None]) -> Path | None:
-    """Writes the report of a finished run into its folder; where it cannot be had, says why in one sentence.
+    """Writes the report of a finished run into its folder; a failure is reported, not raised.
 
     Args:
         run: The run.
-        notify: Called with the sentence.
+        notify: Called with the message of a failure.
 
     Returns:
-        Where the report is, None if there is none.
+        The path of the report, None if there is none.
     """
     if run.figures["judged"] is None:
-        notify("No report: there are no rows to judge by.")
+        notify("No report: there are no rows to evaluate.")
         return None
     try:
         return run.report()
-    except Exception as error:  # whatever it is, the run itself is whole and must not look as if it had failed
+    except Exception as error:  # the run is complete, so no error of the report may make it look failed
         notify(f"No report: {describe_error(error)} Later: manyhot report {quote(str(run.folder))}")
     return None
 
 
 def describe_error(error: Exception) -> str:
-    """What went wrong, in one sentence."""
+    """The error as one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ImportError) and "pip install" in text:
         return f"{text}."

@@ -17,19 +17,19 @@ BEFORE, AFTER = LIGHT.faint, LIGHT.colours[0]
 
 
 def draw_comparison(comparison: Comparison) -> Figure:
-    """One panel a figure, one line a loss: grey before calibration, blue after it, the best one filled."""
+    """One panel per metric, one line per loss: grey before calibration, blue after it, the best one filled."""
     names = list(comparison.rows)[::-1]
     figure = new_figure(3.1 * len(PANELS) + 1, 0.34 * len(names) + 1.6)
     axes = figure.subplots(1, len(PANELS), sharey=True)
     for axis, panel in zip(axes, PANELS, strict=True):
         draw_panel(axis, comparison, panel, names)
     axes[0].set_yticks(range(len(names)), names)
-    figure.suptitle(f"Losses on the rows of {comparison.judged!r}; grey: before calibration", fontsize=10)
+    figure.suptitle(f"Losses on the split {comparison.split!r}; grey: before calibration", fontsize=10)
     return apply_theme(figure, LIGHT)
 
 
 def draw_panel(axis: Any, comparison: Comparison, panel: str, names: list[str]) -> None:
-    """The dots of one figure."""
+    """The dots of one metric."""
     name, best = METRIC_INFO[panel], comparison.best(panel)
     unit = 100 if name.percent else 1
     for y, loss in enumerate(names):

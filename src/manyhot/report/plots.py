@@ -6,12 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.report.curves import (
-    DRAW_RELIABILITY,
-    DRAW_SCORES,
-    DRAW_SET_SIZES,
-    DRAW_ZERO_LABELS,
     RELIABILITY_KEYS,
     SCORE_TITLES,
     SIDE_TITLES,
@@ -49,10 +45,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ERROR_TITLES = {"ece": "calibration error (ECE)", "ace": "calibration error (ACE)"}
-# Of up to so many curves the legend finds room beside them.
+# With more curves than this, the legend goes beside the panel.
 MAX_CURVES_IN_LEGEND = 4
 
 
+@owned("draw_reliability")
 def draw_reliability(
     curves: Mapping[str, Any],
     *,
@@ -63,20 +60,20 @@ def draw_reliability(
     columns: int = 4,
     dark: bool = False,
 ) -> Figure:
-    """Promised against observed frequency with 95 % intervals, and below how many cells each point stands for.
+    """Predicted against observed frequency with 95 % intervals, and below the number of cells of each point.
 
-    Points on the diagonal keep their promise; below it a model is overconfident. The intervals are Wilson's for a
-    share, as if cells were independent; labels of one sample are not quite, so take them for the least there is.
+    Points on the diagonal are calibrated; below it a model is overconfident. These are Wilson intervals, which treat
+    cells as independent; labels of one sample are correlated, so that the true uncertainty is larger.
 
     Args:
         curves: By the name of the model: (probs, targets), both (N, K); or what `CalibrationError` computed; or a
             mapping with lists "cells", "mean_prob", "share_present" and, for bins of different width, "edges". A
             mapping of several of these by name draws them in one panel, such as readings before and after calibration.
-        bins: The number of bins for probabilities; bins that come ready stay as they are.
-        fewest: Points of fewer cells are left out: they say more about chance than about the model.
-        error: The error that is named, "ece" (weighted by cells) or "ace" (mean over bins).
-        overlay: Draws all in one panel instead of one panel a model.
-        columns: The most panels in a row.
+        bins: The number of bins for probabilities; precomputed bins stay as they are.
+        fewest: Points of fewer cells are left out, because chance dominates them.
+        error: The error in the titles, "ece" (weighted by cells) or "ace" (mean over bins).
+        overlay: Draws all in one panel instead of one panel per model.
+        columns: At most this many panels side by side.
         dark: Colours for a dark page.
 
     Example:
@@ -87,19 +84,18 @@ def draw_reliability(
         >>> figure.axes[0].get_title().splitlines()[0]
         'before'
     """
-    columns = check_int("columns", DRAW_RELIABILITY, columns, low=1)
-    fewest = check_int("fewest", DRAW_RELIABILITY, fewest, low=0)
+    columns = check_int("columns", columns, low=1)
+    fewest = check_int("fewest", fewest, low=0)
     if error not in ERROR_TITLES:
         raise InputError(
             "error",
-            DRAW_RELIABILITY,
-            f"be one of {', '.join(map(repr, ERROR_TITLES))}",
-            repr(error),
-            "Pick one of these.",
+            rule=f"be one of {', '.join(map(repr, ERROR_TITLES))}",
+            got=repr(error),
+            hint="Pick one of these.",
         )
-    panels = read_reliability_panels(check_mapping("curves", DRAW_RELIABILITY, curves), bins, overlay)
+    panels = read_reliability_panels(check_mapping("curves", curves), bins, overlay)
     theme = get_theme(dark=dark)
-    # The same reading looks the same in every panel, whichever others are there.
+    # The same reading has the same style in every panel.
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     styles = {name: model_style(index, theme) for index, name in enumerate(names)}
     most = max((cells for panel in panels.values() for curve in panel.values() for cells in curve.cells), default=1)
@@ -115,12 +111,12 @@ def draw_reliability(
 def read_reliability_panels(
     curves: Mapping[str, Any], bins: int, overlay: bool
 ) -> dict[str, dict[str, ReliabilityCurve]]:
-    """The curves of each panel by its title; a curve that has a panel for itself has no name."""
+    """The curves of each panel by title; a curve that is alone in its panel has no name."""
     panels: dict[str, dict[str, ReliabilityCurve]] = {}
     for title, value in curves.items():
         argument = f"curves[{title!r}]"
         if isinstance(value, Mapping) and not set(value) & set(RELIABILITY_KEYS):
-            several = check_mapping(argument, DRAW_RELIABILITY, value)
+            several = check_mapping(argument, value)
             panels[title] = {
                 name: read_reliability(f"{argument}[{name!r}]", one, bins) for name, one in several.items()
             }
@@ -133,7 +129,7 @@ def read_reliability_panels(
 
 
 def reliability_axes(count: int, columns: int, most: int) -> tuple[Figure, list[tuple[Any, Any]]]:
-    """A figure with room for a curve and, below it, for numbers of up to `most` cells in each panel."""
+    """A figure with two axes per panel: one for the curve and, below it, one for up to `most` cells."""
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     width, height = (7.0, 4.6) if count == 1 else (2.8 * columns + 0.6, 3.9 * rows + 0.3)
@@ -162,7 +158,7 @@ def reliability_axes(count: int, columns: int, most: int) -> tuple[Figure, list[
 def draw_reliability_curve(
     top: Any, bottom: Any, curve: ReliabilityCurve, style: Style, fewest: int, label: str
 ) -> None:
-    """The points of one curve that stand for enough cells, with their intervals; and the cells of all."""
+    """The points of one curve with enough cells, with their intervals; below, the cells of all points."""
     visible = [index for index, cells in enumerate(curve.cells) if cells >= max(fewest, 1)]
     observed = [curve.observed[index] for index in visible]
     ends = [wilson_interval(curve.observed[index], curve.cells[index]) for index in visible]
@@ -203,34 +199,34 @@ def title_panel(top: Any, title: str, panel: Mapping[str, ReliabilityCurve], err
     top.legend(**small, **legend_placement(len(panel), MAX_CURVES_IN_LEGEND))
 
 
-DRAW_PRECISION_RECALL = "draw_precision_recall"
-PRECISION_RECALL_HINT = 'Pass {"precision": ..., "recall": ..., "label": ...} of what a rule gave.'
+PRECISION_RECALL_HINT = 'Pass {"precision": ..., "recall": ..., "label": ...} of the decisions of a rule.'
 # Lines on which F1 is the same.
 F1_LEVELS = (0.2, 0.4, 0.6, 0.8)
-# Of up to so many entries the legend finds room beside the curves, of more only beside the values of the levels.
+# With more entries than this, the legend goes outside, beside the values of the levels.
 MAX_ENTRIES_IN_LEGEND = 5
 LEGEND_BESIDE_LEVELS: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.1, 1.0)}
 
 
 class OperatingPoint(NamedTuple):
-    """Where a rule stands, in fractions, and what it is called."""
+    """Precision and recall of a rule, in fractions, and its name."""
 
     precision: float
     recall: float
     label: str
 
 
+@owned("draw_precision_recall")
 def draw_precision_recall(
     curves: Mapping[str, Any], *, marked: Mapping[str, Mapping[str, Any]] | None = None, dark: bool = False
 ) -> Figure:
-    """Precision against recall over all cells, one line a model, with lines of equal F1 and the points of rules.
+    """Precision against recall over all cells, one line per model, with lines of equal F1 and the points of rules.
 
-    A line shows what one threshold for all labels can do. A rule that has a threshold for each label, or none at all,
-    may stand above it.
+    A line shows what one threshold for all labels can do. A rule with a threshold for each label, or with none at all,
+    may lie above it.
 
     Args:
-        curves: By the name of the model: (values, targets), both (N, K), or what `count_curve` gave.
-        marked: By the name of the model, what its rule reached over all cells: "precision", "recall" and, for the
+        curves: By the name of the model: (values, targets), both (N, K), or what `count_curve` returned.
+        marked: By the name of the model, the result of its rule over all cells: "precision", "recall" and, for the
             legend, a "label" such as the name of the rule.
         dark: Colours for a dark page.
 
@@ -241,9 +237,9 @@ def draw_precision_recall(
         >>> draw_precision_recall({"BCE": (values + targets, targets)}, marked=marked).axes[0].get_xlabel()
         'recall %'
     """
-    check_mapping("curves", DRAW_PRECISION_RECALL, curves)
-    check_names("marked", DRAW_PRECISION_RECALL, marked or {}, curves)
-    read = {name: read_curve(f"curves[{name!r}]", DRAW_PRECISION_RECALL, value) for name, value in curves.items()}
+    check_mapping("curves", curves)
+    check_names("marked", marked or {}, curves)
+    read = {name: read_curve(f"curves[{name!r}]", value) for name, value in curves.items()}
     points = {name: read_operating_point(f"marked[{name!r}]", value) for name, value in (marked or {}).items()}
     theme = get_theme(dark=dark)
     entries = len(read) + len(points)
@@ -263,15 +259,14 @@ def draw_precision_recall(
 
 
 def read_operating_point(argument: str, value: Any) -> OperatingPoint:
-    """Where a rule stands."""
+    """The operating point of a rule, checked."""
     if not isinstance(value, Mapping):
-        raise InputError(argument, DRAW_PRECISION_RECALL, "be a mapping", type(value).__name__, PRECISION_RECALL_HINT)
-    check_keys(argument, DRAW_PRECISION_RECALL, value, ("precision", "recall"), PRECISION_RECALL_HINT)
+        raise InputError(argument, rule="be a mapping", got=type(value).__name__, hint=PRECISION_RECALL_HINT)
+    check_keys(argument, value, ("precision", "recall"), PRECISION_RECALL_HINT)
     precision, recall = (
         check_fractions(
             f"{argument}[{key!r}]",
-            DRAW_PRECISION_RECALL,
-            read_numbers(f"{argument}[{key!r}]", DRAW_PRECISION_RECALL, [value[key]]),
+            read_numbers(f"{argument}[{key!r}]", [value[key]]),
         )[0]
         for key in ("precision", "recall")
     )
@@ -312,21 +307,21 @@ def draw_operating_point(axis: Any, point: OperatingPoint, style: Style, theme: 
     )
 
 
-DRAW_THRESHOLDS = "draw_thresholds"
 THRESHOLDS_HINT = 'Pass {"threshold": 0.5, "label": ...}, or None as the threshold of a rule that has no single one.'
-# How many times as high as its curves a panel is, so that the legend hides none of them.
+# The height of a panel relative to its curves, so that the legend hides none of them.
 THRESHOLDS_HEADROOM = 1.36
-# What gives fewer labels a row than this gives hardly any, and would press all else together.
+# The lower limit of the axis: fewer labels per row than this would squeeze all else together.
 MIN_PREDICTED = 0.05
 
 
 class RuleThreshold(NamedTuple):
-    """The threshold of a rule, None where it has no single one, and what it is called."""
+    """The threshold of a rule, None if it has no single one, and its name."""
 
     threshold: float | None
     label: str
 
 
+@owned("draw_thresholds")
 def draw_thresholds(
     curves: Mapping[str, Any],
     *,
@@ -334,13 +329,13 @@ def draw_thresholds(
     columns: int = 3,
     dark: bool = False,
 ) -> Figure:
-    """Precision, recall and F1 by threshold, and below how many labels a row is given; one panel a model.
+    """Precision, recall and F1 by threshold, and below the number of predicted labels per row; one panel per model.
 
     Args:
-        curves: By the name of the model: (values, targets), both (N, K), or what `count_curve` gave.
-        marked: By the name of the model, its rule: a "threshold" to be drawn, None where the rule has no single one,
+        curves: By the name of the model: (values, targets), both (N, K), or what `count_curve` returned.
+        marked: By the name of the model, its rule: a "threshold" to be drawn, None if the rule has no single one,
             and a "label", such as the name of the rule.
-        columns: The most panels in a row.
+        columns: At most this many panels side by side.
         dark: Colours for a dark page.
 
     Example:
@@ -350,10 +345,10 @@ def draw_thresholds(
         >>> figure.axes[0].get_title()
         'BCE'
     """
-    check_mapping("curves", DRAW_THRESHOLDS, curves)
-    check_names("marked", DRAW_THRESHOLDS, marked or {}, curves)
-    columns = check_int("columns", DRAW_THRESHOLDS, columns, low=1)
-    read = {name: read_curve(f"curves[{name!r}]", DRAW_THRESHOLDS, value) for name, value in curves.items()}
+    check_mapping("curves", curves)
+    check_names("marked", marked or {}, curves)
+    columns = check_int("columns", columns, low=1)
+    read = {name: read_curve(f"curves[{name!r}]", value) for name, value in curves.items()}
     marks = {name: read_rule_threshold(f"marked[{name!r}]", value) for name, value in (marked or {}).items()}
     theme = get_theme(dark=dark)
     figure, pairs = threshold_axes(len(read), columns)
@@ -362,24 +357,22 @@ def draw_thresholds(
         top.set_title(name, fontsize=10)
         first = index % columns == 0
         top.set_ylabel("%" if first else "", fontsize=9)
-        bottom.set_ylabel("labels a row" if first else "", fontsize=9)
+        bottom.set_ylabel("labels per row" if first else "", fontsize=9)
     figure.align_ylabels()
     return apply_theme(figure, theme)
 
 
 def read_rule_threshold(argument: str, value: Any) -> RuleThreshold:
-    """The threshold of a rule."""
+    """The threshold of a rule, checked."""
     if not isinstance(value, Mapping):
-        raise InputError(argument, DRAW_THRESHOLDS, "be a mapping", type(value).__name__, THRESHOLDS_HINT)
+        raise InputError(argument, rule="be a mapping", got=type(value).__name__, hint=THRESHOLDS_HINT)
     threshold = value.get("threshold")
     label = str(value.get("label") or "chosen")
-    return RuleThreshold(
-        None if threshold is None else read_numbers(f"{argument}['threshold']", DRAW_THRESHOLDS, [threshold])[0], label
-    )
+    return RuleThreshold(None if threshold is None else read_numbers(f"{argument}['threshold']", [threshold])[0], label)
 
 
 def threshold_axes(count: int, columns: int) -> tuple[Figure, list[tuple[Any, Any]]]:
-    """A figure with room for curves and, below them, for the number of labels in each panel."""
+    """A figure with two axes per panel: one for curves and, below it, one for the number of labels."""
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     figure = new_figure(7.0 if count == 1 else 4.0 * columns + 0.4, 4.2 * rows + 0.2)
@@ -417,7 +410,7 @@ def draw_threshold_panel(
         patch = {"facecolor": theme.face, "edgecolor": "none", "pad": 0.6}
         where = {"xytext": (-3, 0), "textcoords": "offset points", "ha": "right", "va": "center", "zorder": 4}
         at_end = (1, true_mean)
-        text = f"{true_mean:.2g} are there"
+        text = f"{true_mean:.2g} are true"
         bottom.annotate(
             text, at_end, xycoords=bottom.get_yaxis_transform(), color=theme.ink, fontsize=7, bbox=patch, **where
         )
@@ -439,7 +432,7 @@ def draw_threshold_panel(
 
 
 def mean_true_labels(curve: ThresholdCurve) -> float:
-    """How many labels a row has in the mean: given times precision is what was found, of which recall is a share."""
+    """The mean number of true labels per row: predicted labels times precision, divided by recall."""
     return curve.given[0] * curve.precision[0] / curve.recall[0] if curve.recall[0] else 0.0
 
 
@@ -450,7 +443,7 @@ def finish_threshold_panel(top: Any, bottom: Any, curve: ThresholdCurve) -> None
         bottom.set_xlim(-0.01, 1.01)
     top.set_ylim(0, 100 * THRESHOLDS_HEADROOM)
     top.set_yticks(range(0, 101, 20))
-    # Nearly all labels are given at a low threshold, beside which the differences that matter would be flat.
+    # Nearly all labels are predicted at a low threshold; on a linear axis the relevant differences would be flat.
     bottom.set_yscale("log")
     bottom.set_ylim(MIN_PREDICTED, max(2 * curve.given[0], 10 * MIN_PREDICTED))
     bottom.yaxis.set_major_formatter("{x:g}")
@@ -459,10 +452,11 @@ def finish_threshold_panel(top: Any, bottom: Any, curve: ThresholdCurve) -> None
     top.legend(loc="upper center", fontsize=7.5, ncols=2, handlelength=2.4, columnspacing=1.2, numpoints=1)
 
 
-# How many times as high as its bars a panel is, so that the legend hides none of them.
+# The height of a panel relative to its bars, so that the legend hides none of them.
 SCORES_HEADROOM = 1.4
 
 
+@owned("draw_scores")
 def draw_scores(
     scores: Mapping[str, Any],
     *,
@@ -473,19 +467,19 @@ def draw_scores(
     columns: int = 3,
     dark: bool = False,
 ) -> Figure:
-    """How scores of labels that are there lie against those of the others, one panel a model, with thresholds.
+    """Histograms of the scores of present and of absent labels, one panel per model, with thresholds.
 
-    One threshold serves all rows well if the two hardly overlap. With `per="row"` a solid line marks the one at which
-    the most rows are wholly right, and a dotted one that which the model has learned.
+    One threshold serves all rows well if the two hardly overlap. With `per="row"` a solid line marks the threshold with
+    the most exact matches, and a dotted one the threshold that the model has learned.
 
     Args:
-        scores: By the name of the model: (scores, targets), both (N, K), or what `count_scores` gave.
-        per: As in `count_scores`, for scores that are counted here: "row" for one label a row, or "cell".
+        scores: By the name of the model: (scores, targets), both (N, K), or what `count_scores` returned.
+        per: As in `count_scores`, for scores that are counted here: "row" for one label per row, or "cell".
         bins: The number of bins for scores that are counted here.
-        learned: The threshold that a model has learned, by its name: 0 where scores hold their bias, minus the bias
-            of a linear head where they do not.
-        dotted: What the dotted line is called in legends.
-        columns: The most panels in a row.
+        learned: The threshold that a model has learned, by its name: 0 if scores include the bias, else minus the bias
+            of the linear head.
+        dotted: The name of the dotted line in legends.
+        columns: At most this many panels side by side.
         dark: Colours for a dark page.
 
     Example:
@@ -495,9 +489,9 @@ def draw_scores(
         >>> figure.axes[0].get_title()
         'BCE'
     """
-    check_mapping("scores", DRAW_SCORES, scores)
-    check_names("learned", DRAW_SCORES, learned or {}, scores)
-    columns = check_int("columns", DRAW_SCORES, columns, low=1)
+    check_mapping("scores", scores)
+    check_names("learned", learned or {}, scores)
+    columns = check_int("columns", columns, low=1)
     theme = get_theme(dark=dark)
     histograms = {name: read_histogram(f"scores[{name!r}]", value, per, bins) for name, value in scores.items()}
     figure, axes = new_panels(len(histograms), columns=columns, width=4.0, height=3.0)
@@ -511,7 +505,7 @@ def draw_scores(
 
 
 def draw_score_panel(axis: Any, counts: ScoreHistogram, theme: Theme, dotted: str) -> None:
-    """Both distributions of one model as shares of their own, and its thresholds."""
+    """Both distributions of one model, each normalised to 100 %, and its thresholds."""
     for index, side in enumerate((counts.present, counts.absent)):
         style = model_style(index, theme)
         shares = [100 * count / max(sum(side), 1) for count in side]
@@ -530,33 +524,34 @@ def draw_score_panel(axis: Any, counts: ScoreHistogram, theme: Theme, dotted: st
     axis.legend(loc="upper center", fontsize=7.5, ncols=2, handlelength=2.2, columnspacing=1.0)
 
 
-# So many labels stand below the bars before every second or fifth of them is left out.
+# With more tick labels than this, only every second, fifth or tenth is shown.
 MAX_SIZE_TICKS = 11
 
 
+@owned("draw_set_sizes")
 def draw_set_sizes(
     sizes: Mapping[str, Any], *, most: int = 30, columns: int = 3, share: bool = True, dark: bool = False
 ) -> Figure:
-    """How often sets have 0, 1, 2, ... labels, one panel a model, with the mean size marked.
+    """How often sets have 0, 1, 2, ... labels, one panel per model, with the mean size marked.
 
     Args:
-        sizes: By the name of the model: what a rule gave, decisions (N, K), sizes (N,), or {"counts": [...]} with how
-            many rows have 0, 1, 2, ... labels, as `count_sizes` gives, and a "mean" if the last one stands for larger
-            sets as well. A mapping of several of these by name draws them in one panel, such as rows whose labels
-            have few, some and many training images.
+        sizes: By the name of the model: decisions (N, K), sizes (N,), or {"counts": [...]} with how many rows have
+            0, 1, 2, ... labels, as `count_sizes` returns, and a "mean" if the last one stands for larger sets as well.
+            A mapping of several of these by name draws them in one panel, such as rows whose labels have few, some and
+            many training images.
         most: Sets larger than this are drawn together with those of this size.
-        columns: The most panels in a row.
+        columns: At most this many panels side by side.
         share: Whether heights are percent of the rows of a model or group; otherwise they are numbers of rows.
         dark: Colours for a dark page.
 
     Example:
         >>> from manyhot.report import draw_set_sizes
-        >>> figure = draw_set_sizes({"BCE": mh.Threshold(0.5)(torch.rand(100, 6)), "kept": {"counts": [3, 40, 9]}})
+        >>> figure = draw_set_sizes({"BCE": mh.Threshold(0.5)(torch.rand(100, 6)), "stored": {"counts": [3, 40, 9]}})
         >>> figure.axes[1].get_title()
-        'kept'
+        'stored'
     """
-    check_mapping("sizes", DRAW_SET_SIZES, sizes)
-    most, columns = check_int("most", DRAW_SET_SIZES, most, low=1), check_int("columns", DRAW_SET_SIZES, columns, low=1)
+    check_mapping("sizes", sizes)
+    most, columns = check_int("most", most, low=1), check_int("columns", columns, low=1)
     panels = {name: _read_sizes(f"sizes[{name!r}]", value) for name, value in sizes.items()}
     theme = get_theme(dark=dark)
     names = list(dict.fromkeys(group for panel in panels.values() for group in panel))
@@ -568,7 +563,7 @@ def draw_set_sizes(
         draw_size_panel(axis, panel, indices, end, theme, share=share)
         axis.set_title(title, fontsize=10)
         label_size_axis(axis, end, more=largest > most)
-    # Only now: the limits hold for all panels and would not follow what is drawn later.
+    # Set last: the limits are shared by all panels and would not follow what is drawn later.
     axes[0].set_ylim(bottom=0)
     figure.supxlabel("labels predicted for a row", fontsize=9)
     figure.supylabel("% of rows" if share else "rows", fontsize=9)
@@ -607,20 +602,21 @@ def label_size_axis(axis: Any, end: int, *, more: bool) -> None:
     axis.set_xlim(-0.7, end + 0.7)
 
 
-# How many times as high as its bars a panel is, so that the legend hides none of them.
+# The height of a panel relative to its bars, so that the legend hides none of them.
 ZERO_LABELS_HEADROOM = 1.4
 
 
+@owned("draw_zero_labels")
 def draw_zero_labels(groups: Mapping[str, Any], *, bins: int = 40, columns: int = 3, dark: bool = False) -> Figure:
-    """The largest probability of rows with labels against that of rows without, one panel a model.
+    """The largest probability of rows with labels against that of rows without, one panel per model.
 
-    A model that knows its limits promises little for rows without labels. Lines mark the means (mean maximum
-    confidence, MMC), and AUROC says how often a row with labels has the larger value.
+    A good model has low confidence on rows without labels. Lines mark the means (mean maximum confidence, MMC), and
+    AUROC is the chance that a row with labels has the larger value.
 
     Args:
-        groups: By the name of the model: (probs, targets), both (N, K), or what `count_zero_labels` gave.
+        groups: By the name of the model: (probs, targets), both (N, K), or what `count_zero_labels` returned.
         bins: The number of bins for what is counted here.
-        columns: The most panels in a row.
+        columns: At most this many panels side by side.
         dark: Colours for a dark page.
 
     Example:
@@ -630,10 +626,10 @@ def draw_zero_labels(groups: Mapping[str, Any], *, bins: int = 40, columns: int 
         >>> figure.axes[0].get_title().splitlines()[0]
         'BCE'
     """
-    check_mapping("groups", DRAW_ZERO_LABELS, groups)
+    check_mapping("groups", groups)
     bins, columns = (
-        check_int("bins", DRAW_ZERO_LABELS, bins, low=1),
-        check_int("columns", DRAW_ZERO_LABELS, columns, low=1),
+        check_int("bins", bins, low=1),
+        check_int("columns", columns, low=1),
     )
     result = {name: read_zero_labels(f"groups[{name!r}]", value, bins) for name, value in groups.items()}
     theme = get_theme(dark=dark)
@@ -643,14 +639,14 @@ def draw_zero_labels(groups: Mapping[str, Any], *, bins: int = 40, columns: int 
         auroc = "–" if math.isnan(group.auroc) else f"{100 * group.auroc:.1f} %"
         axis.set_title(f"{name}\nAUROC {auroc}", fontsize=10)
         axis.set_ylabel("% of rows of a kind" if index % columns == 0 else "", fontsize=9)
-    # Only now: the limits hold for all panels and would not follow what is drawn later.
+    # Set last: the limits are shared by all panels and would not follow what is drawn later.
     axes[0].set_ylim(0, axes[0].get_ylim()[1] * ZERO_LABELS_HEADROOM)
     figure.supxlabel("largest probability of a row %", fontsize=9)
     return apply_theme(figure, theme)
 
 
 def draw_zero_label_panel(axis: Any, groups: ZeroLabelHistogram, theme: Theme) -> None:
-    """Both kinds of rows of one model as shares of their own, with their means."""
+    """Both kinds of rows of one model, each normalised to 100 %, with their means."""
     edges = [100 * edge for edge in groups.edges]
     for index, (side, (counts, mean)) in enumerate(groups.sides.items()):
         rows = sum(counts)

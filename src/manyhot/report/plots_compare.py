@@ -6,10 +6,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
 from manyhot.report.curves import (
-    DRAW_CO_OCCURRENCE,
     PAIRS_HINT,
     Span,
     axis_title,
@@ -42,9 +41,8 @@ if TYPE_CHECKING:
 
     from manyhot.metrics import MetricResult
 
-DRAW_INTERVALS = "draw_intervals"
 
-
+@owned("draw_intervals")
 def draw_intervals(
     rows: Mapping[str, Any],
     *,
@@ -55,16 +53,16 @@ def draw_intervals(
     marked: Collection[str] = (),
     dark: bool = False,
 ) -> Figure:
-    """A value and its interval for each method, the first at the top, one panel a figure.
+    """A value and its interval for each method, the first at the top, one panel per figure.
 
     Args:
-        rows: By the name of the method, its figures by name: a number, (value, low, high), what `bootstrap` gives, or
-            a mapping with "value", "low" and "high". A method may lack figures.
+        rows: By the name of the method, its figures by name: a number, (value, low, high), the result of `bootstrap`,
+            or a mapping with "value", "low" and "high". A method may lack figures.
         figures: Which figures are drawn, in this order; all by default.
         percent: Which of them are fractions to be drawn in percent.
-        titles: What stands above the panels, by the name of the figure.
+        titles: The titles of the panels, by the name of the figure.
         zero: For differences: draws a line at zero, and leaves marks hollow whose interval reaches over it.
-        marked: Methods to be told from the others by colour and mark, such as the one that is recommended.
+        marked: Methods to highlight by colour and mark, such as the recommended one.
         dark: Colours for a dark page.
 
     Example:
@@ -74,8 +72,8 @@ def draw_intervals(
         >>> figure.axes[0].get_title()
         'mAP minus that of BCE %'
     """
-    table = read_spans(DRAW_INTERVALS, rows, figures, percent)
-    check_names("marked", DRAW_INTERVALS, marked, table)
+    table = read_spans(rows, figures, percent)
+    check_names("marked", marked, table)
     columns = list(figures or dict.fromkeys(figure for row in table.values() for figure in row))
     theme = get_theme(dark=dark)
     figure = new_figure(max(2.6 * len(columns) + 1.6, 5.0), 0.36 * len(table) + 1.1)
@@ -115,7 +113,7 @@ def draw_interval_panel(
         )
         text = f"{span.value:+z.{digits}f}" if zero else f"{span.value:z.{digits}f}"
         where = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "va": "bottom", "zorder": 4}
-        # On the colour of the page, or the lines of zero and of the grid cross the number.
+        # With a background, so that the lines of zero and of the grid do not cross the number.
         patch = {"facecolor": theme.face, "edgecolor": "none", "pad": 0.6}
         axis.annotate(text, (span.value, index), color=theme.ink, fontsize=7, bbox=patch, **where)
     axis.grid(True)
@@ -125,7 +123,7 @@ def draw_interval_panel(
 
 
 def digits_needed(spans: Sequence[Span]) -> int:
-    """How many digits after the point tell the values of a panel apart: two more than their range asks for.
+    """The digits after the point that distinguish the values of a panel: two more than their range needs.
 
     Example:
         >>> from manyhot.report.plots_compare import digits_needed
@@ -140,9 +138,7 @@ def digits_needed(spans: Sequence[Span]) -> int:
     return digits
 
 
-DRAW_FRONTIER = "draw_frontier"
-
-
+@owned("draw_frontier")
 def draw_frontier(
     rows: Mapping[str, Any],
     x: str,
@@ -153,18 +149,18 @@ def draw_frontier(
     titles: Mapping[str, str] | None = None,
     dark: bool = False,
 ) -> Figure:
-    """Methods by two figures, with their intervals; those that no other beats in both are filled and joined by a line.
+    """Methods by two figures, with their intervals; the Pareto front is filled and joined by a line.
 
-    The frontier is that of the values: neighbours whose intervals overlap may change places with other data.
+    The front ignores the intervals: neighbours whose intervals overlap may swap with other data.
 
     Args:
-        rows: By the name of the method, its figures by name: a number, (value, low, high), what `bootstrap` gives, or
-            a mapping with "value", "low" and "high".
+        rows: By the name of the method, its figures by name: a number, (value, low, high), the result of `bootstrap`,
+            or a mapping with "value", "low" and "high".
         x: The figure to the right.
         y: The figure upwards.
         higher: Which of the two are better when higher; others are better when lower.
         percent: Which of the two are fractions to be drawn in percent.
-        titles: What stands at the axes, by the name of the figure.
+        titles: The titles of the axes, by the name of the figure.
         dark: Colours for a dark page.
 
     Example:
@@ -174,13 +170,13 @@ def draw_frontier(
         >>> figure.axes[0].get_xlabel()
         'ace % (lower is better)'
     """
-    check_names("higher", DRAW_FRONTIER, higher, (x, y))
-    table = read_spans(DRAW_FRONTIER, rows, (x, y), percent)
+    check_names("higher", higher, (x, y))
+    table = read_spans(rows, (x, y), percent)
     for name, row in table.items():
         for wanted in (x, y):
             if wanted not in row:
                 hint = "Leave out methods without both figures."
-                raise InputError(f"rows[{name!r}]", DRAW_FRONTIER, f"have {wanted!r}", "none", hint)
+                raise InputError(f"rows[{name!r}]", rule=f"have {wanted!r}", got="none", hint=hint)
     points = {name: (row[x], row[y]) for name, row in table.items()}
     best = pareto_front({name: (a.value, b.value) for name, (a, b) in points.items()}, (x in higher, y in higher))
     theme = get_theme(dark=dark)
@@ -196,7 +192,7 @@ def draw_frontier(
 
 
 def pareto_front(points: Mapping[str, tuple[float, float]], higher: tuple[bool, bool]) -> list[str]:
-    """The names that no other point beats, as good in both figures and better in one; in the order of the first figure.
+    """The names of the points that no other dominates, sorted by the first figure.
 
     Example:
         >>> from manyhot.report.plots_compare import pareto_front
@@ -236,26 +232,26 @@ def draw_frontier_points(axis: Any, points: Mapping[str, tuple[Span, Span]], bes
         )
 
 
-DRAW_HISTORY = "draw_history"
-HISTORY_HINT = 'Pass what `Run.history` gives, or {"epoch": [1, 2], "mAP": [0.4, 0.5], "kept": 2}.'
-# Columns of the log that are drawn, and what stands above them.
+HISTORY_HINT = 'Pass what `Run.history` returns, or {"epoch": [1, 2], "mAP": [0.4, 0.5], "kept": 2}.'
+# Columns of the log that are drawn, and their titles.
 HISTORY_COLUMNS = {
     "train loss": "training loss",
     "mAP": "mAP of the validation rows",
     "log loss per row": "log loss per row, validation",
-    "log loss": "log loss per cell, validation",  # of runs from before it was per row
+    "log loss": "log loss per cell, validation",  # of older runs
 }
 
 
+@owned("draw_history")
 def draw_history(courses: Mapping[str, Any], *, dark: bool = False) -> Figure:
-    """Losses and figures by epoch, one panel a figure, one line a run, a mark at the epoch whose weights were kept.
+    """Losses and figures by epoch, one panel per figure, one line per run, with a mark at the best epoch.
 
-    Training losses of several runs are left out where there is something else: they may be of different kinds.
+    With several runs, training losses are left out if there are other columns: they may not be comparable.
 
     Args:
-        courses: By the name of the run, what `Run.history` gives; or lists of the same length, "epoch" and at least
-            one of "train loss", "mAP" and "log loss per row", None or NaN where nothing was measured, and where it is
-            known the epoch whose weights were "kept".
+        courses: By the name of the run, what `Run.history` returns; or lists of the same length, "epoch" and at least
+            one of "train loss", "mAP" and "log loss per row", None or NaN where nothing was measured, and optionally
+            "kept", the epoch whose weights were kept.
         dark: Colours for a dark page.
 
     Example:
@@ -264,7 +260,7 @@ def draw_history(courses: Mapping[str, Any], *, dark: bool = False) -> Figure:
         >>> [axis.get_title() for axis in draw_history({"BCE": course}).axes]
         ['training loss', 'mAP of the validation rows']
     """
-    check_mapping("courses", DRAW_HISTORY, courses)
+    check_mapping("courses", courses)
     read = {name: read_history(f"courses[{name!r}]", course) for name, course in courses.items()}
     columns = [column for column in HISTORY_COLUMNS if any(column in course for course in read.values())]
     if len(read) > 1:
@@ -290,25 +286,25 @@ def read_history(argument: str, course: Any) -> dict[str, list[float]]:
     if isinstance(course, list | tuple):
         course = parse_log(course)
     if not isinstance(course, Mapping):
-        raise InputError(argument, DRAW_HISTORY, "be a log or a mapping of lists", type(course).__name__, HISTORY_HINT)
-    check_keys(argument, DRAW_HISTORY, course, ("epoch",), HISTORY_HINT)
+        raise InputError(argument, rule="be a log or a mapping of lists", got=type(course).__name__, hint=HISTORY_HINT)
+    check_keys(argument, course, ("epoch",), HISTORY_HINT)
     if not any(column in course for column in HISTORY_COLUMNS):
         raise InputError(
-            argument, DRAW_HISTORY, f"have one of {list_names(list(HISTORY_COLUMNS))}", "none of them", HISTORY_HINT
+            argument, rule=f"have one of {list_names(list(HISTORY_COLUMNS))}", got="none of them", hint=HISTORY_HINT
         )
-    epochs = read_numbers(f"{argument}['epoch']", DRAW_HISTORY, course["epoch"])
+    epochs = read_numbers(f"{argument}['epoch']", course["epoch"])
     read = {"epoch": epochs}
     for column in HISTORY_COLUMNS:
         if course.get(column) is not None:
-            read[column] = read_numbers(f"{argument}[{column!r}]", DRAW_HISTORY, course[column], gaps=True)
-            read_same(f"{argument}[{column!r}]", DRAW_HISTORY, read[column], len(epochs))
+            read[column] = read_numbers(f"{argument}[{column!r}]", course[column], gaps=True)
+            read_same(f"{argument}[{column!r}]", read[column], len(epochs))
     if course.get("kept") is not None:
-        read["kept"] = read_numbers(f"{argument}['kept']", DRAW_HISTORY, [course["kept"]])
+        read["kept"] = read_numbers(f"{argument}['kept']", [course["kept"]])
     return read
 
 
 def parse_log(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The columns of a log, the rows of which hold numbers as texts, empty where nothing was measured.
+    """The columns of a log whose rows hold numbers as strings, empty where nothing was measured.
 
     Example:
         >>> from manyhot.report.plots_compare import parse_log
@@ -329,7 +325,7 @@ def draw_history_line(axis: Any, course: Mapping[str, list[float]], column: str,
 
 
 def add_history_legend(figure: Figure, names: Sequence[str], theme: Theme) -> None:
-    """Which line is which run, below all panels: a run may be missing in some of them."""
+    """A legend below all panels, because a run may be missing in some of them."""
     from matplotlib.lines import Line2D
 
     styles = [model_style(index, theme) for index in range(len(names))]
@@ -341,7 +337,6 @@ def add_history_legend(figure: Figure, names: Sequence[str], theme: Theme) -> No
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=7.5, handlelength=2.8)
 
 
-DRAW_NORMALISER = "draw_normaliser"
 NORMALISER_HINT = 'Pass {"steps": [...], "average": [...]} and, where known, "batch" and "all_rows" of the same length.'
 THIN_LINE: dict[str, Any] = {"lw": 0.7, "alpha": 0.45, "zorder": 2}
 THICK_LINE: dict[str, Any] = {"lw": 2, "zorder": 3}
@@ -353,11 +348,12 @@ TRACE_STYLES = {
 }
 
 
+@owned("draw_normaliser")
 def draw_normaliser(traces: Mapping[str, Any], *, dark: bool = False) -> Figure:
-    """The logarithm of quasibinary's normaliser C by step, one colour a seed: of batches, averaged, and of all rows.
+    """The logarithm of quasibinary's normaliser C by step, one colour per seed: of batches, averaged, and of all rows.
 
-    A thin line follows the batches, a thick one the moving average that the link keeps, and marks show the value that
-    all rows of the training data would give. Probabilities are off by the factor between average and all rows.
+    A thin line follows the batches, a thick one the moving average that the link stores, and marks show the value over
+    all training rows. Probabilities are off by the ratio of the average to that value.
 
     Args:
         traces: By the name of the seed or model, lists of the same length: "steps", and at least one of "batch",
@@ -371,7 +367,7 @@ def draw_normaliser(traces: Mapping[str, Any], *, dark: bool = False) -> Figure:
         >>> draw_normaliser({"seed 0": trace}).axes[0].get_ylabel()
         'log C'
     """
-    check_mapping("traces", DRAW_NORMALISER, traces)
+    check_mapping("traces", traces)
     theme = get_theme(dark=dark)
     read = {name: read_trace(f"traces[{name!r}]", trace) for name, trace in traces.items()}
     figure = new_figure(8.0, 4.0)
@@ -389,13 +385,13 @@ def draw_normaliser(traces: Mapping[str, Any], *, dark: bool = False) -> Figure:
 def read_trace(argument: str, trace: Any) -> dict[str, list[float]]:
     """The rows of one trace, as numbers."""
     if not isinstance(trace, Mapping):
-        raise InputError(argument, DRAW_NORMALISER, "be a mapping of lists", type(trace).__name__, NORMALISER_HINT)
-    check_keys(argument, DRAW_NORMALISER, trace, ("steps",), NORMALISER_HINT)
+        raise InputError(argument, rule="be a mapping of lists", got=type(trace).__name__, hint=NORMALISER_HINT)
+    check_keys(argument, trace, ("steps",), NORMALISER_HINT)
     if not any(key in trace for key in TRACE_STYLES):
         raise InputError(
-            argument, DRAW_NORMALISER, f"have one of {list_names(list(TRACE_STYLES))}", "none of them", NORMALISER_HINT
+            argument, rule=f"have one of {list_names(list(TRACE_STYLES))}", got="none of them", hint=NORMALISER_HINT
         )
-    steps = read_numbers(f"{argument}['steps']", DRAW_NORMALISER, trace["steps"])
+    steps = read_numbers(f"{argument}['steps']", trace["steps"])
     read = {"steps": steps}
     for key in TRACE_STYLES:
         if trace.get(key) is None:
@@ -403,8 +399,8 @@ def read_trace(argument: str, trace: Any) -> dict[str, list[float]]:
         values = trace[key]
         if key == "all_rows" and isinstance(values, int | float):
             values = [None] * (len(steps) - 1) + [values]
-        read[key] = read_numbers(f"{argument}[{key!r}]", DRAW_NORMALISER, values, gaps=True)
-        read_same(f"{argument}[{key!r}]", DRAW_NORMALISER, read[key], len(steps))
+        read[key] = read_numbers(f"{argument}[{key!r}]", values, gaps=True)
+        read_same(f"{argument}[{key!r}]", read[key], len(steps))
     return read
 
 
@@ -422,7 +418,7 @@ def draw_trace(axis: Any, trace: Mapping[str, list[float]], style: Style, theme:
 
 
 def add_normaliser_legend(axis: Any, traces: Mapping[str, Mapping[str, list[float]]], theme: Theme) -> None:
-    """Colours by seed, and kinds of lines in the colour of texts: fewer entries than each kind of each seed."""
+    """One entry per seed in its colour, and one per kind of line in the text colour."""
     from matplotlib.lines import Line2D
 
     handles = []
@@ -438,15 +434,15 @@ def add_normaliser_legend(axis: Any, traces: Mapping[str, Mapping[str, list[floa
 
 
 CURVE_SHIFT = 0.02
-# Of up to so many models the legend finds room beside the lines.
+# With more models than this, the legend goes beside the axes.
 MAX_RETRIEVAL_ENTRIES = 6
-# Queries are gathered by the expected number of matches, so many groups for each power of ten.
+# Queries are grouped by the expected number of matches, this many groups per power of ten.
 GROUPS_PER_DECADE = 3
 MIN_EXPECTED = 0.1
 
 
 class QueryLengthCurve(NamedTuple):
-    """Mean average precisions by the length of queries, in percent, between what they lie, and that over all."""
+    """Mean average precisions by the length of queries with their intervals, and over all, in percent."""
 
     means: list[float]
     lows: list[float]
@@ -454,8 +450,9 @@ class QueryLengthCurve(NamedTuple):
     overall: float
 
 
+@owned("draw_retrieval")
 def draw_retrieval(curves: Mapping[str, MetricResult | Mapping[str, Any]], *, dark: bool = False) -> Figure:
-    """Mean average precision by the number of labels that a query names, one line a model, with intervals.
+    """Mean average precision by the number of labels that a query names, one line per model, with intervals.
 
     Args:
         curves: What `RetrievalCurve` computed, by the name of the model; or a mapping with its "map" and with lists
@@ -469,13 +466,13 @@ def draw_retrieval(curves: Mapping[str, MetricResult | Mapping[str, Any]], *, da
         >>> draw_retrieval({"a model": curve}).axes[0].get_xlabel()
         'labels in the query'
     """
-    check_mapping("curves", "draw_retrieval", curves)
+    check_mapping("curves", curves)
     theme = get_theme(dark=dark)
     read = {name: _read_query_lengths(f"curves[{name!r}]", value) for name, value in curves.items()}
     figure = new_figure(7.0 if len(read) <= MAX_RETRIEVAL_ENTRIES else 9.4, 4.4)
     axis = figure.subplots()
     for index, (name, curve) in enumerate(read.items()):
-        # Side by side, or intervals of models that are nearly as good hide each other.
+        # Shifted, so that the intervals of similar models do not overlap.
         shift = CURVE_SHIFT * (index - (len(read) - 1) / 2)
         _draw_query_lengths(axis, name, curve, model_style(index, theme), shift)
     axis.set_xticks(range(1, max(len(curve.means) for curve in read.values()) + 1))
@@ -487,20 +484,20 @@ def draw_retrieval(curves: Mapping[str, MetricResult | Mapping[str, Any]], *, da
 
 
 def _read_query_lengths(argument: str, value: Any) -> QueryLengthCurve:
-    owner, keys = "draw_retrieval", ("by_length", "low", "high")
+    keys = ("by_length", "low", "high")
     stored = value if isinstance(value, Mapping) else {**getattr(value, "values", {}), **getattr(value, "details", {})}
-    check_keys(argument, owner, stored, (*keys, "map"), "Pass what `RetrievalCurve` computed.")
-    rows = {key: read_numbers(f"{argument}[{key!r}]", owner, stored[key], gaps=True) for key in keys}
+    check_keys(argument, stored, (*keys, "map"), "Pass what `RetrievalCurve` computed.")
+    rows = {key: read_numbers(f"{argument}[{key!r}]", stored[key], gaps=True) for key in keys}
     for key, row in rows.items():
-        read_same(f"{argument}[{key!r}]", owner, row, len(rows["by_length"]))
+        read_same(f"{argument}[{key!r}]", row, len(rows["by_length"]))
     for mean, low, high in zip(*rows.values(), strict=True):
         if low > mean or high < mean:
             got = f"{mean:g} in [{low:g}, {high:g}]"
-            raise InputError(argument, owner, "have means between 'low' and 'high'", got, "Pass ends, not margins.")
+            raise InputError(
+                argument, rule="have means between 'low' and 'high'", got=got, hint="Pass ends, not margins."
+            )
     means, lows, highs = ([100 * number for number in row] for row in rows.values())
-    return QueryLengthCurve(
-        means, lows, highs, 100 * read_numbers(f"{argument}['map']", owner, [stored["map"]], gaps=True)[0]
-    )
+    return QueryLengthCurve(means, lows, highs, 100 * read_numbers(f"{argument}['map']", [stored["map"]], gaps=True)[0])
 
 
 def _draw_query_lengths(axis: Any, name: str, curve: QueryLengthCurve, style: Style, shift: float) -> None:
@@ -523,7 +520,7 @@ def _draw_query_lengths(axis: Any, name: str, curve: QueryLengthCurve, style: St
 
 
 class MatchGroup(NamedTuple):
-    """Queries that promise about as many matches: means, and between what most of the true numbers lie."""
+    """Queries with similar expected numbers of matches: means, and the range of most true numbers."""
 
     expected: float
     true: float
@@ -531,11 +528,12 @@ class MatchGroup(NamedTuple):
     high: float
 
 
+@owned("draw_counts")
 def draw_counts(counts: Mapping[str, MetricResult], *, dark: bool = False) -> Figure:
-    """True against expected numbers of matches, both as powers of ten, one panel a model.
+    """True against expected numbers of matches on logarithmic axes, one panel per model.
 
-    Each mark stands for the queries that expect about as many matches, with the mean of how many there are; its bar
-    reaches over eight queries of ten. Marks above the line: more is there than was promised.
+    Each mark is a group of queries with similar expected numbers, at their mean true number; its bar covers 80 % of the
+    queries. Marks above the line have more matches than expected.
 
     Args:
         counts: What `MatchCounts` computed, by the name of the model.
@@ -544,15 +542,15 @@ def draw_counts(counts: Mapping[str, MetricResult], *, dark: bool = False) -> Fi
     Example:
         >>> from manyhot.report import draw_counts
         >>> log_odds, targets = torch.randn(200, 6), torch.randint(2, (200, 6))
-        >>> found = mh.metrics.MatchCounts(mh.metrics.all_queries(6, 2)).update(log_odds, targets).compute()
-        >>> draw_counts({"a model": found}).axes[0].get_title().splitlines()[0]
+        >>> result = mh.metrics.MatchCounts(mh.metrics.all_queries(6, 2)).update(log_odds, targets).compute()
+        >>> draw_counts({"a model": result}).axes[0].get_title().splitlines()[0]
         'a model'
     """
-    for name, metric_result in check_mapping("counts", "draw_counts", counts).items():
+    for name, metric_result in check_mapping("counts", counts).items():
         if not {"expected", "true"} <= set(getattr(metric_result, "details", ())):
             rule = "be what `MatchCounts` computed"
             hint = "Call `.update(log_odds, targets).compute()` on it."
-            raise InputError(f"counts[{name!r}]", "draw_counts", rule, type(metric_result).__name__, hint)
+            raise InputError(f"counts[{name!r}]", rule=rule, got=type(metric_result).__name__, hint=hint)
     theme = get_theme(dark=dark)
     figure, axes = new_panels(len(counts), columns=4, width=2.6, height=2.6, sharex=True, sharey=True)
     for index, (axis, (name, metric_result)) in enumerate(zip(axes, counts.items(), strict=True)):
@@ -588,7 +586,7 @@ def _draw_match_groups(axis: Any, name: str, metric_result: MetricResult, style:
 
 
 def group_matches(expected: list[float], true: list[int]) -> list[MatchGroup]:
-    """Queries gathered by the expected number of matches; those that expect hardly any are left out."""
+    """Queries grouped by the expected number of matches; those below `MIN_EXPECTED` are left out."""
     members: dict[int, list[tuple[float, int]]] = {}
     for predicted, observed in zip(expected, true, strict=True):
         if predicted >= MIN_EXPECTED:
@@ -608,32 +606,33 @@ def group_matches(expected: list[float], true: list[int]) -> list[MatchGroup]:
     return groups
 
 
-# Of one hue, so that it is as good in grey: the more likely, the further from the page.
+# One hue, readable in grey: the more likely, the higher the contrast to the page.
 COLOUR_RAMPS = {
     False: ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"),
     True: ("#1e2129", "#173f68", "#2a72ad", "#6fb3e0", "#e3f1fb"),
 }
-# So many colours tell shares apart, and a small file holds them all.
+# Few colours keep the file small.
 RAMP_STEPS = 20
-# In inches: of all cells side by side, of the smallest and the largest cell, and of one with room for a value.
+# In inches: the heat map, the smallest and the largest cell, and the smallest cell with a value in it.
 HEATMAP_SIZE, MIN_CELL, MAX_CELL, MIN_CELL_WITH_VALUE = 8.4, 0.15, 0.5, 0.29
 MAX_HEATMAP_LABEL = 22
 
 
+@owned("draw_co_occurrence")
 def draw_co_occurrence(
     counts: Any, *, names: Sequence[str], most: int = 25, order: Sequence[int] | None = None, dark: bool = False
 ) -> Figure:
-    """How likely each label is where another is present, for the most frequent labels; those that go together adjoin.
+    """How likely each label is where another is present, for the most frequent labels, clustered by co-occurrence.
 
     A row shows, in percent, the share of the samples with its label that have the label of the column as well.
 
     Args:
-        counts: What `count_pairs` gave; or a table (K, K) of how many rows have both of two labels, in the diagonal
+        counts: What `count_pairs` returned; or a table (K, K) of how many rows have both of two labels, in the diagonal
             one.
         names: Of all K labels.
-        most: The most labels to draw.
-        order: The columns of the labels to draw, in this order, also of those that no row has: for pictures that are
-            held against each other. By default the most frequent ones.
+        most: At most this many labels.
+        order: The columns of the labels to draw, in this order, also of those that no row has: for plots to be
+            compared. By default the most frequent ones.
         dark: Colours for a dark page.
 
     Example:
@@ -643,7 +642,7 @@ def draw_co_occurrence(
         >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
         ['cat (1)', 'animal (3)', 'dog (1)']
     """
-    most = check_int("most", DRAW_CO_OCCURRENCE, most, low=1)
+    most = check_int("most", most, low=1)
     table, label_names, columns = read_pairs(counts, names)
     indices = order_by_similarity(table, most) if order is None else positions_of(order, columns)
     shares = [[100 * table[row][column] / max(table[row][row], 1) for column in indices] for row in indices]
@@ -666,28 +665,28 @@ def draw_co_occurrence(
 
 
 def order_by_similarity(table: list[list[int]], most: int) -> list[int]:
-    """The places of the most frequent labels, those that go together side by side."""
+    """The indices of the most frequent labels, clustered by co-occurrence."""
     frequent = sorted(range(len(table)), key=lambda index: -table[index][index])[:most]
     occurring = [index for index in frequent if table[index][index]]
     if not occurring:
-        raise InputError("counts", DRAW_CO_OCCURRENCE, "have a label that is present", "none", PAIRS_HINT)
+        raise InputError("counts", rule="have a label that is present", got="none", hint=PAIRS_HINT)
     return [
         occurring[index] for index in cluster_order([[table[row][column] for column in occurring] for row in occurring])
     ]
 
 
 def positions_of(order: Sequence[int], columns: list[int]) -> list[int]:
-    """The places of wanted labels in the table of pairs."""
+    """The indices of labels in the table of pairs."""
     missing = [column for column in order if column not in columns]
     if missing or not len(order) or len(set(order)) != len(order):
         got = f"{missing[0]!r}, which is not among them" if missing else repr(list(order))
         hint = "Count more labels with `count_pairs(targets, most=...)`, or name fewer."
-        raise InputError("order", DRAW_CO_OCCURRENCE, "name columns of labels that were counted, each once", got, hint)
+        raise InputError("order", rule="name columns of labels that were counted, each once", got=got, hint=hint)
     return [columns.index(column) for column in order]
 
 
 def cluster_order(together: list[list[int]]) -> list[int]:
-    """An order in which labels that occur together stand close: the closest groups are joined, at their nearest ends.
+    """An order in which labels that occur together are close: the closest groups are joined, at their nearest ends.
 
     Example:
         >>> from manyhot.report.plots_compare import cluster_order
@@ -709,20 +708,20 @@ def cluster_order(together: list[list[int]]) -> list[int]:
 
 
 def mean_similarity(similarity: list[list[float]], one: list[int], other: list[int]) -> float:
-    """How close the labels of two groups are in the mean."""
+    """The mean similarity of the labels of two groups."""
     return sum(similarity[a][b] for a in one for b in other) / (len(one) * len(other))
 
 
 def draw_heatmap(
     figure: Figure, axis: Any, shares: list[list[float]], theme: Theme, *, dark: bool, values: bool
 ) -> None:
-    """The cells, with their values if there is room, and the scale of their colours."""
+    """The cells, with their values if `values`, and the colour bar."""
     from matplotlib.colors import LinearSegmentedColormap
 
     count = len(shares)
     ramp = LinearSegmentedColormap.from_list("likely", COLOUR_RAMPS[dark], N=RAMP_STEPS)
     edges = [index - 0.5 for index in range(count + 1)]
-    # A label with itself says nothing, and would outshine all others.
+    # The diagonal is trivial, and would dominate the colours.
     others = [
         [math.nan if row == column else share for column, share in enumerate(line)] for row, line in enumerate(shares)
     ]
@@ -743,23 +742,22 @@ def draw_heatmap(
 
 
 def readable_colour(colour: Sequence[float]) -> str:
-    """Black or white, whichever can be read better on a colour of red, green and blue from 0 to 1."""
+    """Black or white, whichever is more readable on an RGB colour with values from 0 to 1."""
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
     return "#000000" if 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.18 else "#ffffff"
 
 
 def shorten_label(name: str) -> str:
-    """A name that leaves room for the cells."""
+    """A name cut to a maximum length."""
     return name if len(name) <= MAX_HEATMAP_LABEL else f"{name[: MAX_HEATMAP_LABEL - 1]}…"
 
 
-DRAW_EXAMPLES = "draw_examples"
-EXAMPLES_HINT = 'Pass {"picture": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
-# In inches: of a sample and what lies between two, of a picture, of a bar with its name, and of lines of text.
+EXAMPLES_HINT = 'Pass {"image": ..., "title": ..., "labels": [(name, prob, given, target), ...]}.'
+# In inches: a sample and the gap between two, an image, a bar with its name, and lines of text.
 EXAMPLE_WIDTH, EXAMPLE_GAP, IMAGE_HEIGHT, BAR_HEIGHT, LINE_HEIGHT, LEGEND_HEIGHT = 2.8, 0.3, 2.0, 0.29, 0.2, 0.45
-# In letters.
+# In characters.
 MAX_NAME_LENGTH, MAX_TITLE_LENGTH, MAX_NOTE_LENGTH = 26, 34, 42
-# Bars of labels that are not given have nothing inside; those of false alarms are hatched as well.
+# Bars of labels that are not predicted are empty; those of false positives are hatched as well.
 TARGET_CHARACTERS = {1: "✓", 0: "✗", -1: "?", None: ""}
 FALSE_ALARM_HATCH = "////"
 LEFT_TEXT: dict[str, Any] = {"fontsize": 8, "ha": "left", "va": "center"}
@@ -767,7 +765,7 @@ RIGHT_TEXT: dict[str, Any] = {"fontsize": 8, "ha": "right", "va": "center"}
 
 
 class LabelPrediction(NamedTuple):
-    """What a model says of one label of a sample, and what is true: 1, 0, -1 unknown, None where nobody knows."""
+    """Probability, decision and target of one label of a sample; the target is 1, 0, -1 for unknown, or None."""
 
     name: str
     prob: float
@@ -776,7 +774,7 @@ class LabelPrediction(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One sample with what is said of it."""
+    """One sample with its texts and predictions."""
 
     image: Any
     title: str
@@ -784,36 +782,37 @@ class Example(NamedTuple):
     labels: list[LabelPrediction]
 
 
+@owned("draw_examples")
 def draw_examples(examples: Sequence[Mapping[str, Any]], *, columns: int = 4, dark: bool = False) -> Figure:
-    """Samples with bars for the probabilities of their labels: filled where a label is given, and a sign for the truth.
+    """Samples with bars for the probabilities of their labels, filled if predicted, and a character for the target.
 
-    A tick stands beside labels that are there, a cross beside those that are not, and a question mark beside unknown
-    ones. A filled bar with a tick is right, a filled one with a cross a false alarm, an empty one with a tick a miss.
+    Present labels have a tick, absent ones a cross, and unknown ones a question mark. A filled bar with a tick is a
+    true positive, a filled one with a cross a false positive, and an empty one with a tick a false negative.
 
     Args:
-        examples: Mappings with a "picture" (an image of Pillow or an array; None for none), a "title", a "note", and
-            "labels": (name, probability, whether it is given, target: 1, 0, -1 or None) for each bar.
-        columns: The most samples in a row.
+        examples: Mappings with an "image" (of Pillow or an array; None for none), a "title", a "note", and
+            "labels": (name, probability, whether it is predicted, target: 1, 0, -1 or None) for each bar.
+        columns: At most this many samples side by side.
         dark: Colours for a dark page.
 
     Example:
         >>> from manyhot.report import draw_examples
         >>> labels = [("cat", 0.93, True, 1), ("dog", 0.41, False, 0)]
-        >>> figure = draw_examples([{"picture": None, "title": "one.jpg", "labels": labels}])
+        >>> figure = draw_examples([{"image": None, "title": "one.jpg", "labels": labels}])
         >>> [text.get_text() for text in figure.axes[0].texts[:2]]
         ['✓ cat', '93.0 %']
     """
-    columns = check_int("columns", DRAW_EXAMPLES, columns, low=1)
+    columns = check_int("columns", columns, low=1)
     if not isinstance(examples, list | tuple) or not examples:
         got = "none" if isinstance(examples, list | tuple) else type(examples).__name__
-        raise InputError("examples", DRAW_EXAMPLES, "be a list of at least one sample", got, EXAMPLES_HINT)
+        raise InputError("examples", rule="be a list of at least one sample", got=got, hint=EXAMPLES_HINT)
     read = [read_example(f"examples[{index}]", value) for index, value in enumerate(examples)]
     theme = get_theme(dark=dark)
     columns = min(columns, len(read))
     rows = [read[start : start + columns] for start in range(0, len(read), columns)]
     width, height = max(EXAMPLE_WIDTH * columns, 6.0), sum(map(example_height, rows)) + LEGEND_HEIGHT
     figure = new_figure(width, height)
-    figure.set_layout_engine("none")  # places are set in inches
+    figure.set_layout_engine("none")  # positions are set in inches
     top = height
     for row in rows:
         for index, example in enumerate(row):
@@ -827,9 +826,9 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], *, columns: int = 4, da
 def read_example(argument: str, value: Any) -> Example:
     """One sample, checked."""
     if not isinstance(value, Mapping):
-        raise InputError(argument, DRAW_EXAMPLES, "be a mapping", type(value).__name__, EXAMPLES_HINT)
-    check_keys(argument, DRAW_EXAMPLES, value, ("labels",), EXAMPLES_HINT)
-    image = read_image(f"{argument}['picture']", value.get("picture"))
+        raise InputError(argument, rule="be a mapping", got=type(value).__name__, hint=EXAMPLES_HINT)
+    check_keys(argument, value, ("labels",), EXAMPLES_HINT)
+    image = read_image(f"{argument}['image']", value.get("image"))
     labels = [
         read_label_prediction(f"{argument}['labels'][{index}]", label) for index, label in enumerate(value["labels"])
     ]
@@ -837,35 +836,35 @@ def read_example(argument: str, value: Any) -> Example:
 
 
 def read_image(argument: str, image: Any) -> Any:
-    """An image of Pillow, or one made of an array; None for none."""
+    """An image of Pillow, converted from an array if need be; None for none."""
     if image is None or hasattr(image, "convert"):
         return image
     rule = "be an image of Pillow, or an array (H, W) or (H, W, 3) of bytes"
     hint = "Open it with `PIL.Image.open`, pass an array of uint8, or None."
     array = image.numpy() if hasattr(image, "numpy") else image
     if not hasattr(array, "__array_interface__"):
-        raise InputError(argument, DRAW_EXAMPLES, rule, type(image).__name__, hint)
+        raise InputError(argument, rule=rule, got=type(image).__name__, hint=hint)
     fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
     if not fits or str(array.dtype) != "uint8" or not array.size:
-        raise InputError(argument, DRAW_EXAMPLES, rule, f"{array.dtype} of {tuple(array.shape)}", hint)
+        raise InputError(argument, rule=rule, got=f"{array.dtype} of {tuple(array.shape)}", hint=hint)
     from PIL import Image
 
     return Image.fromarray(array)
 
 
 def read_label_prediction(argument: str, label: Any) -> LabelPrediction:
-    """What is said of one label, checked."""
-    rule = "be a name, a probability, whether it is given, and a target of 1, 0, -1 or None"
+    """The prediction of one label, checked."""
+    rule = "be a name, a probability, whether it is predicted, and a target of 1, 0, -1 or None"
     if not isinstance(label, Sequence) or isinstance(label, str) or len(label) != 4:
-        raise InputError(argument, DRAW_EXAMPLES, rule, repr(label), EXAMPLES_HINT)
+        raise InputError(argument, rule=rule, got=repr(label), hint=EXAMPLES_HINT)
     name, prob, predicted, target = label
     if not is_finite(prob) or not 0 <= prob <= 1 or target not in (1, 0, -1, None):
-        raise InputError(argument, DRAW_EXAMPLES, rule, repr(label), EXAMPLES_HINT)
+        raise InputError(argument, rule=rule, got=repr(label), hint=EXAMPLES_HINT)
     return LabelPrediction(str(name), float(prob), bool(predicted), None if target is None else int(target))
 
 
 def example_height(row: Sequence[Example]) -> float:
-    """How many inches samples side by side take, for texts, pictures and bars."""
+    """The height in inches of samples side by side, with texts, images and bars."""
     return (
         text_height(row)
         + image_height(row)
@@ -875,20 +874,20 @@ def example_height(row: Sequence[Example]) -> float:
 
 
 def text_height(row: Sequence[Example]) -> float:
-    """How many inches the texts above the pictures take."""
+    """The height in inches of the texts above the images."""
     lines = any(example.title for example in row) + any(example.note for example in row)
     return LINE_HEIGHT * (0.5 + lines)
 
 
 def image_height(row: Sequence[Example]) -> float:
-    """How many inches the pictures take; none where no sample has one."""
+    """The height in inches of the images; 0 if no sample has one."""
     return IMAGE_HEIGHT if any(example.image is not None for example in row) else 0.0
 
 
 def draw_example(
     figure: Figure, example: Example, row: Sequence[Example], left: float, top: float, theme: Theme
 ) -> None:
-    """One sample at its place in inches, so that bars begin level however long names are and whatever is missing."""
+    """One sample at a position in inches, so that bars are aligned however long names are and whatever is missing."""
     width, height = figure.get_size_inches()
     at = left / width
     figure.text(
@@ -914,7 +913,7 @@ def draw_example(
 
 
 def add_axis(figure: Figure, left: float, bottom: float, height: float) -> Any:
-    """A panel without a frame, its place in inches."""
+    """A panel without a frame, positioned in inches."""
     width, tall = figure.get_size_inches()
     axis = figure.add_axes((left / width, bottom / tall, (EXAMPLE_WIDTH - EXAMPLE_GAP) / width, height / tall))
     axis.set_axis_off()
@@ -938,7 +937,7 @@ def draw_bars(axis: Any, labels: Sequence[LabelPrediction], theme: Theme) -> Non
 
 
 def bar_style(label: LabelPrediction, theme: Theme) -> dict[str, Any]:
-    """How the bar of a label is filled: in colour where it is given, hatched where that is wrong."""
+    """The style of a bar: coloured if the label is predicted, hatched if that is wrong."""
     if not label.predicted:
         return {"facecolor": theme.face, "edgecolor": theme.missed if label.target == 1 else theme.faint}
     wrong = label.target == 0
@@ -951,7 +950,7 @@ def bar_style(label: LabelPrediction, theme: Theme) -> dict[str, Any]:
 
 
 def shorten_middle(text: str, longest: int) -> str:
-    """A text with so many letters at the most, cut in its middle: names of files differ at their ends."""
+    """A text of at most this many characters, cut in the middle: names of files differ at their ends."""
     if len(text) <= longest:
         return text
     end = (longest - 1) // 2
@@ -959,16 +958,16 @@ def shorten_middle(text: str, longest: int) -> str:
 
 
 def add_examples_legend(figure: Figure, examples: Sequence[Example], theme: Theme) -> None:
-    """What bars and signs stand for, below all samples."""
+    """The legend of bars and characters, below all samples."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     labels = [label for example in examples for label in example.labels]
     kinds = {
-        "given": LabelPrediction("", 0, True, None),
-        "given, but not there": LabelPrediction("", 0, True, 0),
-        "not given": LabelPrediction("", 0, False, None),
-        "not given, but there": LabelPrediction("", 0, False, 1),
+        "predicted": LabelPrediction("", 0, True, None),
+        "predicted, but absent": LabelPrediction("", 0, True, 0),
+        "not predicted": LabelPrediction("", 0, False, None),
+        "not predicted, but present": LabelPrediction("", 0, False, 1),
     }
     styles = [bar_style(label, theme) for label in labels]
     handles: list[Any] = [
@@ -976,7 +975,7 @@ def add_examples_legend(figure: Figure, examples: Sequence[Example], theme: Them
         for name, label in kinds.items()
         if bar_style(label, theme) in styles
     ]
-    meanings = {1: "there", 0: "not there", -1: "not known"}
+    meanings = {1: "present", 0: "absent", -1: "unknown"}
     known = {label.target for label in labels}
     marker_style: dict[str, Any] = {"ls": "none", "color": theme.ink, "ms": 6}
     handles += [

@@ -16,7 +16,7 @@ from torch import Tensor
 from manyhot.checks import describe_type
 from manyhot.decide import AverageK, ConformalRiskControl, Threshold, UniformThreshold
 from manyhot.decide.rule import Decision
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.evaluation import Evaluation, evaluate
 from manyhot.evaluation.passes import TargetCounts, count_targets, has_probs
 from manyhot.evaluation.pipeline import ALL_ROWS, split_to_evaluate
@@ -26,30 +26,29 @@ from manyhot.predictions.parquet import open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate
 from manyhot.training.run import CONFIG, PREDICTIONS, Run
 
-OWNER = "Report"
-# Of larger tables, rows are drawn: what a page shows does not change with more of them, and memory has an end.
+# Larger tables are sampled: more rows would not change the page, and memory is limited.
 MOST_CELLS = 1 << 25
-# Rows are drawn again so many times for intervals, up to so many cells: a second or two, and five at the most.
+# Bootstrap replicates by the largest number of cells: they take a second or two, and at most five.
 REPLICATES = {1 << 18: 200, 1 << 19: 100}
 LEVEL = 0.95
 HALF = 0.5
 THRESHOLD_TOLERANCE = 1e-6
-# So that one saturated cell is not all that counts in the loss of a row.
+# So that one saturated cell does not dominate the loss of a row.
 MIN_PROB = 1e-7
-# Rules that hold every label of every row against the same number.
+# Rules that compare every label of every row with the same number.
 ONE_THRESHOLD = (Threshold, AverageK, ConformalRiskControl, UniformThreshold)
 
 
 @dataclass(frozen=True, eq=False)
 class ModelResults:
-    """The judged rows of one run or table.
+    """The evaluated rows of one run or table.
 
     Attributes:
-        name: What it is called on the page.
+        name: Its name on the page.
         table: The rows, in memory, with targets.
-        split: The split that they are, None for all rows of a table.
+        split: The split of the rows, None for all rows of a table.
         rows: How many rows the split has; `table` holds fewer if there are too many.
-        roots: Where the pictures may lie.
+        roots: The folders that may hold the images.
         run: The run, None for a table.
     """
 
@@ -73,19 +72,19 @@ class ModelResults:
 
     @cached_property
     def probs(self) -> Tensor | None:
-        """(N, K), the probabilities that people get; None for scores that mean none."""
+        """(N, K), the final probabilities; None if there are only scores."""
         return self.table.probabilities().cpu() if has_probs(self.table) else None
 
     @cached_property
     def values(self) -> Tensor:
-        """(N, K), what cells are ranked by: scores where there are any."""
+        """(N, K), what cells are ranked by: scores if there are any, else probabilities."""
         values = self.table.probs if self.table.scores is None else self.table.scores
         assert values is not None
         return values.cpu()
 
     @cached_property
     def before(self) -> Tensor | None:
-        """(N, K), what the loss's own link makes of the scores; None where no calibrator came after it."""
+        """(N, K), the probabilities of the link before calibration; None without a calibrator."""
         table = self.table
         if table.calibrator is None or table.scores is None or table.link is None or isinstance(table.link, NoLink):
             return None
@@ -94,7 +93,7 @@ class ModelResults:
 
     @cached_property
     def readings(self) -> dict[str, Tensor]:
-        """The probabilities by how they were had, the ones that people get last."""
+        """The probabilities by origin, the final ones last."""
         result = {} if self.before is None else {"own link": self.before}
         if self.probs is None:
             return result
@@ -105,36 +104,36 @@ class ModelResults:
 
     @cached_property
     def decision(self) -> Decision | None:
-        """What was decided, or else the labels of at least one half; None without probabilities."""
+        """The decisions of the table, or else labels of at least 50 %; None without probabilities."""
         if self.table.decisions is not None:
             abstain = self.table.abstain
-            nobody = torch.zeros(len(self.table), dtype=torch.bool)
-            return Decision(self.table.decisions.cpu(), nobody if abstain is None else abstain.cpu())
+            none = torch.zeros(len(self.table), dtype=torch.bool)
+            return Decision(self.table.decisions.cpu(), none if abstain is None else abstain.cpu())
         return None if self.probs is None else Threshold(HALF)(self.probs)
 
     @cached_property
     def answered(self) -> Tensor:
-        """(N,), rows whose sets are judged: something is known about them, and they are not left to a person."""
+        """(N,), rows whose sets are evaluated: they have known cells, and the rule did not abstain."""
         known = (self.targets >= 0).any(1)
         return known if self.decision is None else known & ~self.decision.abstain
 
     @property
     def rule(self) -> str:
-        """What decided, in words."""
+        """The rule, as text."""
         if self.table.decisions is None:
             return "at least 50 %"
         return "as given" if self.table.rule is None else repr(self.table.rule)
 
     @property
     def ranked(self) -> Tensor:
-        """(N, K), what thresholds are held against: probabilities, or scores where there are none."""
+        """(N, K), what thresholds apply to: probabilities, or scores if there are none."""
         return self.values if self.probs is None else self.probs
 
     @cached_property
     def threshold(self) -> float | None:
-        """The one threshold on `ranked` that decided; None where there is no single one, or it speaks of other values.
+        """The single threshold on `ranked` that explains the decisions; None if there is none.
 
-        A rule may have read scores, or probabilities before calibration: then its number says nothing here.
+        A rule may have been applied to scores, or to probabilities before calibration: then its threshold differs.
         """
         if self.table.decisions is None:
             return HALF
@@ -143,13 +142,13 @@ class ModelResults:
         if not math.isfinite(result) or self.decision is None:
             return None
         same = (self.ranked >= result) == self.decision.labels
-        # A cell that lies on the threshold may have lost its last digit in a file.
+        # A cell on the threshold may have been rounded in a file.
         same |= (self.ranked.double() - result).abs() <= THRESHOLD_TOLERANCE
         return result if bool(same[~self.decision.abstain].all()) else None
 
     @cached_property
     def log_losses(self) -> tuple[Tensor, Tensor]:
-        """(N,), the log loss of each row over its known cells, and the one that its own probabilities expect."""
+        """(N,), the log loss of each row over its known cells, and its expectation under its own probabilities."""
         assert self.probs is not None
         known = self.targets >= 0
         probs = self.probs.double().clamp(MIN_PROB, 1 - MIN_PROB)
@@ -166,11 +165,11 @@ class ModelResults:
     @property
     def noun(self) -> str:
         """What a row is."""
-        return "row" if self.table.paths is None else "picture"
+        return "row" if self.table.paths is None else "image"
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        """Everything that is worth knowing, with intervals where they are quick."""
+        """The evaluation, with intervals if they are fast to compute."""
         cells = len(self.table) * len(self.labels)
         replicates = next((times for most, times in REPLICATES.items() if cells <= most), None)
         if replicates is None:
@@ -187,34 +186,35 @@ class ModelResults:
         )
 
 
+@owned("Report")
 def load_results(name: str, source: Any, *, split: str | None, root: Sequence[Path] | None) -> ModelResults:
-    """Reads what a report needs of a run, a table or the path of one of them.
+    """Reads the rows of a run, a table or the path of one of them.
 
     Args:
-        name: What it is called.
+        name: Its name on the page.
         source: `Run`, a table of predictions, or the path of one of them.
-        split: The split to judge, or "all"; by default "test", or what else there is.
-        root: Where pictures lie; by default where the source says.
+        split: The split to evaluate, or "all"; by default "test", or another one.
+        root: The folders of the images; by default those of the source.
     """
     run, table, roots = open_source(source)
     if "targets" not in table.kinds:
         hint = "Add the true labels with `replace(targets=...)`, or `--targets` on the command line."
-        raise InputError("runs", OWNER, "hold targets", ", ".join(table.kinds), hint)
+        raise InputError("runs", rule="hold targets", got=", ".join(table.kinds), hint=hint)
     split = split_to_evaluate(table, split)
     evaluated = table if split is None else table.of_split(split)
     if not len(evaluated) or not len(table.labels):
         got = f"{len(evaluated):,} rows of {len(table.labels):,} labels"
-        raise InputError("runs", OWNER, "have rows to judge", got, "Pass a table or a split with rows.")
+        raise InputError("runs", rule="have rows to evaluate", got=got, hint="Pass a table or a split with rows.")
     rows = read_sample(evaluated)
     model = ModelResults(name, rows, split, len(evaluated), tuple(roots if root is None else root), run)
     if not model.facts.known_cells:
-        hint = "Pass the true labels of some cells."
-        raise InputError("runs", OWNER, "know the truth about at least one cell", "unknown cells only", hint)
+        rule, hint = "have the target of at least one cell", "Pass the true labels of some cells."
+        raise InputError("runs", rule=rule, got="unknown cells only", hint=hint)
     return model
 
 
 def open_source(source: Any) -> tuple[Run | None, PredictionTable, list[Path]]:
-    """The run if it is one, the table, and the folders that its pictures may lie in."""
+    """The run if it is one, the table, and the folders that may hold its images."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if not (path / CONFIG).is_file():
@@ -223,16 +223,16 @@ def open_source(source: Any) -> tuple[Run | None, PredictionTable, list[Path]]:
     if isinstance(source, Run):
         if not source.finished:
             hint = f"Let it finish: manyhot train --resume {source.folder}."
-            raise InputError("runs", OWNER, "be finished", repr(str(source.folder)), hint)
+            raise InputError("runs", rule="be finished", got=repr(str(source.folder)), hint=hint)
         return source, source.predictions(), find_image_roots(str(source.folder / PREDICTIONS))
     if isinstance(source, PredictionTable):
         return None, source, [Path()]
     hint = "Pass a `Run`, a table of predictions, or the path of one of them."
-    raise InputError("runs", OWNER, "be runs or tables of predictions", describe_type(source), hint)
+    raise InputError("runs", rule="be runs or tables of predictions", got=describe_type(source), hint=hint)
 
 
 def read_sample(table: PredictionTable) -> Predictions:
-    """All rows of a table in memory, or as many as fit there, drawn at random but always the same."""
+    """All rows of a table in memory, or a random sample with a fixed seed if they are too many."""
     most = max(1, MOST_CELLS // len(table.labels))
     if len(table) <= most:
         return table.read()
@@ -246,7 +246,7 @@ def read_sample(table: PredictionTable) -> Predictions:
 
 
 def sample_rows(rows: int, most: int) -> Tensor:
-    """The numbers of up to so many rows in their order, drawn at random but always the same.
+    """The sorted numbers of at most `most` rows, drawn at random with a fixed seed.
 
     Example:
         >>> sample_rows(2, 3)

@@ -50,42 +50,42 @@ from manyhot.report.results import HALF, THRESHOLD_TOLERANCE, ModelResults, samp
 from manyhot.report.style import plot_label, plot_labels
 from manyhot.training.run import CONFIG, METRICS
 
-# What is told first of each group, and what it says.
+# The first metrics of each group, and their explanations.
 METRIC_NOTES = {
     "ranking": {
-        "map": "{noun}s with a label stand before those without it, mean over labels",
-        "map_sample": "labels of a {noun} stand before the others, mean over {noun}s",
+        "map": "{noun}s with a label rank above those without it, mean over labels",
+        "map_sample": "labels of each {noun} rank above the others, mean over {noun}s",
         "map_cell": "all cells in one ranking",
-        "auroc": "chance that a {noun} with a label stands before one without it",
+        "auroc": "chance that one with a label ranks above one without it",
     },
     "probabilities": {
-        "ece": "how far promises are off, mean over cells",
-        "ace": "how far promises are off, mean over bins",
-        "log_loss_per_row": "price of the probabilities of a {noun}, less is better",
+        "ece": "how far probabilities are off, mean over cells",
+        "ace": "how far probabilities are off, mean over bins",
+        "log_loss_per_row": "log loss of the probabilities per {noun}, less is better",
         "brier": "mean squared error of the probabilities, less is better",
     },
     "sets": {
         "micro_f": "precision and recall of all cells in one figure",
         "macro_f": "the same of each label, mean over labels",
-        "micro_precision": "labels given that are right",
-        "micro_recall": "labels there that are given",
+        "micro_precision": "share of predicted labels that are right",
+        "micro_recall": "share of true labels that are predicted",
         "exact_match": "{noun}s with exactly the right labels",
         "mean_size": "mean number of labels",
         "known_size": "the same of those whose truth is known",
-        "coverage": "{noun}s that are not left to a person",
+        "coverage": "share of {noun}s on which the rule does not abstain",
     },
     "no_label": {
-        "no_label_auroc": "chance that a {noun} with labels has the higher top confidence",
+        "no_label_auroc": "chance that one with labels has the higher top confidence",
         "mmc": "mean top confidence in {noun}s without labels, less is better",
     },
     "one_label": {
         "sample_wise_accuracy": "the label has the highest score of its {noun}",
-        "class_wise_accuracy": "and one threshold a class tells it from the others",
-        "uniform_accuracy": "and one threshold for all tells it from the others",
+        "class_wise_accuracy": "and one threshold per class separates it from the others",
+        "uniform_accuracy": "and one threshold for all separates it from the others",
         "softmax_uniform_accuracy": "the same by log-probabilities, so that losses can be compared",
     },
 }
-# What goes without saying where it has this value.
+# Metrics that are left out if they have this value.
 DEFAULT_VALUES = {"coverage": 1.0}
 
 
@@ -95,13 +95,13 @@ def make_header(models: Sequence[ModelResults]) -> Header:
         same = dict.fromkeys(map(describe_rows, models))
         if len(same) == 1:
             facts_of_each = [(one.name, describe_model(one)) for one in models]
-            return Header(f"{len(models)} models compared", f"Judged on {next(iter(same))}.", facts_of_each)
-        lead = "Judged on different rows, so that part of a difference may be due to the rows."
-        result = [(one.name, f"{describe_model(one)}, judged on {describe_rows(one)}") for one in models]
+            return Header(f"{len(models)} models compared", f"Evaluated on {next(iter(same))}.", facts_of_each)
+        lead = "Evaluated on different rows, so that part of a difference may be due to the rows."
+        result = [(one.name, f"{describe_model(one)}, evaluated on {describe_rows(one)}") for one in models]
         return Header(f"{len(models)} models compared", lead, result)
     (model,) = models
     what = "a trained classifier" if model.run is not None else "a table of predictions"
-    return Header(model.name, f"Report on {what}, judged on {describe_rows(model)}.", model_facts(model))
+    return Header(model.name, f"Report on {what}, evaluated on {describe_rows(model)}.", model_facts(model))
 
 
 def describe_model(model: ModelResults) -> str:
@@ -110,21 +110,21 @@ def describe_model(model: ModelResults) -> str:
 
 
 def describe_rows(model: ModelResults) -> str:
-    """Which rows were judged, in words."""
+    """Which rows were evaluated, in words."""
     drawn = "" if len(model.table) == model.rows else ", drawn at random"
     labels = count_noun(len(model.labels), "label")
     return f"{count_rows(model)}{drawn}{describe_split(model)}, with {labels}"
 
 
 def count_rows(model: ModelResults) -> str:
-    """How many rows of what were judged."""
+    """How many rows were evaluated, in words."""
     count, all_rows = len(model.table), count_noun(model.rows, model.noun)
     some = all_rows if count == model.rows else f"{count:,} of {all_rows}"
     return some if model.split is None else f"{some} of the split {model.split!r}"
 
 
 def describe_split(model: ModelResults) -> str:
-    """Whether a model has seen the rows that it is judged by, as far as their splits tell."""
+    """Whether a model has seen the rows that it is evaluated on, by the names of the splits."""
     if model.split is None:
         return describe_all_splits(model.table.split_sizes())
     known = {
@@ -132,13 +132,13 @@ def describe_split(model: ModelResults) -> str:
         "val": ", which it was tuned on (so that the figures are too rosy)",
         "train": ", which it was trained on (so that the figures are far too rosy)",
     }
-    # Who made a table may have used its splits for something else.
+    # In a table made elsewhere, the splits may have another meaning.
     unsure = {"val": ", which models are often tuned on (so that the figures may be too rosy)", "train": known["train"]}
     return (unsure if model.run is None else known).get(model.split, "")
 
 
 def describe_all_splits(sizes: dict[str, int]) -> str:
-    """That rows of all splits were judged together; nothing for a table without splits."""
+    """The note that rows of all splits were evaluated together; empty for a table without splits."""
     if not sizes:
         return ""
     counts = ", ".join(f"{name} {count:,}" for name, count in sizes.items())
@@ -147,19 +147,19 @@ def describe_all_splits(sizes: dict[str, int]) -> str:
 
 
 def model_facts(model: ModelResults) -> list[tuple[str, str]]:
-    """What was trained on what, and what the judged rows are like."""
+    """Facts about the training and about the evaluated rows."""
     result = training_facts(model)
     table, counts = model.table, model.facts.counts()
     made_by = {"Link": table.link, "Calibrator": table.calibrator}
     result += [(name, type(part).__name__) for name, part in made_by.items() if part is not None]
     result += [] if table.rule is None else [("Rule", repr(table.rule))]
-    sizes = f"{mean_size(model.targets):.2f} on average, {model.facts.most} at the most"
-    result.append((f"Labels of a {model.noun}", sizes))
+    sizes = f"{mean_size(model.targets):.2f} on average, at most {model.facts.most}"
+    result.append((f"Labels per {model.noun}", sizes))
     for name, description in (
         ("rows without labels", f"{model.noun.capitalize()}s without labels"),
-        ("rows without known cells", f"{model.noun.capitalize()}s of which nothing is known"),
+        ("rows without known cells", f"{model.noun.capitalize()}s without known labels"),
         ("unknown cells", "Unknown cells"),
-        ("labels without positives", "Labels that no row has"),
+        ("labels without positives", "Labels without positives"),
     ):
         if counts[name]:
             result.append((description, f"{counts[name]:,}"))
@@ -171,12 +171,12 @@ def training_facts(model: ModelResults) -> list[tuple[str, str]]:
     if model.run is None:
         return []
     config, figures = model.run.config, model.run.figures
-    what = {"Loss": "loss", "Backbone": "backbone", "TrainingResult": "tune"}
+    what = {"Loss": "loss", "Backbone": "backbone", "Trained": "tune"}
     description = {"head": "the head, on frozen features", "all": "all of the network"}
     result = [(name, str(config[key])) for name, key in what.items() if config.get(key) is not None]
-    result = [(name, description.get(text, text) if name == "TrainingResult" else text) for name, text in result]
+    result = [(name, description.get(text, text) if name == "Trained" else text) for name, text in result]
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
-    result += [("RowGroup", rows), ("Training time", f"{figures['seconds']:.0f} s")]
+    result += [("Rows", rows), ("Training time", f"{figures['seconds']:.0f} s")]
     if figures["bad images"]:
         result.append(("Unreadable images", f"{len(figures['bad images']):,}, left out"))
     return result
@@ -360,62 +360,64 @@ def frontier_figure(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> 
 
 
 def overlaid_reliability(models: dict[str, ModelResults]) -> Figure:
-    """The reliability of all subjects in one panel."""
+    """The reliability of all models in one panel."""
     curves = {name: (model.probs, model.targets) for name, model in models.items()}
     errors = "; ".join(f"{name}: ECE {100 * one.evaluation['ece']:.1f} %" for name, one in models.items())
     return Figure(
         "comparison-reliability",
-        "Promised against observed frequency of all models.",
+        "Predicted against observed frequency of all models.",
         f"Reliability of all models. {errors}.",
         lambda dark: draw_reliability(curves, overlay=True, dark=dark),
     )
 
 
 def sorted_by_id(model: ModelResults) -> tuple[list[str], Tensor]:
-    """The ids of the judged rows in their order, and the targets in the same one."""
+    """The ids of the evaluated rows in sorted order, and the targets in the same order."""
     ids = list(model.table.ids)
     order = sorted(range(len(ids)), key=ids.__getitem__)
     return [ids[index] for index in order], model.targets.long()[order]
 
 
 def describe_comparability(models: Sequence[ModelResults]) -> list[str]:
-    """Whether the figures may be held against each other."""
+    """Whether the figures are comparable, in words."""
     first = models[0]
     if any(model.labels != first.labels for model in models):
         return ["The models do not have the same labels, so that their figures mean different things."]
     orders = [sorted_by_id(model) for model in models]
     if any(ids != orders[0][0] for ids, _ in orders):
-        return ["The models were not judged on the same rows, so that part of a difference may be due to the rows."]
+        return ["The models were not evaluated on the same rows, so that part of a difference may be due to the rows."]
     if any(not torch.equal(targets, orders[0][1]) for _, targets in orders):
-        return ["The models were not judged by the same truth: rows of the same id differ in their true labels."]
+        return [
+            "The models were not evaluated with the same targets: rows with the same id have different true labels."
+        ]
     return [
-        "All were judged on the same rows of the same labels. What is hard for one is often hard for the others, so "
-        "that differences are surer than the intervals, each of one model alone, suggest."
+        "All were evaluated on the same rows and labels. Their errors are correlated, so that differences are more "
+        "certain than the intervals of the single models suggest."
     ]
 
 
-# Labels with a panel of their own: the worst ones; more would take long to draw and say little.
+# Labels with a panel of their own: the worst ones; more would be slow to draw.
 MAX_LABEL_PANELS = 6
 PANEL_COLUMNS = 3
 RELIABILITY_BINS = 15
 
 
 def reliability_section(models: Sequence[ModelResults]) -> Section | None:
-    """Promised against observed frequency."""
+    """Predicted against observed frequency."""
     included = [model for model in models if model.probs is not None]
     if not included:
-        intro = "Left out: these scores mean no probabilities until they are calibrated."
+        intro = "Left out: these scores are no probabilities until they are calibrated."
         return Section("reliability", "Reliability", [intro])
     intro = (
-        "Of the cells that are promised 70 %, 70 % should be there: points on the diagonal keep their promise, points "
-        "below it promise too much."
+        "Of the cells with a probability of 70 %, 70 % should be present: points on the diagonal are calibrated, "
+        "points below it are overconfident."
     )
     labels = [one for one in map(label_reliability, included[:1]) if one is not None]
     return Section("reliability", "Reliability", [intro], plots=[overall_reliability(included), *labels])
 
 
 def overall_reliability(models: Sequence[ModelResults]) -> Figure:
-    """All cells together, one panel a subject."""
+    """All cells together, one panel per model."""
     names = plot_labels([model.name for model in models])
     curves = {
         name: {
@@ -430,14 +432,12 @@ def overall_reliability(models: Sequence[ModelResults]) -> Figure:
         for way, one in by_reading.items()
     )
     alt = f"Reliability diagram of all cells. {errors}."
-    caption = (
-        "All cells: promised against observed frequency with 95 % intervals; below, how many cells stand behind it."
-    )
+    caption = "All cells: predicted against observed frequency with 95 % intervals; below, the number of cells."
     return Figure("reliability", caption, alt, lambda dark: draw_reliability(curves, dark=dark))
 
 
 def label_reliability(model: ModelResults) -> Figure | None:
-    """The labels whose promises are kept worst, a panel each; nothing where there is but one label."""
+    """The worst calibrated labels, one panel each; None if there is only one label."""
     if len(model.labels) < 2 or not bool((model.targets > 0).any()):
         return None
     curves = label_curves(
@@ -445,8 +445,8 @@ def label_reliability(model: ModelResults) -> Figure | None:
     )
     alt = f"Reliability diagrams of {len(curves)} labels: {', '.join(curves)}."
     caption = (
-        f"Single labels of {model.name} (how often each is there), those that are off the most first. "
-        "With few cells a label wavers by chance; the bars say how much."
+        f"Single labels of {model.name} (with their numbers of positives), the worst calibrated first. "
+        "With few cells the points vary by chance; the bars show how much."
     )
     return Figure(
         "reliability-of-labels",
@@ -460,7 +460,7 @@ def threshold_section(models: Sequence[ModelResults]) -> Section | None:
     """Precision and recall at every threshold, with what was chosen."""
     included = [model for model in models if bool((model.targets > 0).any())]
     if not included:
-        return Section("thresholds", "Precision and recall", ["Left out: no label is present in the judged rows."])
+        return Section("thresholds", "Precision and recall", ["Left out: no label is present in the evaluated rows."])
     names = plot_labels([model.name for model in included])
     curves = {name: count_curve(one.ranked, one.targets) for name, one in zip(names, included, strict=True)}
     points = {
@@ -487,7 +487,7 @@ def threshold_section(models: Sequence[ModelResults]) -> Section | None:
     best = "; ".join(describe_best_f1(name, curve) for name, curve in curves.items())
     second = Figure(
         "thresholds",
-        "Precision, recall and F1 by threshold, and how many labels would be given.",
+        "Precision, recall and F1 by threshold, and how many labels would be predicted.",
         f"Precision, recall and F1 by threshold. {best}.",
         lambda dark: draw_thresholds(curves, marked=marks, dark=dark),
     )
@@ -495,7 +495,7 @@ def threshold_section(models: Sequence[ModelResults]) -> Section | None:
 
 
 def operating_point(model: ModelResults) -> dict[str, Any] | None:
-    """Where the decisions stand; None where there are none, or none that precision can be told of."""
+    """Precision and recall of the decisions; None if they are undefined."""
     values = model.evaluation.values
     precision, recall = values.get("micro_precision"), values.get("micro_recall")
     if precision is None or recall is None or precision != precision or recall != recall:
@@ -520,7 +520,7 @@ def describe_best_f1(name: str, curve: dict[str, Any]) -> str:
 
 
 def score_section(models: Sequence[ModelResults]) -> Section | None:
-    """Scores of labels that are there against those of the others."""
+    """Scores of present against those of absent labels."""
     included = [model for model in models if bool((model.targets > 0).any())]
     if not included:
         return None
@@ -528,12 +528,12 @@ def score_section(models: Sequence[ModelResults]) -> Section | None:
     for name, one in zip(plot_labels([one.name for one in included]), included, strict=True):
         per = "row" if one.facts.single_label else "cell"
         counted[name] = count_scores(one.values, one.targets, per=per, learned=score_of_one_half(one))
-    caption = "Scores of labels that are there and of labels that are not."
+    caption = "Scores of present and of absent labels."
     if any(result["learned"] is not None for result in counted.values()):
-        caption += " The dotted line is the score that means a probability of one half."
+        caption += " The dotted line is the score with a probability of one half."
     intro = ["The less the two overlap, the better one threshold serves all."]
     if any(result["per"] == "row" for result in counted.values()):
-        intro.append("With one label a row, the solid line is the threshold at which the most rows are wholly right.")
+        intro.append("With one label per row, the solid line is the threshold with the most exact matches.")
     middles = "; ".join(describe_medians(one, result) for one, result in zip(included, counted.values(), strict=True))
     figure = Figure(
         "scores",
@@ -599,7 +599,7 @@ def set_size_section(models: Sequence[ModelResults]) -> Section | None:
         for name, one in zip(plot_labels([one.name for one in included]), included, strict=True)
     }
     true = {name: true_sizes(one) for name, one in zip(predicted, included, strict=True)}
-    intro = ["Rows should be given as many labels as they have: not only on average, but each of them."]
+    intro = ["The number of predicted labels should match the number of true labels: not only on average, but per row."]
     intro += describe_left_out(included)
     if len(models) == 1:
         (name,) = predicted
@@ -607,7 +607,7 @@ def set_size_section(models: Sequence[ModelResults]) -> Section | None:
         averaged = average_k_sizes(included[0])
         if averaged is not None:
             intro.append(
-                "Average-K gives as many labels as are true on average: more where it is unclear, fewer where plain."
+                "Average-K predicts as many labels as are true on average: more for ambiguous rows, fewer for others."
             )
             predicted |= averaged
             true |= dict.fromkeys(averaged, true_sizes(included[0]))
@@ -616,36 +616,36 @@ def set_size_section(models: Sequence[ModelResults]) -> Section | None:
         for name, result in predicted.items()
     }
     means = "; ".join(
-        f"{name} gives {mean_value(result):.2f} labels on average, {mean_value(true[name]):.2f} are true"
+        f"{name} predicts {mean_value(result):.2f} labels on average, {mean_value(true[name]):.2f} are true"
         for name, result in predicted.items()
     )
     figure = Figure(
         "set-sizes",
-        "How many labels rows are given, and how many they have.",
-        f"Histograms of how many labels a row is given and has. {means}.",
+        "How many labels per row are predicted, and how many are true.",
+        f"Histograms of the numbers of predicted and true labels per row. {means}.",
         lambda dark: draw_set_sizes(panels, dark=dark),
     )
     return Section("sizes", "Sizes of the sets", intro, plots=[figure])
 
 
 def describe_left_out(models: Sequence[ModelResults]) -> list[str]:
-    """That some rows or labels are not counted, where it is so."""
+    """Notes on rows or labels that are not counted."""
     result = []
     if not all(bool(model.answered.all()) for model in models):
-        result.append("Rows of which nothing is known, and those left to a person, are not counted.")
+        result.append("Rows without known labels, and those on which the rule abstains, are not counted.")
     if not all(bool((model.targets[model.answered] >= 0).all()) for model in models):
-        result.append("Only labels whose truth is known are counted, of those that are given as well.")
+        result.append("Only known labels are counted, also among predicted ones.")
     return result
 
 
 def predicted_sizes(model: ModelResults) -> torch.Tensor:
-    """How many labels each answered row is given, of those whose truth is known."""
+    """The number of known labels predicted for each answered row."""
     assert model.decision is not None
     return (model.decision.labels & (model.targets >= 0))[model.answered].sum(1)
 
 
 def true_sizes(model: ModelResults) -> torch.Tensor:
-    """How many labels each answered row has."""
+    """The number of true labels of each answered row."""
     return (model.targets > 0)[model.answered].sum(1)
 
 
@@ -655,11 +655,11 @@ def mean_value(sizes: torch.Tensor) -> float:
 
 
 def average_k_sizes(model: ModelResults) -> dict[str, torch.Tensor] | None:
-    """The sizes of the sets of the rule that gives as many labels as are true on average, by its name."""
+    """The sizes of the sets of `AverageK` with the mean number of true labels, by the name of the rule."""
     targets, ranked = model.targets[model.answered], model.ranked[model.answered]
     size = round(mean_size(targets), 1)
     if not size or not bool((targets >= 0).all()):
-        # With unknown cells the rule would count some that nobody can hold against the truth.
+        # With unknown cells the rule would count predictions that cannot be checked.
         return None
     rule = AverageK(size).fit(ranked)
     return {repr(rule): rule(ranked).sizes}
@@ -746,27 +746,27 @@ def last_value(trace: Mapping[str, Any]) -> float:
     return float(known[-1]) if known else math.nan
 
 
-# Labels of a heat map, and rows of a table that are shown without being asked for.
+# Labels of a heat map, and rows of a table that is not collapsed.
 HEATMAP_LABELS, MAX_OPEN_ROWS = 20, 25
-# More labels than this nobody reads through on a page.
+# A longer table would be unreadable on a page.
 MAX_TABLE_ROWS = 1000
 
 
 def co_occurrence_section(models: Sequence[ModelResults]) -> Section | None:
-    """Which labels occur together: true, and given."""
+    """Which labels occur together: true, and predicted."""
     model = models[0]
     if len(model.labels) < 2 or model.facts.most < 2:
         return None
     names = plot_labels(model.labels)
     tables = {"true": model.targets}
-    intro = ["Each row of a picture: of the samples with its label, how many have the label of the column as well."]
+    intro = ["Each row of a plot shows which share of the samples with its label have the label of the column as well."]
     if model.decision is not None and bool((model.targets > 0)[model.answered].any()):
-        # The same rows and what is known of them, so that the two can be held against each other.
+        # The same rows and known cells, so that the two are comparable.
         true = model.targets[model.answered]
         predicted = model.decision.labels[model.answered] & (true >= 0)
         tables = {"true": true, "given": predicted.to(true.dtype)}
-        intro += ["What is given should look like what is true.", *describe_left_out([model])]
-    # The frequent ones of the truth, in an order in which those that go together adjoin; of both pictures.
+        intro += ["Predicted labels should look like true ones.", *describe_left_out([model])]
+    # The most frequent true labels, clustered; in the same order in both plots.
     frequent = count_pairs(tables["true"], most=HEATMAP_LABELS)
     order = [frequent["labels"][index] for index in cluster_order(frequent["together"])]
     order = [label for label in order if bool((tables["true"][:, label] > 0).any())]
@@ -784,7 +784,7 @@ def co_occurrence_section(models: Sequence[ModelResults]) -> Section | None:
 
 
 def pairs_figure(kind: str, counts: dict[str, Any], names: list[str], plain: list[str], order: list[int]) -> Figure:
-    """The heat map of the true or of the given labels."""
+    """The heat map of the true or of the predicted labels."""
     pairs = [
         (both / row[a], a, b)
         for a, row in enumerate(counts["together"])
@@ -794,16 +794,16 @@ def pairs_figure(kind: str, counts: dict[str, Any], names: list[str], plain: lis
     top = sorted(pairs, reverse=True)[:3]
     label_names = [plain[column] for column in counts["labels"]]
     top_text = "; ".join(f"{format_share(share)} of {label_names[a]} have {label_names[b]}" for share, a, b in top)
-    caption = {"true": "True labels.", "given": "Labels that are given."}[kind]
+    caption = {"true": "True labels.", "given": "Predicted labels."}[kind]
     alt = f"Heat map of which labels occur together, {kind}. {top_text}."
     key = f"co-occurrence-{kind}"
     return Figure(key, caption, alt, lambda dark: draw_co_occurrence(counts, names=names, order=order, dark=dark))
 
 
 def label_section(models: Sequence[ModelResults]) -> Section:
-    """A table of all labels, one for each subject."""
+    """A table of all labels, one for each model."""
     grids = [label_table(model, several=len(models) > 1) for model in models]
-    intro = ["AP: how well rows with the label stand before those without it. ECE: how far its promises are off."]
+    intro = ["AP: how well rows with the label rank above those without it. ECE: how far its probabilities are off."]
     return Section("labels", "All labels", intro, tables=grids)
 
 
@@ -813,7 +813,7 @@ def label_table(model: ModelResults, *, several: bool) -> Table:
     present = table.columns["present"].tolist()
     order = sorted(range(len(table)), key=lambda label: (-present[label], label))[:MAX_TABLE_ROWS]
     rows = list(table.rows())
-    # As the labels are called: the page escapes them, and a terminal is not in sight.
+    # Labels as they are: the page escapes them, and no terminal prints them.
     ordered_rows = [[model.labels[label], *rows[label][1:]] for label in order]
     caption = f"{len(ordered_rows):,} labels" + (f" of {model.name}" if several else "")
     if len(ordered_rows) < len(table):
@@ -822,14 +822,14 @@ def label_table(model: ModelResults, *, several: bool) -> Table:
     return Table(caption, head, [RowGroup("", ordered_rows)], folded=several or len(ordered_rows) > MAX_OPEN_ROWS)
 
 
-# Queries of up to so many labels, and how many of each kind are drawn.
+# The most labels of a query, and how many queries of each kind are drawn.
 MAX_QUERY_LENGTH, QUERIES_PER_KIND = 4, 60
-# Rows that queries are judged on; more make a query no clearer.
+# Rows that queries are evaluated on; more would not narrow the intervals much.
 MAX_SEARCH_ROWS = 20_000
 
 
 def no_label_section(models: Sequence[ModelResults]) -> Section | None:
-    """How sure the model is of rows that have no label, against the others."""
+    """The confidence on rows without labels, against the others."""
     groups: dict[str, Any] = {}
     rows = []
     for name, model in zip(plot_labels([one.name for one in models]), models, strict=True):
@@ -841,7 +841,7 @@ def no_label_section(models: Sequence[ModelResults]) -> Section | None:
     if not groups:
         return None
     intro = (
-        "A model that knows its limits promises little where there is nothing to find. MMC is the mean of the largest "
+        "A good model has low confidence on rows without labels. MMC is the mean of the largest "
         "probability of each row; AUROC the chance that a row with labels has the larger one."
     )
     description = "; ".join(f"{row[0]}: mean {row[1]} with labels, {row[2]} without, AUROC {row[3]}" for row in rows)
@@ -857,7 +857,7 @@ def no_label_section(models: Sequence[ModelResults]) -> Section | None:
 
 
 def search_section(models: Sequence[ModelResults]) -> Section | None:
-    """How well samples are found by what is in them and what is not."""
+    """Retrieval by queries for present and absent labels."""
     curves: dict[str, Any] = {}
     for name, model in zip(plot_labels([one.name for one in models]), models, strict=True):
         odds = ranking_log_odds(model)
@@ -874,7 +874,7 @@ def search_section(models: Sequence[ModelResults]) -> Section | None:
         return None
     intro = (
         "Queries such as “dog and sofa, but not cat”, ranked by their probability. The more labels a query names, the "
-        "harder it is to put its matches first. Queries are drawn; the bars say how much that matters."
+        "harder it is to put its matches first. Queries are drawn at random; the bars show the effect."
     )
     description = "; ".join(f"{name}: {format_share(curve['map'])} over all" for name, curve in curves.items())
     figure = Figure(
@@ -887,7 +887,7 @@ def search_section(models: Sequence[ModelResults]) -> Section | None:
 
 
 def ranking_log_odds(model: ModelResults) -> Tensor | None:
-    """What queries are ranked by; None without probabilities."""
+    """The log-odds that queries are ranked by; None without probabilities."""
     table = model.table
     if model.probs is None:
         return None
@@ -903,12 +903,12 @@ def ranking_log_odds(model: ModelResults) -> Tensor | None:
 
 
 def nan_to_none(values: Tensor) -> list[float | None]:
-    """Values as a figure reads them; None where no query had a match."""
+    """Values for a figure; None where no query had a match."""
     return [None if value != value else value for value in values.tolist()]
 
 
 SectionBuilder = Callable[[Sequence[ModelResults]], Section | None]
-# In this order after the pictures; each says nothing where it does not apply.
+# In this order after the images; each returns None where it does not apply.
 SECTIONS: tuple[SectionBuilder, ...] = (
     reliability_section,
     threshold_section,
@@ -921,14 +921,14 @@ SECTIONS: tuple[SectionBuilder, ...] = (
     no_label_section,
     search_section,
 )
-# Those that tell of training, not of the judged rows.
+# Those about the training, not about the evaluated rows.
 TRAINING_SECTIONS: tuple[SectionBuilder, ...] = (normaliser_section, history_section)
 
 
 def all_sections(models: Sequence[ModelResults], *, images: bool) -> list[Section]:
-    """All sections. Who compares looks at the comparison first, and at single pictures after it.
+    """All sections: the summary, the comparison, single images, and the others.
 
-    Where there are too few rows to judge by, none that judges.
+    With too few rows, sections that evaluate are left out.
     """
     small = any(model.evaluation.too_small for model in models)
     sections: list[Section | None] = [summary_section(models), None if small else comparison_section(models)]
@@ -939,7 +939,7 @@ def all_sections(models: Sequence[ModelResults], *, images: bool) -> list[Sectio
 
 
 def settings_section(models: Sequence[ModelResults]) -> Section | None:
-    """The settings of the runs, as they are in their folders."""
+    """The settings files of the runs."""
     code = {
         f"{CONFIG} of {model.name}": (model.run.folder / CONFIG).read_text(encoding="utf-8")
         for model in models

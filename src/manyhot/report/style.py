@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from manyhot.errors import require
 from manyhot.files import atomic_write
 from manyhot.formatting import printable
 
@@ -46,7 +47,7 @@ class Theme(NamedTuple):
     colours: tuple[str, ...]
 
 
-# The colours of Okabe and Ito, which all eyes tell apart. On a dark page the darkest give way to the light ones.
+# The colour-blind safe palette of Okabe and Ito. On a dark page the darkest colours are replaced by light ones.
 LIGHT = Theme(
     face="#ffffff",
     ink="#000000",
@@ -65,17 +66,17 @@ DARK = Theme(
     missed="#2DBE94",
     colours=("#56B4E9", "#E69F00", "#2DBE94", "#CC79A7", "#FFFFFF", "#F0E442", "#F0753A", "#A6A6A6"),
 )
-# Beside the colours, so that a print in grey tells models apart as well.
+# Besides colours, so that models also differ in a greyscale print.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 LINE_STYLES = ("-", "--", "-.", ":")
-# Where a legend stands that would hide what is drawn.
+# For a legend that would hide what is drawn.
 LEGEND_BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
 DPI = 110
-# Longer names would leave no room for what they name.
+# Longer names would squeeze the plots.
 MAX_LABEL_LENGTH = 30
-# Before names that a legend would leave out; nobody sees it.
+# An invisible prefix for names that a legend would leave out.
 GUARD = "\N{ZERO WIDTH SPACE}"
-# Enough for the blends at the edges of letters and lines of eight colours; photographs get all that a palette holds.
+# Enough for antialiased text and lines in eight colours; photographs get a full palette.
 PALETTE_COLOURS, PHOTO_COLOURS = 128, 256
 
 
@@ -85,7 +86,7 @@ def get_theme(*, dark: bool) -> Theme:
 
 
 def model_style(index: int, theme: Theme = LIGHT) -> Style:
-    """Colour, mark and line of the model at a place; 64 places differ, and the first 32 in mark or line alone.
+    """Colour, marker and line of the model at an index; 64 differ, and the first 32 in marker or line alone.
 
     Example:
         >>> from manyhot.report.style import model_style
@@ -97,12 +98,12 @@ def model_style(index: int, theme: Theme = LIGHT) -> Style:
 
 
 def legend_placement(entries: int, capacity: int) -> dict[str, Any]:
-    """Beside a panel if it has more entries than find room in it, else where they hide the least."""
+    """The legend goes beside a panel if it has more entries than fit into it, else to the best position."""
     return LEGEND_BESIDE if entries > capacity else {"loc": "best"}
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that belongs to no window and no list of open figures."""
+    """A figure of this size in inches, not managed by pyplot."""
     import_matplotlib()
     from matplotlib.figure import Figure
 
@@ -110,13 +111,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def import_matplotlib() -> Any:
-    """Matplotlib, or the sentence that says how to get it."""
-    try:
-        import matplotlib
-    except ImportError:
-        message = "Pictures need matplotlib. Install it with: pip install 'manyhot[report]'"
-        raise ModuleNotFoundError(message, name="matplotlib") from None
-    return matplotlib
+    """Matplotlib, or the error that says how to install it."""
+    return require("matplotlib", "Plots", extra="report")
 
 
 def new_panels(
@@ -259,7 +255,7 @@ def as_png(figure: Figure, *, dpi: int = DPI) -> bytes:
 
 
 def restore_background(few: Any, many: Any) -> None:
-    """Gives a picture of few colours exactly the colour of the page again, or its edge would be seen there."""
+    """Restores the exact background colour after quantisation, so that no edge is visible on the page."""
     palette, index = few.getpalette(), 3 * few.getpixel((0, 0))
     palette[index : index + 3] = many.getpixel((0, 0))
     few.putpalette(palette)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import math
 import os
@@ -14,17 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned, require, suggest
 from manyhot.files import lock
 from manyhot.formatting import printable
 from manyhot.poisson_binomial import Bin, count_interval
 from manyhot.predictions.metadata import TEXT_COLUMNS, Metadata, column_names
-from manyhot.search import ranking
 from manyhot.search.diagram import Diagram, compile_query
 from manyhot.search.formula import format_query
 from manyhot.search.parser import parse_query
@@ -38,8 +35,13 @@ from manyhot.search.ranking import (
     check_share,
     cutoff_bin,
     cutoff_length,
+    histogram_statement,
     kth_probability_of_sample,
     prune_rows,
+    pruned_top_k_statement,
+    tail_statement,
+    top_k_statement,
+    top_probabilities_statement,
 )
 from manyhot.search.sql import quote_name, quote_text, select_statement
 from manyhot.tables.arrow import import_arrow, read_footer
@@ -51,13 +53,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hit:
-    """One sample that was found.
+    """One sample of a search result.
 
     Attributes:
         id: The id of its row.
-        path: Where the sample lies, or None if the table does not say.
+        path: The path of the sample, or None if the table has none.
         prob: The probability that it matches.
-        log_prob: The logarithm of it, which tells samples apart whose probabilities are rounded to the same number.
+        log_prob: Its logarithm, which still differs where probabilities are rounded to the same number.
     """
 
     id: str
@@ -68,13 +70,13 @@ class Hit:
 
 @dataclass(frozen=True)
 class ExpectedMatches:
-    """How many samples match, as far as probabilities can tell.
+    """The expected number of matching samples, with an interval.
 
     Attributes:
         mean: The expected number: the sum of the probabilities.
-        low: The number is this or more, and `high` or less, with probability `level`.
-        high: See `low`.
-        level: The probability.
+        low: Lower end of the interval, which holds the number with probability `level`.
+        high: Upper end of the interval.
+        level: The probability that the number lies in the interval.
         rows: How many samples there are.
     """
 
@@ -90,9 +92,9 @@ class SearchResult:
     """The answer to a query.
 
     Attributes:
-        query: The query in its plain form.
-        hits: What was found, the most probable first.
-        expected: How many samples of the whole collection match; None if that was not asked for.
+        query: The query in its normal form.
+        hits: The matches, the most probable first.
+        expected: How many samples of the whole collection match; None if that was not requested.
         precision: The expected share of `hits` that match; NaN if there are none.
         recall: The expected share of all matches that are among `hits`; None without `expected`, NaN if none match.
     """
@@ -104,62 +106,53 @@ class SearchResult:
     recall: float | None
 
 
-def import_duckdb() -> ModuleType:
-    """The module, or the sentence that says how to get it."""
-    try:
-        import duckdb
-    except ImportError:
-        raise ImportError("Search needs duckdb. Install it with: pip install 'manyhot[search]'") from None
-    module: ModuleType = duckdb
-    return module
-
-
 class Database:
-    """A database in memory that fetches nothing from elsewhere, and may be asked by several threads at once.
+    """An in-memory DuckDB database without network access; several threads may query it at once.
 
     Attributes:
-        description: What it reads, to be named in errors.
+        description: What it reads, for error messages.
     """
 
     def __init__(self) -> None:
         self.description = "a table in memory"
-        self._connection = import_duckdb().connect(":memory:", config={"autoinstall_known_extensions": "false"})
+        self._duckdb = require("duckdb", "Search queries", extra="search")
+        self._connection = self._duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
         # The footers of files that were read stay in memory.
         self._connection.execute("SET parquet_metadata_cache = true")
         self._connection.execute("SET enable_progress_bar = false")
         self._thread_local = threading.local()
 
     def rows(self, statement: str, tables: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """What a statement gives, over files and tables of Arrow by their names."""
+        """The rows of a statement over files, and over Arrow tables by name."""
         with self._translated_errors():
             result: list[tuple[Any, ...]] = self._cursor(tables or {}).execute(statement).fetchall()
         return result
 
     def table(self, statement: str) -> Any:
-        """What a statement gives, as a table of Arrow."""
+        """The result of a statement as an Arrow table."""
         with self._translated_errors():
             return self._cursor({}).sql(statement).to_arrow_table()
 
     def _cursor(self, tables: Mapping[str, Any]) -> Any:
-        """The cursor of this thread, to which tables are known; those that it knows from before are not told again."""
+        """The cursor of this thread, with the tables registered; each table is registered once."""
         state = self._thread_local.__dict__
         if "cursor" not in state:
-            state["cursor"], state["known"] = self._connection.cursor(), {}
+            state["cursor"], state["registered"] = self._connection.cursor(), {}
         for name, table in tables.items():
-            if state["known"].get(name) is not table:
+            if state["registered"].get(name) is not table:
                 state["cursor"].register(name, table)
-                state["known"][name] = table
+                state["registered"][name] = table
         return state["cursor"]
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """What DuckDB says about the files that it reads, as a refusal."""
-        duckdb = import_duckdb()
+        """Turns DuckDB's errors about the files that it reads into `InputError`."""
+        duckdb = self._duckdb
         try:
             yield
         except duckdb.Error as error:
-            # Damage is told by errors of many classes, also by the class of all of them; a mistake in a statement, or
-            # too little memory, is not the fault of the files.
+            # Damaged files raise errors of many classes, also the base class itself; a mistake in a statement, or too
+            # little memory, is not the fault of the files.
             damage = duckdb.OperationalError, duckdb.InvalidInputException, duckdb.ConversionException
             known = type(error) is duckdb.Error or isinstance(error, damage)
             if not known or isinstance(error, duckdb.OutOfMemoryException):
@@ -174,36 +167,34 @@ class Database:
 
 
 def escape_glob(path: Path) -> str:
-    """A path in which no character stands for others, as DuckDB would take those of a pattern."""
+    """A path for DuckDB with the characters of glob patterns escaped."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
-# A query is put to a sample of about so many rows first, to learn what cannot be among the best.
+# A query runs on a sample of about this many rows first, to rule out rows that cannot be among the best.
 SAMPLE_ROWS = 32768
 
 Column = int | str
-"""The probabilities of a label by its number, or the texts of "id" or "path"."""
+"""A label column by its number, or the string column "id" or "path"."""
 
 
 class ColumnLoader(Protocol):
-    """What gives whole columns: files, or a table in memory."""
+    """A source of whole columns: files, or a table in memory."""
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     @property
     def cell_bytes(self) -> int:
-        """How many bytes a probability takes."""
+        """Bytes per probability."""
 
     def load(self, columns: Sequence[Column]) -> list[Any]:
-        """The columns of Arrow, in the order of the rows."""
+        """The columns as Arrow arrays, in the order of the rows."""
 
 
 class ColumnCache:
-    """Columns that have been asked for, in memory up to a limit; those not asked for longest go first.
-
-    Several threads may ask at once.
+    """A least-recently-used cache of columns, limited in bytes. It is thread-safe.
 
     Args:
         loader: What reads them.
@@ -220,7 +211,7 @@ class ColumnCache:
         self._step = max(1, loader.size // SAMPLE_ROWS)
 
     def relation(self, labels: Sequence[int]) -> Relation | None:
-        """The columns of these labels as a table in memory; None if they are more than may be kept."""
+        """The columns of these labels as a table in memory; None if they exceed the limit."""
         needed = self._loader.size * self._loader.cell_bytes * len(labels)
         if self._limit is not None and (self._limit == 0 or needed > self._limit):
             return None
@@ -234,27 +225,27 @@ class ColumnCache:
     def _new_relation(self, columns: dict[int, Array]) -> Relation:
         samples = {label: self._samples[label] for label in columns}
         return Relation(
-            rows="kept",
-            sample="kept_sample",
+            rows="cached",
+            sample="cached_sample",
             share=1 / self._step,
             labels={label: quote_name(f"label_{label}") for label in columns},
             row=(quote_name("row"),),
             order=(quote_name("row"),),
             single_precision=all(cells.dtype == np.float32 for cells in columns.values()),
             tables={
-                "kept": arrow_table(self._rows, columns),
-                "kept_sample": arrow_table(self._rows[:: self._step], samples),
+                "cached": arrow_table(self._rows, columns),
+                "cached_sample": arrow_table(self._rows[:: self._step], samples),
             },
             cells=Cells(self._rows, columns, samples),
         )
 
     def string_columns(self, names: Sequence[str]) -> list[Any]:
-        """Whole columns of texts, as arrays of Arrow."""
+        """Whole string columns, as Arrow arrays."""
         with self._lock:
             return self._columns(names)
 
     def _columns(self, wanted: Sequence[Column]) -> list[Any]:
-        """Whole columns, read now unless they are in memory: arrays of probabilities, and Arrow's arrays of texts."""
+        """Whole columns, from the cache or read now: NumPy arrays of probabilities, Arrow arrays of strings."""
         missing = [column for column in wanted if column not in self._cache]
         for column, values in zip(missing, self._loader.load(missing) if missing else [], strict=True):
             whole = values.combine_chunks() if hasattr(values, "combine_chunks") else values
@@ -270,7 +261,7 @@ class ColumnCache:
         return result
 
     def _evict(self, recent: int) -> None:
-        """Lets go of the oldest columns beyond the limit, but not of those that were asked for just now."""
+        """Drops the least recently used columns beyond the limit, but not those just requested."""
         while self._limit is not None and len(self._cache) > recent:
             if sum(values.nbytes for values in self._cache.values()) <= self._limit:
                 return
@@ -287,7 +278,7 @@ class TableColumns:
     """The columns of any table of predictions.
 
     Args:
-        table: In memory or on disk; it must have probabilities, or scores and what turns them into such.
+        table: In memory or on disk; it must have probabilities, or scores with a link or calibrator.
     """
 
     def __init__(self, table: PredictionTable) -> None:
@@ -295,11 +286,11 @@ class TableColumns:
         self.labels = table.labels.names
         self.size = len(table)
         first = next(table.batches(1))
-        self.cell_bytes = first.probabilities().element_size()  # refuses at once what has none
+        self.cell_bytes = first.probabilities().element_size()  # raises here if there are none
         self.string_columns = ["id"] if first.paths is None else ["id", "path"]
 
     def load(self, columns: Sequence[Column]) -> list[Any]:
-        """The columns of Arrow."""
+        """The columns as Arrow arrays."""
         labels = [column for column in columns if isinstance(column, int)]
         names = [self.labels[label] for label in labels]
         loaded: dict[Column, Any] = {}
@@ -314,38 +305,36 @@ class TableColumns:
         return [loaded[column] for column in columns]
 
 
-OPEN_OWNER = "Collection.open"
-
-
 class ParquetFiles:
     """The parts of a table of predictions.
 
     Args:
         path: One file, a folder with parts in it or in its folders, a pattern, the folder of a run, or several of
             these.
-        database: What reads them.
-        split: The split to look at; all rows by default.
+        database: The database that reads them.
+        split: The split to search; all rows by default.
 
     Attributes:
         files: The parts, in the order of their names.
         labels: The names of the labels.
-        rows: How many rows there are, of all splits together.
-        string_columns: Which of "id", "path" and "split" there are as columns.
-        split_in_path: Whether the splits are told by the names of folders.
+        rows: The number of rows of all splits.
+        string_columns: Those of "id", "path" and "split" that exist.
+        split_in_path: Whether the folder names, such as `split=test`, hold the splits.
     """
 
+    @owned("Collection.open")
     def __init__(self, path: Any, database: Database, *, split: str | None = None) -> None:
         self.path, self.split, self._database = path, split, database
         database.description = repr(str(path)) if isinstance(path, str | os.PathLike) else "files"
         # A file that two of the paths lead to is searched once.
         matches: dict[Path, Path] = {}
         for item in _as_paths(path):
-            for file in find_parquet(item, OPEN_OWNER):
+            for file in find_parquet(item, "Collection.open"):
                 matches.setdefault(file.resolve(), file)
         self.files = list(matches.values())
         self._stamps = self._file_states()
         self._checked: set[int] = set()
-        footers = [read_footer(file, OPEN_OWNER) for file in self.files]
+        footers = [read_footer(file, "Collection.open") for file in self.files]
         headers = [Metadata.parse(footer.metadata, file) for footer, file in zip(footers, self.files, strict=True)]
         self.header = headers[0]
         self.labels = self.header.labels
@@ -357,7 +346,7 @@ class ParquetFiles:
             self._check_split(split)
 
     def _read_columns(self, schemas: Sequence[Any]) -> None:
-        """Looks which columns there are, of which parts may have different ones beside their labels."""
+        """Reads which columns exist; beside the labels, parts may have different ones."""
         kinds = [{field.name: str(field.type) for field in schema} for schema in schemas]
         self._same_columns = all(kind == kinds[0] for kind in kinds)
         columns = list(dict.fromkeys(name for kind in kinds for name in kind))
@@ -371,20 +360,20 @@ class ParquetFiles:
 
     @property
     def has_probs(self) -> bool:
-        """Whether the probabilities are there, not only scores from which they would have to be made."""
+        """Whether the files hold probabilities, not only scores."""
         return "probs" in self.header.kinds
 
     def scan(self) -> str:
-        """All rows, of all splits, as SQL that can stand after FROM."""
+        """All rows of all splits, as SQL for FROM."""
         names = ", ".join(quote_text(escape_glob(file)) for file in self.files)
         # Folders such as `split=test` must not replace a column of the files.
         hive = "true" if self.split_in_path else "false"
-        # Parts of different columns are put together by name: what one does not have is null, and doubles stay doubles.
+        # Parts with different columns are joined by name: missing columns become null, and doubles stay doubles.
         union = "" if self._same_columns else ", union_by_name = true"
         return f"read_parquet([{names}], hive_partitioning = {hive}{union})"
 
     def expression(self) -> str:
-        """The rows of the split as SQL that can stand after FROM."""
+        """The rows of the split, as SQL for FROM."""
         if self.split is None:
             return self.scan()
         return f"(SELECT * FROM {self.scan()} WHERE {quote_name('split')} = {quote_text(self.split)})"
@@ -412,11 +401,11 @@ class ParquetFiles:
 
     @property
     def cell_bytes(self) -> int:
-        """How many bytes a probability takes."""
+        """Bytes per probability."""
         return 4 if self._single_precision else 8
 
     def reopen(self) -> ParquetFiles:
-        """The same path and split, looked at anew."""
+        """Opens the same path and split again."""
         return ParquetFiles(self.path, self._database, split=self.split)
 
     @cached_property
@@ -428,7 +417,7 @@ class ParquetFiles:
         return int(rows)
 
     def load(self, columns: Sequence[Column]) -> list[Any]:
-        """Whole columns of Arrow, read at once."""
+        """Whole columns as Arrow arrays, read in one query."""
         names = [self.column(column) if isinstance(column, int) else quote_name(column) for column in columns]
         chosen = ", ".join(f"{name} AS column_{item}" for item, name in enumerate(names))
         with self._unchanged():
@@ -440,12 +429,12 @@ class ParquetFiles:
         return loaded
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        """What a statement over the files gives."""
+        """The rows of a statement over the files."""
         with self._unchanged():
             return self._database.rows(statement)
 
     def _check_probs(self, labels: Sequence[int]) -> None:
-        """Refuses columns that another program filled with what are no probabilities; looked at once."""
+        """Raises if a column holds values that are no probabilities; each column is checked once."""
         fresh = [label for label in labels if label not in self._checked]
         if not fresh:
             return
@@ -455,14 +444,16 @@ class ParquetFiles:
             self._check_invalid(label, rows - count)
         self._checked.update(fresh)
 
+    @owned("Collection.open")
     def _check_invalid(self, label: int, count: int) -> None:
         if count:
             got = f"{count:,} cells of label {self.labels[label]!r} that do not, or are blank"
-            raise InputError("path", OPEN_OWNER, "hold probabilities between 0 and 1", got, "Write the table again.")
+            rule, hint = "hold probabilities between 0 and 1", "Write the table again."
+            raise InputError("path", rule=rule, got=got, hint=hint)
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Refuses to mix what was read of files before with what is in them now."""
+        """Raises if a file has changed since it was opened, so that old and new contents are never mixed."""
         before = self._file_states()
         if before == self._stamps:
             yield
@@ -472,7 +463,7 @@ class ParquetFiles:
             raise InputError("path", "Collection", rule, f"{self._database.description}, which has changed", hint)
 
     def _file_states(self) -> list[tuple[int, int, int]]:
-        """What is another one as soon as a file is."""
+        """Inode, size and modification time of each file."""
         try:
             states = [file.stat() for file in self.files]
         except FileNotFoundError:
@@ -480,75 +471,74 @@ class ParquetFiles:
         return [(state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
 
     def _names_in_duckdb(self, columns: list[str]) -> dict[str, str]:
-        """How DuckDB calls the columns: it does not tell `Cat` from `cat`, and numbers what comes again."""
+        """The names of the columns in DuckDB, which ignores case and numbers repeated names."""
         if len({name.lower() for name in columns}) == len(columns):
             return {name: name for name in columns}
         if not self._same_columns:
             hint = "Write all parts with the same columns, or rename labels that differ by capitals alone."
-            raise InputError(
-                "path", OPEN_OWNER, "lead to parts with the same columns", "parts with different ones", hint
-            )
+            rule, got = "lead to parts with the same columns", "parts with different ones"
+            raise InputError("path", rule=rule, got=got, hint=hint)
         first = quote_text(escape_glob(self.files[0]))
         statement = f"DESCRIBE SELECT * FROM read_parquet({first}, hive_partitioning = false)"
         described = self.ask(statement)
         return dict(zip(columns, (row[0] for row in described), strict=True))
 
     def _check_split(self, split: object) -> None:
-        """Refuses a split that is not there, and names those that are."""
+        """Raises if the split does not exist; the message lists those that do."""
         names: list[str] = []
         if TEXT_COLUMNS["splits"] in self.string_columns:
             matches = self.ask(f"SELECT DISTINCT {quote_name('split')} FROM {self.scan()} ORDER BY 1")
             names = [str(name) for (name,) in matches if name is not None]
         if split in names or (self.rows == 0 and isinstance(split, str)):
             return
-        near = difflib.get_close_matches(str(split), names, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(map(repr, names[:5]))}."
+        hint = suggest(str(split), names, f"There are {', '.join(map(repr, names[:5]))}.", show=repr)
         got = f"{split!r}" if names else f"{split!r} for one without splits"
-        raise InputError("split", OPEN_OWNER, "name a split of the table", got, hint if names else "Leave it out.")
+        raise InputError("split", rule="name a split of the table", got=got, hint=hint if names else "Leave it out.")
 
     def _check(self, file: Path, header: Metadata) -> None:
-        """Refuses a part that does not belong to the others."""
+        """Raises if a part has other labels or columns than the first."""
         for name in ("labels", "kinds"):
             if getattr(header, name) != getattr(self.header, name):
                 rule = f"lead to parts with the same {name} as {self.files[0].name!r}"
                 hint = "Open the parts that belong together, by a pattern or a folder of their own."
-                raise InputError("path", OPEN_OWNER, rule, f"{file.name!r} with others", hint)
+                raise InputError("path", rule=rule, got=f"{file.name!r} with others", hint=hint)
 
 
 def _as_paths(path: Any) -> list[Path]:
     paths = [path] if isinstance(path, str | os.PathLike) else path
     if not isinstance(paths, Sequence) or not paths or not all(isinstance(one, str | os.PathLike) for one in paths):
         got = "nothing" if isinstance(paths, Sequence) and not paths else type(path).__name__
-        raise InputError("path", OPEN_OWNER, "be a path or several", got, "Pass the path of a table of predictions.")
+        hint = "Pass the path of a table of predictions."
+        raise InputError("path", rule="be a path or several", got=got, hint=hint)
     return [Path(one) for one in paths]
 
 
-# Below this many rows, learning from a sample what cannot be among the best takes longer than looking at everything.
+# Below this many rows, pruning by a sample takes longer than a full scan.
 WORTH_SAMPLING = 8 * SAMPLE_ROWS
-# What is expected of the k best in the sample may be less by chance; so many more make a guess too high a rare thing.
+# The sample may hold fewer of the k best than expected by chance; this margin makes a guess that is too high rare.
 GUESS_MARGIN = 5
 # The logarithm of a product and the product are rounded differently; rows this close to a guess are not ruled out.
 GUESS_TOLERANCE = 1e-9
 MAX_COMPILED_QUERIES = 256
 
 Row = tuple[Any, ...]
-"""What tells a row, its probability, and the logarithm of it."""
+"""The key of a row (its strings, or its number), its probability, and the logarithm of it."""
 
 
 class CompiledQuery(NamedTuple):
-    """A query that has been understood: its plain form, and how its probability is computed."""
+    """A parsed query: its normal form as text, and the diagram that computes its probability."""
 
     text: str
     diagram: Diagram
 
 
 class CollectionView:
-    """Files or a table as they were when they were opened; a query is answered by one view from beginning to end.
+    """An immutable view of files or a table as they were opened; each query uses one view throughout.
 
     Args:
         source: Where the columns come from.
-        database: What computes.
-        cache_bytes: How many bytes of columns may stay in memory; None for no limit.
+        database: What runs the statements.
+        cache_bytes: Limit of the column cache; None for no limit.
     """
 
     def __init__(self, source: ParquetFiles | TableColumns, database: Database, cache_bytes: int | None) -> None:
@@ -558,7 +548,7 @@ class CollectionView:
         self._compiled: dict[str, CompiledQuery] = {}
 
     def compile(self, query: str) -> CompiledQuery:
-        """The query, understood; or the error that says what is wrong with it."""
+        """The parsed query; raises `QueryError` if it cannot be parsed."""
         compiled = self._compiled.get(query) if isinstance(query, str) else None
         if compiled is None:
             formula = parse_query(query, self.labels)
@@ -569,7 +559,7 @@ class CollectionView:
         return compiled
 
     def relation(self, diagram: Diagram) -> Relation:
-        """The columns that a program needs: in memory if they may stay there, else in the files."""
+        """The columns that a diagram reads: in memory if they fit into the cache, else in the files."""
         relation = self._cache.relation(diagram.columns)
         if relation is None:
             assert isinstance(self.source, ParquetFiles)
@@ -579,19 +569,19 @@ class CollectionView:
     def best(self, diagram: Diagram, relation: Relation, k: int | None) -> list[Row]:
         """The k most probable rows, or all; ties in the order of the table."""
         if k is None:
-            return self._rows(ranking.tail_statement(diagram, relation, 0), relation)
+            return self._rows(tail_statement(diagram, relation, 0), relation)
         min_prob = self._guess(diagram, relation, k) * (1 - GUESS_TOLERANCE)
         pruned = self._prune(diagram, relation, min_prob)
-        statement = ranking.top_k_statement if pruned is relation else ranking.pruned_top_k_statement
+        statement = top_k_statement if pruned is relation else pruned_top_k_statement
         rows = self._rows(statement(diagram, pruned, k, min_prob=min_prob), pruned)
-        # If k rows reach the guess, what it has ruled out is no better. If not, it was too high.
+        # If k rows reach the guess, the rows it ruled out are no better. If not, it was too high.
         if min_prob > 0 and (len(rows) < min(k, self.source.size) or rows[-1][-2] < min_prob):
-            rows = self._rows(ranking.top_k_statement(diagram, relation, k), relation)
+            rows = self._rows(top_k_statement(diagram, relation, k), relation)
         return rows
 
     def bins(self, diagram: Diagram, relation: Relation) -> list[Bin]:
-        """How many rows have which probabilities."""
-        return [Bin(*row) for row in self._rows(ranking.histogram_statement(diagram, relation), relation)]
+        """The histogram of the probabilities."""
+        return [Bin(*row) for row in self._rows(histogram_statement(diagram, relation), relation)]
 
     def until(
         self,
@@ -603,14 +593,14 @@ class CollectionView:
         precision: float | None,
         recall: float | None,
     ) -> list[Row]:
-        """The most probable rows until they are too imprecise, or complete enough, or k."""
+        """The most probable rows, cut off by expected precision, expected recall, or k."""
         position = cutoff_bin(bins, precision=precision, recall=recall)
-        rows = self._rows(ranking.tail_statement(diagram, relation, position, k), relation)
+        rows = self._rows(tail_statement(diagram, relation, position, k), relation)
         total = math.fsum(bin_.first for bin_ in bins)
         return rows[: cutoff_length([row[-2] for row in rows], total, precision=precision, recall=recall)]
 
     def string_columns(self, rows: list[Row], relation: Relation) -> list[Row]:
-        """Id and path of each row, which files give at once and columns in memory by the number of the row."""
+        """Id and path of each row: part of the rows of files, looked up by row number for columns in memory."""
         if relation.cells is None:
             return [row[:-2] for row in rows]
         columns = self._cache.string_columns([name for name in self.source.string_columns if name != "split"])
@@ -624,7 +614,7 @@ class CollectionView:
         return self.source.ask(statement)
 
     def _guess(self, diagram: Diagram, relation: Relation, k: int) -> float:
-        """A probability that at least k rows probably have, by which most of the others can be ruled out quickly."""
+        """A lower bound of the k-th highest probability that probably holds, to rule out most rows quickly."""
         sampled = self.source.size >= WORTH_SAMPLING
         if not diagram.columns or (diagram.is_conjunction and not sampled):
             return 0.0
@@ -632,7 +622,7 @@ class CollectionView:
         if relation.cells is not None and diagram.is_conjunction:
             return kth_probability_of_sample(relation.cells, diagram.literals, position)
         rows = relation.sample if sampled else relation.rows
-        highest = self._rows(ranking.top_probabilities_statement(diagram, relation, rows, position), relation)
+        highest = self._rows(top_probabilities_statement(diagram, relation, rows, position), relation)
         return float(highest[-1][0]) if highest else 0.0
 
     def _prune(self, diagram: Diagram, relation: Relation, min_prob: float) -> Relation:
@@ -645,10 +635,10 @@ DEFAULT_LEVEL = 0.95
 
 
 class Collection:
-    """Samples with a probability for each label, to be searched by what they show and what they do not.
+    """Samples with a probability for each label, searchable by labels that are present or absent.
 
-    The labels of a sample count as independent given the sample; then the probability of any query is exact. Opened
-    collections may be used by several threads.
+    Labels are assumed conditionally independent given the sample; under this assumption the probability of any query
+    is exact. An open collection may be used by several threads.
 
     Example:
         >>> table = mh.Predictions(
@@ -673,7 +663,7 @@ class Collection:
         split: str | None = None,
         cache_bytes: int = 2**31,
     ) -> Collection:
-        """Opens predictions on disk; of their columns only those that a query names are read.
+        """Opens predictions on disk; only the columns that a query names are read.
 
         Args:
             path: A Parquet file of predictions, a folder of parts (also in folders of their own), a pattern, the
@@ -692,10 +682,10 @@ class Collection:
 
     @classmethod
     def of(cls, table: PredictionTable) -> Collection:
-        """A table of predictions as a collection; what a query names is kept in memory.
+        """A table of predictions as a collection; the columns that a query names are cached.
 
         Args:
-            table: It must have probabilities, or scores with a link or a calibrator that gives them.
+            table: It must have probabilities, or scores with a link or a calibrator.
         """
         from manyhot.predictions.predictions import PredictionTable
 
@@ -716,6 +706,7 @@ class Collection:
     def __repr__(self) -> str:
         return f"Collection({len(self):,} rows x {len(self.labels):,} labels)"
 
+    @owned("Collection.search")
     def search(
         self,
         query: str,
@@ -725,18 +716,16 @@ class Collection:
         recall: float | None = None,
         expect: bool = True,
     ) -> SearchResult:
-        """The samples that most probably match, the most probable first; ties in the order of the table.
+        """The samples most likely to match, sorted by falling probability; ties are in the order of the table.
 
         Args:
             query: Such as "fork & apple & !knife"; see the guide.
-            k: How many at the most; None for no limit.
-            precision: Give samples until the expected share of matches among them falls below this.
-            recall: Give samples until this share of the expected matches is among them.
-            expect: Whether to tell how many samples of the whole collection match, which takes a look at all of them.
+            k: At most this many; None for no limit.
+            precision: Return samples until the expected share of matches among them falls below this.
+            recall: Return samples until this share of the expected matches is among them.
+            expect: Whether to compute the expected number of matches in the whole collection, which scans all rows.
         """
-        owner = "Collection.search"
-        k = check_k(k, owner)
-        precision, recall = check_share("precision", owner, precision), check_share("recall", owner, recall)
+        k, precision, recall = check_k(k), check_share("precision", precision), check_share("recall", recall)
         view = self._view
         compiled = view.compile(query)
         diagram, relation = compiled.diagram, view.relation(compiled.diagram)
@@ -749,50 +738,50 @@ class Collection:
         expected = _expected_matches(bins, DEFAULT_LEVEL) if expect else None
         return _search_result(compiled.text, rows, view.string_columns(rows, relation), expected)
 
+    @owned("Collection.expect")
     def expect(self, query: str, *, level: float = DEFAULT_LEVEL) -> ExpectedMatches:
-        """How many samples match a query, with an interval.
+        """The expected number of samples that match a query, with an interval.
 
         Args:
             query: As for `search`.
-            level: The probability with which the number lies in the interval, if the probabilities can be trusted and
-                samples do not depend on each other.
+            level: The coverage of the interval, if the probabilities are calibrated and samples are independent.
         """
-        checked = check_level("level", "Collection.expect", level)
+        checked = check_level("level", level)
         view = self._view
         diagram = view.compile(query).diagram
         return _expected_matches(view.bins(diagram, view.relation(diagram)), checked)
 
+    @owned("Collection.sql")
     def sql(
         self, query: str, *, k: int | None = 20, precision: float | None = None, recall: float | None = None
     ) -> str:
-        """The statement that `search` stands for, for other engines that read the same files; ties by id.
+        """The SQL statement of `search`, for other engines that read the same files; ties are sorted by id.
 
         Args:
-            query: As for `search`, as are the others.
-            k: How many at the most.
-            precision: Until the expected share of matches falls below this.
-            recall: Until this share of the expected matches is in.
+            query: As for `search`.
+            k: As for `search`.
+            precision: As for `search`.
+            recall: As for `search`.
         """
-        owner = "Collection.sql"
         source, diagram = self._view.source, self._view.compile(query).diagram
         if not isinstance(source, ParquetFiles):
             rule, hint = "lie on disk as Parquet with probabilities", "Save the table with its probabilities first."
-            raise InputError("collection", owner, rule, "one in memory", hint)
+            raise InputError("collection", rule=rule, got="one in memory", hint=hint)
         return select_statement(
             diagram,
             source.expression(),
             {column: source.column(column) for column in diagram.columns},
             [quote_name(name) for name in source.string_columns if name != "split"],
-            k=check_k(k, owner),
-            precision=check_share("precision", owner, precision),
-            recall=check_share("recall", owner, recall),
+            k=check_k(k),
+            precision=check_share("precision", precision),
+            recall=check_share("recall", recall),
         )
 
     def add(self, table: PredictionTable) -> int:
         """Adds predictions to a collection that is a folder of parts, as one more part; see `add_part`.
 
         Args:
-            table: With the labels of the collection. Rows whose ids are there already are left out.
+            table: With the labels of the collection. Rows whose ids exist already are skipped.
 
         Returns:
             How many rows were added.
@@ -802,7 +791,7 @@ class Collection:
         return added
 
     def refresh(self) -> None:
-        """Looks at the files anew, after parts were added, replaced or removed."""
+        """Opens the files again, after parts were added, replaced or removed."""
         source = self._view.source
         if isinstance(source, ParquetFiles):
             self._view = CollectionView(source.reopen(), self._database, self._cache_bytes)
@@ -825,21 +814,21 @@ def _expected_matches(bins: list[Bin], level: float) -> ExpectedMatches:
     return ExpectedMatches(mean=mean, low=low, high=high, level=level, rows=sum(bin_.rows for bin_ in bins))
 
 
-ADD_OWNER = "Collection.add"
-
-
+@owned("Collection.add")
 def add_part(source: object, database: Database, table: PredictionTable) -> int:
-    """Writes the rows of a table whose ids are new as the next part of a folder; returns how many there were.
+    """Writes the rows of a table whose ids are new as the next part of a folder; returns their number.
 
     Args:
-        source: The parts that are there, opened by the path of their folder.
-        database: What reads them.
+        source: The existing parts, opened by the path of their folder.
+        database: The database that reads them.
         table: It must have the labels of the parts, and all kinds of columns that they have.
     """
     from manyhot.predictions.predictions import PredictionTable
 
     if not isinstance(table, PredictionTable):
-        raise InputError("table", ADD_OWNER, "be a table of predictions", type(table).__name__, "Pass `Predictions`.")
+        raise InputError(
+            "table", rule="be a table of predictions", got=type(table).__name__, hint="Pass `Predictions`."
+        )
     folder = _parts_folder(source)
     assert isinstance(source, ParquetFiles)
     with lock(folder / ".adding"):
@@ -855,7 +844,7 @@ def _write_part(source: ParquetFiles, database: Database, table: PredictionTable
     fresh = _new_rows(source, database, ids)
     if len(fresh) == 0:
         return 0
-    # Where there are no locks, two programs that add at once still give their parts different names.
+    # Without file locks, two programs that add at once still name their parts differently.
     digest = hashlib.sha256("\0".join(ids[row] for row in fresh).encode("utf-8", "surrogatepass")).hexdigest()
     path = folder / f"part-{_next_number(source.files):05d}-{digest[:8]}.parquet"
     with PredictionsWriter(path, table.labels, link=table.link, calibrator=table.calibrator, rule=table.rule) as writer:
@@ -869,33 +858,32 @@ def _write_part(source: ParquetFiles, database: Database, table: PredictionTable
 
 
 def _new_rows(source: ParquetFiles, database: Database, ids: list[str]) -> Any:
-    """The numbers of the rows whose ids are not there yet, in order."""
+    """The numbers of the rows whose ids are new, in order."""
     pa = import_arrow()
-    given = pa.table({"row": pa.array(range(len(ids)), pa.int64()), "id": pa.array(ids, pa.string())})
-    statement = f"SELECT row FROM given ANTI JOIN {source.scan()} AS known USING (id) ORDER BY row"
-    rows = database.rows(statement, {"given": given})
+    candidates = pa.table({"row": pa.array(range(len(ids)), pa.int64()), "id": pa.array(ids, pa.string())})
+    statement = f"SELECT row FROM candidates ANTI JOIN {source.scan()} AS existing USING (id) ORDER BY row"
+    rows = database.rows(statement, {"candidates": candidates})
     return np.array([row for (row,) in rows], dtype=np.int64)
 
 
 def _parts_folder(source: object) -> Path:
-    """The folder that a collection was opened by, or the error that says why it cannot grow."""
+    """The folder that a collection was opened by; raises if it was opened in another way."""
     path = getattr(source, "path", None)
     if isinstance(path, list | tuple) and len(path) == 1:
         (path,) = path
-    given = None if path is None or isinstance(path, list | tuple) else Path(path)
-    if given is None or not given.is_dir() or (given / "classifier.json").is_file():
+    folder = None if path is None or isinstance(path, list | tuple) else Path(path)
+    if folder is None or not folder.is_dir() or (folder / "classifier.json").is_file():
         got = "a table in memory" if path is None else f"{str(path)!r}, which is none"
         hint = "Save the table as a part in a folder of its own, and open that folder."
-        raise InputError("collection", ADD_OWNER, "be a folder of parts", got, hint)
-    return given
+        raise InputError("collection", rule="be a folder of parts", got=got, hint=hint)
+    return folder
 
 
 def _check_addable(source: ParquetFiles, table: PredictionTable) -> None:
     if source.split_in_path:
         hint = "Save the part in one of these folders, without `splits`."
-        raise InputError(
-            "collection", ADD_OWNER, "have no folders by split", "one with folders such as split=test", hint
-        )
+        got = "one with folders such as split=test"
+        raise InputError("collection", rule="have no folders by split", got=got, hint=hint)
     if table.labels.names != source.labels:
         differ = len(table.labels.names), len(source.labels)
         got = (
@@ -904,22 +892,22 @@ def _check_addable(source: ParquetFiles, table: PredictionTable) -> None:
             else f"{differ[0]} others"
         )
         rule = f"have the {differ[1]} labels of the collection"
-        raise InputError("table", ADD_OWNER, rule, got, "Read it with `labels` in the order of the collection.")
+        hint = "Read it with `labels` in the order of the collection."
+        raise InputError("table", rule=rule, got=got, hint=hint)
     missing = [kind for kind in source.header.kinds if kind not in table.kinds]
     if missing:
-        rule = f"hold {', '.join(source.header.kinds)} like the parts that are there"
+        rule = f"hold {', '.join(source.header.kinds)} like the existing parts"
         got = f"one without {', '.join(missing)}"
-        raise InputError("table", ADD_OWNER, rule, got, "Predict with the same classifier, or start a new folder.")
+        hint = "Predict with the same classifier, or start a new folder."
+        raise InputError("table", rule=rule, got=got, hint=hint)
     columns = next(table.batches(1)).columns()
     if columns["ids"].numbered:
         hint = "Pass `ids` when you make the table, such as the paths of the samples."
-        raise InputError(
-            "table", ADD_OWNER, "have ids of its own, which tell what is there already", "row numbers", hint
-        )
+        raise InputError("table", rule="have ids, which identify existing rows", got="row numbers", hint=hint)
     for text, name in (("path", "paths"), ("split", "splits")):
         if (text in source.string_columns) != (columns[name] is not None):
-            rule = f"{'have' if text in source.string_columns else 'have no'} {name} like the parts that are there"
-            raise InputError("table", ADD_OWNER, rule, "another table", f"Pass `replace({name}=...)`.")
+            rule = f"{'have' if text in source.string_columns else 'have no'} {name} like the existing parts"
+            raise InputError("table", rule=rule, got="another table", hint=f"Pass `replace({name}=...)`.")
 
 
 def _next_number(files: list[Path]) -> int:

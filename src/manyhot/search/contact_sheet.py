@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TextRenderer:
-    """Pillow's own letters in one size; they are on every machine, but are few.
+    """Pillow's built-in font in one size: available everywhere, with few characters.
 
     Args:
         size: The height of the letters in pixels.
@@ -37,11 +37,11 @@ class TextRenderer:
         self._known = lru_cache(maxsize=None)(self._is_known)
 
     def _is_known(self, character: str) -> bool:
-        """Whether the font has a sign; for those that it does not have it draws a box, the same for all."""
+        """Whether the font has a character; missing ones are all drawn as the same box."""
         return character == " " or (character.isprintable() and bytes(self.font.getmask(character)) != self._unknown)
 
     def drawable(self, text: str) -> str:
-        """The text with accents left out where need be, and `?` for signs that cannot be drawn at all."""
+        """The text without accents that the font lacks, and with `?` for characters that it cannot draw."""
         characters = []
         for character in text:
             parts = character if self._known(character) else unicodedata.normalize("NFKD", character)
@@ -54,11 +54,11 @@ class TextRenderer:
         return math.ceil(length)
 
     def write(self, pen: Any, corner: tuple[int, int], text: str, colour: str) -> None:
-        """Draws a text whose left upper corner is given."""
+        """Draws a text at its upper left corner."""
         pen.text(corner, self.drawable(text), fill=colour, font=self.font)
 
     def cut(self, text: str, max_width: int) -> str:
-        """The text, or its two ends where it is too long: the start and the end of a name tell the most."""
+        """The text, cut in the middle if it is too long: start and end of a name matter most."""
         text = self.drawable(
             text[:MAX_END_CHARACTERS] + text[-MAX_END_CHARACTERS:] if len(text) > 2 * MAX_END_CHARACTERS else text
         )
@@ -86,14 +86,14 @@ class TextRenderer:
         return [self.cut(line, max_width) for line in result if line]
 
 
-MAX_END_CHARACTERS = 200  # signs at each end of a name that can matter; nobody draws more of them on one line
+MAX_END_CHARACTERS = 200  # characters kept at each end of a name; no line shows more
 
 MAX_TILES = 200  # on one sheet
 MAX_SIDE = 65_000  # pixels of a side; JPEG has no longer ones
-MAX_COLUMNS = 10  # columns, unless more are asked for
+MAX_COLUMNS = 10  # unless more are requested
 THREADS = 8
 
-# One hue, told apart by length: nobody needs to see colours to read it.
+# One hue: bars differ in length, so that the sheet is readable without colours.
 BACKGROUND, FRAME, TRACK, BLANK = "#ffffff", "#f1f3f5", "#e3e7eb", "#e9ecef"
 INK, FAINT, FILL = "#1b1f24", "#69727d", "#2a6fb0"
 
@@ -105,7 +105,7 @@ class SheetLayout:
     Attributes:
         columns: How many tiles there are side by side.
         rows: How many are one below the other.
-        tile: The side of the square that a picture is fitted into.
+        tile: The side of the square that an image is fitted into.
         top: Where the first row begins.
     """
 
@@ -121,7 +121,7 @@ class SheetLayout:
 
     @property
     def caption(self) -> int:
-        """The height of bar and text below a picture."""
+        """The height of bar and text below an image."""
         return self.bar + 4 + round(1.5 * text_size(self.tile))
 
     @property
@@ -162,16 +162,16 @@ def contact_sheet(
     tile: int = 192,
     root: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = ".",
 ) -> Image.Image:
-    """A picture of the images that a search found, the most probable first, with their probabilities.
+    """One image with the results of a search, the most probable first, with their probabilities.
 
     An image that cannot be read becomes a grey tile that says why. Of many hits the first 200 are shown.
 
     Args:
-        hits: What was found.
+        hits: The search result.
         title: A line above, such as the query.
         subtitle: A smaller line below it.
-        columns: How many pictures there are side by side; a sheet a little wider than high by default.
-        tile: The side of the square that each picture is fitted into, in pixels.
+        columns: How many images there are side by side; a sheet a little wider than high by default.
+        tile: The side of the square that each image is fitted into, in pixels.
         root: The folder that relative paths are relative to; of several, the one that has them.
 
     Example:
@@ -192,7 +192,7 @@ def contact_sheet(
     columns = min(columns, max(1, len(shown))) if columns else balanced_columns(len(shown))
     if max(columns, math.ceil(len(shown) / columns)) * (tile + 128) > MAX_SIDE:
         got = f"{columns} for {len(shown)} tiles of {tile} pixels"
-        rule = f"give a picture of not more than {MAX_SIDE:,} pixels a side"
+        rule = f"give an image of at most {MAX_SIDE:,} pixels per side"
         raise InputError("columns", "contact_sheet", rule, got, "Leave it out, or pass a smaller `tile`.")
     return draw_contact_sheet(
         shown, tile_images, title=title, subtitle=subtitle, columns=columns, tile=tile, more=len(hits) - len(shown)
@@ -200,19 +200,19 @@ def contact_sheet(
 
 
 def balanced_columns(count: int) -> int:
-    """How many columns make a sheet that is neither a ribbon nor a tower."""
+    """The number of columns of a balanced sheet."""
     return max(1, count) if count <= 4 else min(MAX_COLUMNS, round(math.sqrt(1.3 * count)))
 
 
 def read_tiles(
     hits: Sequence[Hit], root: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], tile: int
 ) -> list[Image.Image | UnavailableImage]:
-    """The picture of each hit, small, or why there is none; an id that is the path of a file serves as one."""
+    """A thumbnail of each hit, or why there is none; an id may serve as the path."""
     import_pillow_drawing()
     roots = [Path(root)] if isinstance(root, str | os.PathLike) else [Path(folder) for folder in root]
     paths = [hit.path or hit.id for hit in hits]
     locations = locate_images(paths, sort_image_roots(roots, paths))
-    # Odd pictures make Pillow warn. The filter holds for the threads as well.
+    # Odd images make Pillow warn. The filter applies to the threads as well.
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
         warnings.simplefilter("ignore")
         return list(threads.map(partial(_read_tile, side=tile), locations))
@@ -235,11 +235,11 @@ def draw_contact_sheet(
     tile: int,
     more: int = 0,
 ) -> Image.Image:
-    """The sheet of pictures that have been read."""
+    """The contact sheet of loaded images."""
     pillow = import_pillow_drawing()
     small, large = TextRenderer(text_size(tile)), TextRenderer(round(1.6 * text_size(tile)))
     layout = SheetLayout(columns, math.ceil(len(hits) / columns), tile, 0)
-    # A sheet of one tile still has room for a few words above it.
+    # A sheet of one tile is still wide enough for a few words above it.
     width = max(layout.width, 2 * (tile + layout.gap) + layout.gap)
     heads = [(line, large, INK) for line in large.wrapped(title or "", width - 2 * layout.gap, lines=3)]
     heads += [(line, small, FAINT) for line in small.wrapped(subtitle or "", width - 2 * layout.gap, lines=3)]
@@ -269,7 +269,7 @@ def draw_tile(
     tile: int,
     renderer: TextRenderer,
 ) -> None:
-    """A picture in the middle of its tile, or a grey tile with the reason why there is none."""
+    """An image in the middle of its tile, or a grey tile with the reason why there is none."""
     left, top = corner
     pen.rectangle(
         (left, top, left + tile - 1, top + tile - 1), fill=BLANK if isinstance(tile_image, UnavailableImage) else FRAME

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.search.formula import And, Count, Formula, Label, Not, Or, counts_all_labels, named_columns, parts_of
 
-# A reference to a step is its place in the list; the complement of the place (`~place`) stands for its opposite.
+# A reference to a step is its index; the complement of the index (`~index`) stands for its opposite.
 _MARGIN = 2.0**-20  # wider than all rounding of products and of columns of 32 bits
 
 
@@ -49,7 +49,7 @@ class Tally:
     Attributes:
         parts: What is counted.
         base: A tally of others to count on with, or None.
-        most: The number from which on numbers are no longer told apart.
+        most: Numbers from this one on are merged.
         size: How many parts are counted, those of `base` included.
     """
 
@@ -71,7 +71,7 @@ Step = Literal | AllOf | Branch | Tally | CountIn
 
 
 def references(step: Step) -> tuple[int, ...]:
-    """The places of the steps that a step needs."""
+    """The indices of the steps that a step needs."""
     match step:
         case Literal():
             return ()
@@ -92,7 +92,7 @@ class Diagram:
 
     Attributes:
         steps: Each needs only steps before it.
-        result: Which step gives the answer; the complement of its place if the answer is the opposite of the step.
+        result: Which step gives the answer; the complement of its index if the answer is the opposite of the step.
         columns: The label columns that are read, in rising order.
     """
 
@@ -102,7 +102,7 @@ class Diagram:
 
     @cached_property
     def literals(self) -> tuple[tuple[int, bool], ...]:
-        """The labels that must be present (True) or absent (False) for the formula to hold, as far as it is a list."""
+        """The labels that must be present (True) or absent (False) for the formula to hold, if it is a conjunction."""
         step = self.steps[max(self.result, ~self.result)]
         if isinstance(step, Literal):
             return ((step.column, self.result >= 0),)
@@ -124,10 +124,10 @@ class Diagram:
         return isinstance(step, Literal)
 
     def bounds(self, min_prob: float) -> list[tuple[int, float | None, float | None]]:
-        """What single probabilities must be for the formula to have at least a given one.
+        """Bounds of single probabilities that follow from a lower bound of the formula's probability.
 
         Args:
-            min_prob: The probability that is asked for.
+            min_prob: The lower bound.
 
         Returns:
             Column, lowest and highest probability of its label, None for no bound. They are a little too wide rather
@@ -179,7 +179,7 @@ class Number:
     """How many parts hold is one of some numbers.
 
     Attributes:
-        allowed: Its bits tell which numbers are; 0 always is, since otherwise the opposite is stored.
+        allowed: The bits of the allowed numbers; 0 is always allowed, since otherwise the opposite is stored.
         parts: What is counted, sorted; a part may stand there several times.
         unnamed: Whether the present ones of the labels without a name are counted too.
     """
@@ -215,7 +215,7 @@ class Terms:
         unnamed: How many labels are counted without being named.
         terms: Term by number.
         supports: For each term the labels that it depends on, as bits.
-        work: How much was rewritten so far, for whoever wants to stop in time.
+        work: How much was rewritten so far, so that the caller can stop in time.
     """
 
     def __init__(self, unnamed: int) -> None:
@@ -379,8 +379,8 @@ class Terms:
             parts = () if isinstance(term, Variable) else term.parts
             depth = 1 + max((self._depths[max(part, ~part)] for part in parts), default=0)
             if depth > MAX_TERM_DEPTH:
-                rule = f"have at most {MAX_TERM_DEPTH} levels of conditions within conditions"
-                raise InputError("formula", "compile_query", rule, "more", "Say it with fewer brackets.")
+                rule = f"have at most {MAX_TERM_DEPTH} levels of nested conditions"
+                raise InputError("formula", rule=rule, got="more", hint="Use fewer brackets.")
             self.terms.append(term)
             self.supports.append(support)
             self._depths.append(depth)
@@ -490,7 +490,7 @@ class _Finalizer:
         return sorted(wanted)
 
     def _join_products(self, wanted: Sequence[int]) -> None:
-        """Puts the parts of a product that is needed once, and by a product, in its place."""
+        """Merges a product that is used once, by another product, into that product."""
         uses = Counter(part for index in wanted for part in _inner(self.drafts[index]))
         for index in wanted:
             draft = self.drafts[index]
@@ -555,7 +555,7 @@ class _Finalizer:
 
 
 def _inner(draft: _Draft) -> tuple[int, ...]:
-    """The places of the drafts that a draft needs."""
+    """The indices of the drafts that a draft needs."""
     if isinstance(draft, _Counted):
         return tuple(max(part, ~part) for part in draft.parts)
     return references(draft)
@@ -566,8 +566,8 @@ class _TallySchedule:
 
     Attributes:
         more: For each tally the one from which it counts on: the same without its first part, if that is there, else
-            that of the labels without a name, which are too many to be counted for each branch anew.
-        most: For each tally the number from which on no question tells numbers apart.
+            that of the labels without a name, which are too many to be counted again for each branch.
+        most: For each tally the number from which on all numbers give the same answers.
     """
 
     def __init__(self, drafts: Sequence[_Counted], unnamed: int) -> None:
@@ -595,7 +595,7 @@ class _TallySchedule:
         return len(key[0]) + (self.unnamed if key[1] else 0)
 
     def is_mirrored(self, key: _Key) -> bool:
-        """Whether a tally counts what fails, because that tells numbers apart sooner."""
+        """Whether a tally counts what fails, because that needs fewer numbers."""
         return self.family[key] in self.mirrored
 
     def allowed(self, allowed: int, key: _Key) -> tuple[bool, ...]:
@@ -631,8 +631,8 @@ class _TallySchedule:
         return len(bits.lstrip(bits[0]))
 
 
-MAX_NODES = 20_000  # steps of a program
-MAX_WORK = 1_500_000  # parts of formulas looked at on the way there: some seconds
+MAX_NODES = 20_000  # steps of a diagram
+MAX_WORK = 1_500_000  # parts of formulas visited while compiling: some seconds
 
 
 class DiagramBuilder:
@@ -734,15 +734,16 @@ class DiagramBuilder:
         return min(uses, key=lambda column: (0 if self.in_order else -uses[column], column))
 
 
+@owned("compile_query")
 def compile_query(formula: Formula, num_labels: int) -> Diagram:
     """The steps to the probability of a formula, for a sample whose labels are independent.
 
     Args:
-        formula: What is asked for.
+        formula: The formula.
         num_labels: How many labels there are.
 
     Raises:
-        Refusal: The formula names a label that is not there, or ties too many labels together.
+        InputError: The formula names a label that does not exist, or its diagram is too large.
 
     Example:
         >>> from manyhot.search.formula import And, Count, Label
@@ -754,7 +755,7 @@ def compile_query(formula: Formula, num_labels: int) -> Diagram:
     for column in named:
         if not 0 <= column < num_labels:
             rule = f"name columns of its {num_labels} labels"
-            raise InputError("formula", "compile_query", rule, f"column {column}", "Parse it with these labels.")
+            raise InputError("formula", rule=rule, got=f"column {column}", hint="Parse it with these labels.")
     unnamed = [column for column in range(num_labels) if column not in named] if counts_all_labels(formula) else []
     terms = Terms(len(unnamed))
     result = _enter(formula, terms, sorted(named), num_labels)
@@ -764,7 +765,7 @@ def compile_query(formula: Formula, num_labels: int) -> Diagram:
             return diagram
     rule = f"have a decision diagram of at most {MAX_NODES:,} steps"
     got = "one that ties too many labels together"
-    raise InputError("formula", "compile_query", rule, got, "Ask for less at once.")
+    raise InputError("formula", rule=rule, got=got, hint="Ask for less at once.")
 
 
 def _enter(formula: Formula, terms: Terms, named: Sequence[int], num_labels: int) -> int:

@@ -1,6 +1,6 @@
 """Evaluates a decision diagram over any semiring: probabilities, their logarithms, truth values, or SQL text.
 
-Every node gives two values: that something holds, and that it does not. Both are sums and products of earlier pairs and
+Every node has two values: that something holds, and that it does not. Both are sums and products of earlier pairs and
 nothing is ever subtracted, so neither loses digits, however near to 0 or 1 the other is.
 """
 
@@ -16,33 +16,33 @@ Pair = tuple[Value, Value]
 
 
 class Semiring(Protocol[Value]):
-    """What to compute with: a zero, a one, sums and products."""
+    """A zero, a one, sums and products."""
 
     @property
     def zero(self) -> Value:
-        """What cannot be."""
+        """The value of an impossible event."""
 
     @property
     def one(self) -> Value:
-        """What is certain."""
+        """The value of a certain event."""
 
     def plus(self, left: Value, right: Value) -> Value:
-        """One of two that exclude each other."""
+        """The value of the union of two disjoint events."""
 
     def times(self, left: Value, right: Value) -> Value:
-        """Both of two that are independent."""
+        """The value of the intersection of two independent events."""
 
 
 def evaluate(diagram: Diagram, semiring: Semiring[Value], literal: Callable[[int], Pair[Value]]) -> Pair[Value]:
-    """Goes through the steps and keeps no value longer than it is needed.
+    """Evaluates the steps in order and frees each value after its last use.
 
     Args:
         diagram: The steps.
-        semiring: What to compute with.
-        literal: Gives the pair of a label column.
+        semiring: The values and their operations.
+        literal: Returns the pair of a label column.
 
     Returns:
-        That the formula holds, and that it does not.
+        The value that the formula holds, and the value that it does not.
     """
     walk = _Evaluator(semiring)
     for index, (step, done) in enumerate(zip(diagram.steps, diagram.last_uses, strict=True)):
@@ -64,7 +64,7 @@ def evaluate(diagram: Diagram, semiring: Semiring[Value], literal: Callable[[int
 
 
 class _Evaluator(Generic[Value]):
-    """The values so far, and the rule of each kind of step."""
+    """The values so far, and the evaluation of each kind of step."""
 
     def __init__(self, semiring: Semiring[Value]) -> None:
         self.semiring = semiring
@@ -93,9 +93,9 @@ class _Evaluator(Generic[Value]):
         return self.plus(*holds), self.plus(*fails)
 
     def within(self, tally: int, allowed: Sequence[bool]) -> Pair[Value]:
-        outcomes = list(zip(self.tallies[tally], allowed, strict=True))
-        holds = [value for value, good in outcomes if good]
-        fails = [value for value, good in outcomes if not good]
+        values = list(zip(self.tallies[tally], allowed, strict=True))
+        holds = [value for value, is_allowed in values if is_allowed]
+        fails = [value for value, is_allowed in values if not is_allowed]
         return self._sum(holds), self._sum(fails)
 
     def tally(self, parts: Sequence[int], base: int | None, most: int) -> list[Value]:
@@ -116,7 +116,7 @@ class _Evaluator(Generic[Value]):
             first, last = max(0, number - len(right) + 1), min(number, len(left) - 1)
             terms = [self.times(left[i], right[number - i]) for i in range(first, last + 1)]
             values.append(self._sum(terms))
-        # `top` or more: the left has so many alone, or it has less and the right has enough.
+        # `top` or more: the left has that many alone, or it has fewer and the right has enough.
         terms = left[top : top + 1]
         tails = self._tails(right)
         for i in range(max(0, top - len(right) + 1), min(top, len(left))):
@@ -125,7 +125,7 @@ class _Evaluator(Generic[Value]):
         return values
 
     def _tails(self, values: list[Value]) -> dict[int, Value]:
-        """For each number but 0 the value that it or more comes out."""
+        """For each number but 0 the value of that number or more."""
         tails = {len(values) - 1: values[-1]}
         for number in range(len(values) - 2, 0, -1):
             tails[number] = self.plus(values[number], tails[number + 1])
@@ -141,7 +141,7 @@ Item = TypeVar("Item")
 
 
 def _reduce_pairwise(items: list[Item], join: Callable[[Item, Item], Item]) -> Item:
-    """Joins neighbours until one is left: few roundings one upon another, and no deep nests in texts."""
+    """Reduces by pairs: rounding errors grow slowly, and texts are not nested deeply."""
     while len(items) > 1:
         merged = [join(left, right) for left, right in zip(items[::2], items[1::2], strict=False)]
         items = merged + items[2 * len(merged) :]

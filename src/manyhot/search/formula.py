@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.search.lexer import can_be_unquoted, quote_label
 
 
@@ -26,26 +26,26 @@ class Not:
 
 @dataclass(frozen=True)
 class And:
-    """All parts hold; nothing to hold is true."""
+    """All parts hold; true without parts."""
 
     parts: tuple[Formula, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """One part holds at least; nothing to hold is false."""
+    """At least one part holds; false without parts."""
 
     parts: tuple[Formula, ...]
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many of the parts hold lies between two numbers, both included.
+    """The number of parts that hold lies between two numbers, both included.
 
     Attributes:
-        low: The least.
-        high: The most; None for no limit.
-        parts: What is counted; None for all labels that there are, whether the query names them or not.
+        low: The lowest allowed number.
+        high: The highest allowed number; None for no limit.
+        parts: What is counted; None for all labels, whether the query names them or not.
     """
 
     low: int
@@ -61,7 +61,7 @@ Formula = Label | Not | And | Or | Count
 
 
 def parts_of(formula: Formula) -> tuple[Formula, ...]:
-    """What a formula is made of directly."""
+    """The direct parts of a formula."""
     if isinstance(formula, Label):
         return ()
     if isinstance(formula, Not):
@@ -70,7 +70,7 @@ def parts_of(formula: Formula) -> tuple[Formula, ...]:
 
 
 def named_columns(formula: Formula) -> Iterator[int]:
-    """The columns that a formula names, once for each time that it does."""
+    """The columns that a formula names, with repetitions."""
     waiting = [formula]
     while waiting:
         part = waiting.pop()
@@ -80,7 +80,7 @@ def named_columns(formula: Formula) -> Iterator[int]:
 
 
 def counts_all_labels(formula: Formula) -> bool:
-    """Whether a formula asks how many labels there are of all, so that it is about every column."""
+    """Whether a formula counts all labels, so that it depends on every column."""
     waiting = [formula]
     while waiting:
         part = waiting.pop()
@@ -91,7 +91,7 @@ def counts_all_labels(formula: Formula) -> bool:
 
 
 def holds(formula: Formula, present: Collection[int]) -> bool:
-    """Whether a formula is true of a sample that carries the labels of these columns and no others.
+    """Whether a formula is true of a sample with the labels of these columns and no others.
 
     Example:
         >>> from manyhot.search.formula import And, Not, Label, holds
@@ -114,7 +114,7 @@ def holds(formula: Formula, present: Collection[int]) -> bool:
             return formula.allows(sum(holds(part, present) for part in parts or ()))
 
 
-# Nobody has as many labels, so that larger numbers say nothing more.
+# More labels than any data has; larger numbers are clipped to it.
 MAX_COUNT = 999_999_999
 
 ALWAYS = And(())
@@ -122,9 +122,9 @@ NEVER = Or(())
 
 
 def normalize(formula: Formula) -> Formula:
-    """The same formula without nested conjunctions and disjunctions, double negation, and counts that say nothing.
+    """The same formula without nested conjunctions and disjunctions, double negation, and trivial counts.
 
-    `And(())` and `Or(())` are what always and what never holds.
+    `And(())` is always true and `Or(())` never.
 
     Example:
         >>> from manyhot.search.formula import And, Not, Label
@@ -166,22 +166,23 @@ def _normalize_count(low: int, high: int | None, parts: tuple[Formula, ...] | No
 
 MAX_NESTING = 100
 
-# How firmly a text holds together: one that is weaker than what surrounds it is put in parentheses.
+# Operator precedence: a text of lower precedence than what surrounds it is put in parentheses.
 _OR, _AND, _COMPARISON, _ATOM = range(4)
 
 
 class _Piece(NamedTuple):
-    """A text, how firmly it holds together, and how many levels of parentheses are nested in it."""
+    """A text, its operator precedence, and how many levels of parentheses are nested in it."""
 
     text: str
     precedence: int
     depth: int
 
 
+@owned("format_query")
 def format_query(formula: Formula, labels: Sequence[str]) -> str:
-    """The text of a formula, which `parse` reads as the formula's normal form.
+    """The text of a formula, which `parse_query` parses into the formula's normal form.
 
-    It is one line that a terminal can show, whatever is in the names; longer than a query may be, if the formula is.
+    It is one printable line; that of a long formula may exceed the maximum length of a query.
 
     Args:
         formula: The formula.
@@ -203,7 +204,7 @@ def format_query(formula: Formula, labels: Sequence[str]) -> str:
 
 
 class _Writer:
-    """The texts of formulas in normal form."""
+    """Writes formulas in normal form."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = labels
@@ -227,7 +228,7 @@ class _Writer:
 
 
 def format_name(name: str) -> str:
-    """A label's name as it stands in a query: between quotation marks if it needs them.
+    """The name of a label as written in a query: in quotation marks if it needs them.
 
     Example:
         >>> print(format_name("traffic light"), format_name("rock & roll"))
@@ -245,7 +246,7 @@ def _negated(part: Formula, piece: _Piece) -> _Piece:
 
 
 def _conjunction(parts: tuple[Formula, ...], pieces: list[_Piece]) -> _Piece:
-    """The parts with `&` between them; those that make an `only` are one."""
+    """The parts with `&` between them; those that form an `only` are merged."""
     merged: list[_Piece] = []
     for index, piece in enumerate(pieces):
         size = _only_size(parts, index)
@@ -258,7 +259,7 @@ def _conjunction(parts: tuple[Formula, ...], pieces: list[_Piece]) -> _Piece:
 
 
 def _only_size(parts: tuple[Formula, ...], index: int) -> int:
-    """How many labels the part at a place says there are, if as many are named right before it; or else 0."""
+    """The number of labels in a count at this index if as many labels are named right before it, else 0."""
     count = parts[index]
     if not isinstance(count, Count) or count.parts is not None or count.low != count.high:
         return 0
@@ -289,7 +290,7 @@ def _format_counter(low: int, high: int | None, inner: _Piece) -> _Piece:
 
 
 def _enclosed(piece: _Piece, precedence: int) -> _Piece:
-    """The piece in parentheses if it is as weak as this."""
+    """The piece, in parentheses unless its precedence is higher."""
     return piece if piece.precedence > precedence else _Piece(f"({piece.text})", _ATOM, piece.depth + 1)
 
 
@@ -298,20 +299,14 @@ def _join_pieces(operator: str, pieces: list[_Piece], precedence: int) -> _Piece
 
 
 def _check_formula(formula: Formula, num_labels: int) -> None:
-    """Refuses columns without a name, and formulas too deep to go through."""
+    """Raises for columns without a name, and for formulas that are nested too deeply."""
     waiting = [(formula, 1)]
     while waiting:
         part, depth = waiting.pop()
         if isinstance(part, Label) and not 0 <= part.column < num_labels:
-            got = f"column {part.column}"
-            raise InputError(
-                "formula",
-                "format_query",
-                f"name columns of {num_labels} labels",
-                got,
-                "Pass the labels it was read with.",
-            )
-        # A disjunction of conjunctions of negations of counts takes four nodes a level of parentheses.
+            rule, hint = f"name columns of {num_labels} labels", "Pass the labels it was read with."
+            raise InputError("formula", rule=rule, got=f"column {part.column}", hint=hint)
+        # A disjunction of conjunctions of negations of counts takes four nodes per level of parentheses.
         if depth > 4 * (MAX_NESTING + 1):
             raise _too_deep()
         waiting.extend((inner, depth + 1) for inner in parts_of(part))
@@ -319,4 +314,4 @@ def _check_formula(formula: Formula, num_labels: int) -> None:
 
 def _too_deep() -> InputError:
     rule = f"nest at most {MAX_NESTING} levels of parentheses"
-    return InputError("formula", "format_query", rule, "more", "Leave out what is not needed.")
+    return InputError("formula", rule=rule, got="more", hint="Leave out what is not needed.")

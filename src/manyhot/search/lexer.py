@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from typing import NamedTuple
 
 from manyhot.errors import InputError
 from manyhot.formatting import printable
 
-# As much of a query as is shown of a long one, and of a long name.
+# Characters shown of a long query, and of a long name.
 MAX_QUERY_PREVIEW = 60
 MAX_NAME_PREVIEW = 40
 
 
 class QueryError(InputError):
-    """A query that cannot be read.
+    """Raised for a query that cannot be parsed.
 
     Args:
         text: The query.
-        position: The character of it that is wrong, counted from 0; `len(text)` for its end.
-        rule: What a query must do.
-        got: What it did instead.
-        hint: What to do about it.
+        position: The position of the wrong character, from 0; `len(text)` for the end.
+        rule: The constraint that is violated.
+        got: What the query has instead.
+        hint: How to fix it.
 
     Example:
         >>> print(QueryError("cat & dgo", 6, "name labels that exist", "'dgo'", "Did you mean 'dog'?"))
@@ -36,15 +36,15 @@ class QueryError(InputError):
         super().__init__("query", "search", rule, got, hint)
         self.text, self.position = text, position
 
-    def message(self, names: Mapping[str, str] | None = None) -> str:
-        """The message with the query in it, marked where it is wrong."""
+    def render(self, names: Mapping[str, str] | None = None) -> str:
+        """The message with the query in it; a mark shows the wrong position."""
         where = "the end" if self.position == len(self.text) else f"character {self.position + 1}"
         shown = f" at {where}: {mark_position(self.text, self.position)}" if self.text.strip() else ""
         return f"`query` of `search` must {self.rule}; got {self.got}{shown}. {self.hint}"
 
 
 def mark_position(text: str, position: int) -> str:
-    r"""The part of a text around a place, on one line, with a mark before the place.
+    r"""The part of a text around a position, on one line, with a mark before the position.
 
     Example:
         >>> print(mark_position("cat &\n dgo", 7))
@@ -103,7 +103,7 @@ class Token(NamedTuple):
     Attributes:
         kind: "word" or "name" (which was quoted) of a label or number; "&", "|" or "!", also of the words for them;
             "compare"; "(", ")" or ","; a keyword; or "end".
-        value: The text of it; what it stands for, if it was quoted.
+        value: Its text, unescaped if it was quoted.
         position: Where it begins.
     """
 
@@ -116,7 +116,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """The pieces of a query, of which the last is its end.
+    """The tokens of a query, of which the last is its end.
 
     Example:
         >>> [token.kind for token in tokenize("cat and !'traffic light'")]
@@ -142,7 +142,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def can_be_unquoted(name: str) -> bool:
-    """Whether a name can stand in a query without quotation marks, as words with single spaces between them.
+    """Whether a name needs no quotation marks in a query: words with single spaces between them.
 
     Example:
         >>> [can_be_unquoted(name) for name in ("traffic light", "black and white", "rock&roll", "")]
@@ -169,12 +169,12 @@ def _check_characters(text: str) -> None:
         )
     for position, character in enumerate(text):
         if "\ud800" <= character <= "\udfff":
-            hint = "Type it anew; was the text read in the wrong encoding?"
+            hint = "Type it again; was the text read in the wrong encoding?"
             raise QueryError(text, position, "be readable text", f"half a character, {printable(character)},", hint)
 
 
 def _quoted_name(text: str, start: int) -> tuple[str, int]:
-    """The name between quotation marks, the first of which is at `start`, and where the text goes on after them."""
+    """The name in quotation marks that open at `start`, and the position after them."""
     characters = []
     position = start + 1
     while position < len(text) and text[position] != text[start]:
@@ -200,7 +200,7 @@ def _quoted_name(text: str, start: int) -> tuple[str, int]:
 
 
 def _check_visible(text: str, token: Token) -> None:
-    """Refuses control characters in a word, where nobody can see them."""
+    """Raises for control characters in a word, where they would be invisible."""
     for offset, character in enumerate(token.value):
         if unicodedata.category(character) == "Cc":
             hint = f"Remove it, or put the name between quotation marks with {printable(character)} in it."
@@ -208,11 +208,11 @@ def _check_visible(text: str, token: Token) -> None:
             raise QueryError(text, token.position + offset, rule, printable(character), hint)
 
 
-# Comparing long texts takes long, and whoever typed one does not mistype it by a letter.
+# Comparing long texts is slow, and long texts are seldom mistyped names.
 MAX_TYPO_LENGTH = 100
 MAX_SUGGESTIONS = 3
 MAX_LISTED = 5
-MAX_NAME_WORDS = 8  # words, when words without an operator are taken apart
+MAX_NAME_WORDS = 8  # words per name, when words without an operator between them are split into names
 
 
 class LabelIndex:
@@ -241,24 +241,24 @@ class LabelIndex:
         return matches
 
     def columns(self, name: str) -> list[int]:
-        """The column of this very name; otherwise those whose names differ from it in case, form or spacing only."""
+        """The column of exactly this name; otherwise those whose names differ in case, Unicode form or spacing only."""
         if name in self._exact:
             return [self._exact[name]]
         key = folded(name)
         return self._by_folded_name.get(key, []) if key else []
 
     def similar_names(self, name: str) -> list[str]:
-        """The names that may have been meant, the nearest first; none if nothing is near."""
+        """The most similar names, the nearest first; none if nothing is near."""
         key = folded(name)
         if not key or len(name) > MAX_TYPO_LENGTH:
             return []
-        similar = difflib.get_close_matches(key, self._by_folded_name, n=MAX_SUGGESTIONS)
+        similar = get_close_matches(key, self._by_folded_name, n=MAX_SUGGESTIONS)
         similar += [other for other in self._by_folded_name if other not in similar and f" {key} " in f" {other} "]
         columns = [column for other in similar[:MAX_SUGGESTIONS] for column in self._by_folded_name[other]]
         return [self.labels[column] for column in columns[:MAX_SUGGESTIONS]]
 
     def suggestion(self, name: str) -> str:
-        """The sentence that helps someone who typed a name that there is not."""
+        """The hint for a name that does not exist."""
         similar = self.similar_names(name)
         if similar:
             return f"Did you mean {join_labels(similar, 'or')}?"
@@ -272,7 +272,7 @@ class LabelIndex:
         )
 
     def split(self, words: Sequence[str]) -> list[list[str]] | None:
-        """Words as the names of several labels, one after the other, as long as possible each; None if they are not."""
+        """Words split into names of labels, each as long as possible; None if that fails."""
         matches = []
         while words:
             sizes = range(min(len(words), MAX_NAME_WORDS), 0, -1)
@@ -285,7 +285,7 @@ class LabelIndex:
 
 
 def folded(name: str) -> str:
-    """A name without what people do not see or do not type: case, the form of its accents, the width of its spaces.
+    """A name normalised for lookup: case-folded, in Unicode form NFC, with single spaces.
 
     Example:
         >>> folded("Cafe\u0301  Bar") == folded("caf\u00e9 bar")

@@ -1,11 +1,10 @@
-"""From the text of a query to its formula, with hints for mistakes."""
+"""Parses the text of a query into a formula; error messages suggest fixes."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 from manyhot.formatting import printable
 from manyhot.search.formula import MAX_COUNT, MAX_NESTING, And, Count, Formula, Label, Not, Or, normalize
 from manyhot.search.lexer import (
@@ -24,18 +23,18 @@ from manyhot.search.lexer import (
 )
 
 _MAX_DIGITS = len(str(MAX_COUNT))
-# Longer runs of words are prose, and not labels of which the operators were forgotten.
+# Longer runs of words are prose, not labels with missing operators.
 _MAX_WORDS = 20
-# Longer words are no mistyped function, and take long to compare.
+# Longer words are no mistyped functions, and are slow to compare.
 _MAX_LETTERS = 20
 
 
 class TokenReader:
-    """A place in a query.
+    """Reads the tokens of a query one after the other.
 
     Args:
         text: The query.
-        names: The labels that it may name.
+        names: The known labels.
     """
 
     def __init__(self, text: str, names: LabelIndex) -> None:
@@ -46,11 +45,11 @@ class TokenReader:
 
     @property
     def next(self) -> Token:
-        """The token that comes now."""
+        """The next token."""
         return self.tokens[self.position]
 
     def take(self, *kinds: str) -> Token | None:
-        """The next token, if it is of such a kind; then it counts as read."""
+        """Reads the next token if it is of one of these kinds; else returns None."""
         token = self.next
         if token.kind not in kinds:
             return None
@@ -58,7 +57,7 @@ class TokenReader:
         return token
 
     def number(self, rule: str) -> int:
-        """The whole number that comes now."""
+        """Reads a whole number."""
         value = self.next.value
         if self.next.kind == "word" and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
             self.position += 1
@@ -66,21 +65,21 @@ class TokenReader:
         raise self.error(self.next, rule, f"Write a whole number of at most {_MAX_DIGITS} digits, such as 3.")
 
     def comparison_operator(self, word: Token) -> str:
-        """The sign of comparison that comes after a word that has just been read."""
+        """Reads the comparison operator after a word."""
         if token := self.take("compare"):
             return token.value
         raise self.error(word, "compare `count` with a number", "Write for instance count >= 3.")
 
     def opening(self, word: Token, example: str) -> Token:
-        """The parenthesis that opens the arguments of a word that has just been read."""
+        """Reads the parenthesis that opens the arguments of a word."""
         if token := self.take("("):
             return token
         raise self.error(word, f"have parentheses after `{word.kind}`", f"Write for instance {example}.")
 
     def label(self, *, expected_separator: str = "&") -> int:
-        """The column of the label that comes now: a quoted name, or words with spaces between them.
+        """Reads a label, a quoted name or words with spaces between them, and returns its column.
 
-        `expected_separator` is what labels have between them here, which may have been forgotten.
+        `expected_separator` stands between labels here; it may be missing.
         """
         words = [self.next]
         self.position += 1
@@ -112,7 +111,7 @@ class TokenReader:
         return self.error(token, f"have a condition {f'after {before}' if before else 'at the beginning'}", hint)
 
     def unexpected_token(self, opened: Token | None) -> QueryError:
-        """The error for a token where a condition has ended, and the parenthesis too that was `opened` before it."""
+        """The error for a token after the end of a condition; `opened` is the parenthesis around it."""
         token = self.next
         before = self.tokens[self.position - 1]
         if token.kind == "end":
@@ -127,12 +126,12 @@ class TokenReader:
         return self.error(token, "have & or | between two conditions", hint, f"{token} right after {before}")
 
     def not_comparable(self, token: Token) -> QueryError:
-        """The error for a comparison of something else than `count`."""
+        """The error for a comparison of anything but `count`."""
         hint = self._quoting_hint(token) or "Write for instance count >= 3."
         return self.error(token, "compare `count` with a whole number and nothing else", hint)
 
     def unknown_label(self, words: Sequence[Token], several: list[str], expected_separator: str) -> QueryError:
-        """The error for words that name no label, or several that are much the same."""
+        """The error for words that match no label, or several similar ones."""
         name = " ".join(word.value for word in words)
         if several:
             rule = "name a label exactly where several are alike"
@@ -151,19 +150,18 @@ class TokenReader:
         return self.error(words[0], "name labels that exist", hint, preview_label(name))
 
     def _unknown_function(self, word: Token) -> QueryError | None:
-        """The error for a word before a parenthesis; None if it is rather a label that was mistyped."""
-        similar = difflib.get_close_matches(word.value.lower()[:_MAX_LETTERS], FUNCTIONS, n=1)
-        if not similar and self.names.similar_names(word.value):
+        """The error for a word before a parenthesis; None if it is more likely a mistyped label."""
+        hint = suggest(word.value.lower()[:_MAX_LETTERS], FUNCTIONS)
+        if not hint and self.names.similar_names(word.value):
             return None
-        hint = f"Did you mean {similar[0]}?" if similar else f"The functions are {', '.join(FUNCTIONS)}."
-        return self.error(word, "call functions that exist", hint)
+        return self.error(word, "call functions that exist", hint or f"The functions are {', '.join(FUNCTIONS)}.")
 
     def _quoting_hint(self, token: Token) -> str:
-        # `black and white` is two labels to the language, though it may be the name of one.
+        # The parser reads `black and white` as two labels, though it may be the name of one.
         for label in self.names.labels:
             start = self.text.find(label) if label and not can_be_unquoted(label) else -1
             if 0 <= start <= token.position < start + len(label):
-                return f"Put a name with signs or keywords in it between quotation marks: {preview_label(label)}."
+                return f"Put a name with operators or keywords in it between quotation marks: {preview_label(label)}."
         return ""
 
 
@@ -176,22 +174,22 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def parse_query(text: str, labels: Sequence[str]) -> Formula:
-    """Reads a query.
+    """Parses a query.
 
-    Labels are joined by `&`, `|` and `!`, or by `and`, `or` and `not`, and by parentheses. `only(cat, sofa)` asks for
+    Labels are combined by `&`, `|` and `!`, or `and`, `or` and `not`, and by parentheses. `only(cat, sofa)` matches
     these labels and nothing else, `none` and `any` for samples without and with labels, `count >= 3` for the number of
     labels, `atleast(2, cat, dog, bird)`, `atmost` and `exactly` for how many of some conditions hold, and so does
-    `2 <= count(cat, dog, bird) <= 3`. A name with signs or keywords in it is put between quotation marks.
+    `2 <= count(cat, dog, bird) <= 3`. A name with operators or keywords in it is put between quotation marks.
 
     Args:
         text: The query.
         labels: The names of the labels, all different, in the order of the columns.
 
     Returns:
-        The formula in its normal form: nothing is nested without need.
+        The formula in its normal form.
 
     Raises:
-        QueryError: The query cannot be read. The error is one line and points at the character.
+        QueryError: The query cannot be parsed. The message is one line and points at the wrong character.
 
     Example:
         >>> parse_query("fork & !knife", ["apple", "fork", "knife"])
@@ -210,12 +208,12 @@ def parse_query(text: str, labels: Sequence[str]) -> Formula:
 
 
 class _Parser(TokenReader):
-    """One reading of a query: each method reads what it is named after, and gives the formula of it."""
+    """A recursive-descent parser: each method parses what it is named after, and returns its formula."""
 
     level = 0
 
     def formula(self) -> Formula:
-        """Conditions with operators between them, of which `&` binds more firmly than `|`."""
+        """Conditions with operators between them; `&` binds more tightly than `|`."""
         parts = [[self.condition()]]
         while operator := self.take("&", "|"):
             condition = self.condition()
@@ -250,7 +248,7 @@ class _Parser(TokenReader):
         raise self.missing_condition()
 
     def enclosed(self, opening: Token, *, commas: bool = False) -> tuple[Formula, ...]:
-        """What stands in parentheses that have been opened: one condition, or several with commas between them."""
+        """The content of opened parentheses: one condition, or several with commas between them."""
         if self.level == MAX_NESTING:
             rule = f"nest parentheses at most {MAX_NESTING} levels deep"
             raise self.error(opening, rule, "Leave out those that are not needed.", "one more")

@@ -19,19 +19,18 @@ OWNER = "Query"
 
 
 class Query:
-    """What somebody looks for, as a probability of each sample.
+    """A query whose probability is computed for each sample.
 
-    The labels of a sample count as independent given the sample. Then the probability that it matches is exact: a
-    product where every label is named once, by cases otherwise, and by the Poisson-binomial distribution of how many
-    labels there are.
+    Labels are assumed conditionally independent given the sample. Then the probability of a match is exact: a product
+    where every label is named once, a sum over cases otherwise, and the Poisson-binomial distribution for counts.
 
     Args:
         text: Such as "dog & !(beach | park)", "only(cat, sofa)", "none", "count >= 3" or "atleast(2, cat, dog, bird)".
         labels: The names of the labels, in the order of the columns.
 
     Attributes:
-        text: The query in its plain form.
-        names: The labels that it is about; all of them if it counts.
+        text: The query in its normal form.
+        names: The labels that it depends on; all of them if it counts.
 
     Example:
         >>> query = mh.Query("dog and not (beach or park)", ["dog", "beach", "park"])
@@ -53,10 +52,10 @@ class Query:
         self.names = [names[column] for column in self._diagram.columns]
 
     def log_probs(self, log_odds: Any) -> Tensor:
-        """(N,) in float64, the logarithm of the probability; it tells apart what is rounded to 0 or 1.
+        """(N,) in float64, the logarithm of the probability; it still differs where probabilities round to 0 or 1.
 
         Args:
-            log_odds: (N, K), as `link.log_odds(scores)` gives them; infinite for what is certain.
+            log_odds: (N, K), as returned by `link.log_odds(scores)`; infinite for certain labels.
         """
         from manyhot.checks import as_scores
         from manyhot.search.tensors import log_probs
@@ -68,7 +67,7 @@ class Query:
         """(N,) in float64, the probability that each sample matches.
 
         Args:
-            probs: (N, K), as a link or a calibrator gives them.
+            probs: (N, K), as returned by a link or a calibrator.
         """
         import torch
 
@@ -79,7 +78,7 @@ class Query:
         return log_probs(self._diagram, torch.logit(cells.double())).exp()
 
     def matches(self, targets: Any) -> Tensor:
-        """(N,) as int8: 1 where a sample matches, 0 where not, -1 where that hangs on labels which are unknown.
+        """(N,) as int8: 1 where a sample matches, 0 where not, -1 where that depends on unknown labels.
 
         Args:
             targets: (N, K): 1 present, 0 absent, -1 unknown.
@@ -95,7 +94,7 @@ class Query:
         return f"Query({self.text!r})"
 
     def _named(self, cells: Tensor, argument: str) -> Tensor:
-        """The columns that the query is about."""
+        """The columns that the query depends on."""
         if cells.ndim != 2 or cells.shape[1] != self._num_labels:
             rule = f"be (N, {self._num_labels}) like the labels of the query"
             raise InputError(argument, OWNER, rule, str(tuple(cells.shape)), "Pass the columns of all labels.")

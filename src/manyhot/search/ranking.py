@@ -11,50 +11,47 @@ import numpy as np
 
 from manyhot.errors import InputError
 from manyhot.poisson_binomial import BINS, Bin
-from manyhot.search import sql
 from manyhot.search.diagram import Diagram
+from manyhot.search.sql import probability_query, scored_query
 from manyhot.tables.arrow import import_arrow
 
-# Sums of the same numbers in another order differ by rounding; a wish for all of them must still end.
+# Sums of the same numbers in another order differ by rounding; a recall of 1 must still be reached.
 ROUNDING = 1e-12
 
 
-def check_k(k: object, owner: str) -> int | None:
-    """How many to give at the most, or None for no limit."""
+def check_k(k: object) -> int | None:
+    """The number of results to return, or None for no limit."""
     if k is None:
         return None
     number = 0 if isinstance(k, bool) or not isinstance(k, Integral) else int(k)
     if not 1 <= number < 10**18:
-        raise InputError(
-            "k",
-            owner,
-            "be a whole number from 1 on, of 18 digits at the most",
-            repr(k),
-            "Pass how many samples you want.",
-        )
+        rule = "be a whole number from 1 on, of at most 18 digits"
+        raise InputError("k", rule=rule, got=repr(k), hint="Pass how many samples you want.")
     return number
 
 
-def check_share(argument: str, owner: str, share: object) -> float | None:
+def check_share(argument: str, share: object) -> float | None:
     """A share above 0 and up to 1, or None."""
     if share is None:
         return None
     number = 0.0 if isinstance(share, bool) or not isinstance(share, Real) else float(share)
     if not 0 < number <= 1:
-        raise InputError(argument, owner, "lie above 0 and not above 1", repr(share), "Pass a share such as 0.9.")
+        hint = "Pass a share such as 0.9."
+        raise InputError(argument, rule="lie above 0 and not above 1", got=repr(share), hint=hint)
     return number
 
 
-def check_level(argument: str, owner: str, level: object) -> float:
+def check_level(argument: str, level: object) -> float:
     """A probability above 0 and below 1."""
     number = 0.0 if isinstance(level, bool) or not isinstance(level, Real) else float(level)
     if not 0 < number < 1:
-        raise InputError(argument, owner, "lie above 0 and below 1", repr(level), "Pass 0.95, for example.")
+        hint = "Pass 0.95, for example."
+        raise InputError(argument, rule="lie above 0 and below 1", got=repr(level), hint=hint)
     return number
 
 
 def cutoff_bin(bins: Sequence[Bin], *, precision: float | None, recall: float | None) -> int:
-    """The bin within which the list ends; all better ones belong to it as a whole."""
+    """The bin in which the result ends; all better bins belong to it as a whole."""
     total = sum(bin_.first for bin_ in bins)
     count, mass = 0, 0.0
     for bin_ in sorted(bins, reverse=True):
@@ -67,12 +64,12 @@ def cutoff_bin(bins: Sequence[Bin], *, precision: float | None, recall: float | 
 
 
 def cutoff_length(probs: Any, total: float, *, precision: float | None, recall: float | None) -> int:
-    """How many of the probabilities, which fall, belong to the list.
+    """How many of the falling probabilities belong to the result.
 
     Args:
-        probs: The most probable first, at least as many as belong to it.
-        total: The sum over all samples there are.
-        precision: The list goes on as long as the mean of its probabilities is this or more.
+        probs: In falling order, at least as many as belong to the result.
+        total: The sum over all samples.
+        precision: The result goes on as long as the mean of its probabilities is at least this.
         recall: It ends as soon as it holds this share of `total`.
     """
     sums = np.cumsum(np.asarray(probs, dtype=np.float64))
@@ -111,14 +108,14 @@ class Relation:
     """A table in the database.
 
     Attributes:
-        rows: The rows as SQL that can stand after FROM.
+        rows: The rows, as SQL for FROM.
         sample: The same, of some of the rows.
         share: How many of the rows are in the sample, as a share.
         labels: The SQL name of the column of each label, by its number.
-        row: SQL names that tell a row: its texts, or its number.
-        order: SQL names that put rows in the order of the table.
-        single_precision: Whether all probabilities are of single precision.
-        tables: What the database has to know under these names first.
+        row: SQL names of the key of a row: its string columns, or its number.
+        order: SQL names that sort rows in the order of the table.
+        single_precision: Whether all probabilities are float32.
+        tables: Arrow tables to register under these names first.
         cells: The columns themselves, if they are in memory.
     """
 
@@ -133,12 +130,12 @@ class Relation:
     cells: Cells | None = None
 
 
-# Rows in one piece of a column, which one thread works on.
+# Rows per chunk of a column; each chunk is the work of one thread.
 CHUNK_ROWS = 131072
 
 
 def arrow_table(rows: Array, columns: dict[int, Array]) -> Any:
-    """A table of Arrow that shares the memory of arrays, in pieces for several threads."""
+    """An Arrow table that shares the memory of the arrays, in chunks for several threads."""
     pa = import_arrow()
     arrays = {"row": rows} | {f"label_{label}": cells for label, cells in columns.items()}
     starts = range(0, max(len(rows), 1), CHUNK_ROWS)
@@ -146,15 +143,15 @@ def arrow_table(rows: Array, columns: dict[int, Array]) -> Any:
     return pa.table({name: pa.chunked_array(chunks) for name, chunks in pieces.items()})
 
 
-# Picking rows pays if not more than this share of them is left after the first label.
+# Pruning pays if at most this share of the rows is left after the first label.
 MAX_PRUNED_SHARE = 0.25
 
 Bound = tuple[int, float | None, float | None]
-"""A label by its number, and what its probability must at least and at most be."""
+"""A label by its number, and the lowest and highest probability that it may have."""
 
 
 def kth_probability_of_sample(cells: Cells, literals: Sequence[tuple[int, bool]], rank: int) -> float:
-    """The probability that labels are present, or absent, which takes this place among those of the sample."""
+    """The rank-th highest probability in the sample that some labels are present and others absent."""
     probs = np.ones(1)
     for label, wanted in literals:
         sample = cells.samples[label].astype(np.float64)
@@ -164,10 +161,10 @@ def kth_probability_of_sample(cells: Cells, literals: Sequence[tuple[int, bool]]
 
 
 def prune_rows(relation: Relation, cells: Cells, bounds: Sequence[Bound]) -> Relation:
-    """The relation without rows of which one label alone says that they are not wanted; itself where that is slow.
+    """The relation without the rows that a bound on one label rules out; unchanged where pruning does not pay.
 
-    A comparison of one column with a number runs as fast as memory; after that of the label that rules out the most
-    rows, few are left to look at.
+    Comparing one column with a number runs at memory speed. The label that rules out the most rows comes first, so
+    that few rows are left for the others.
     """
     rows = None
     for bound in sorted(bounds, key=lambda bound: _within_bound(cells.samples[bound[0]], bound).mean()):
@@ -181,11 +178,11 @@ def prune_rows(relation: Relation, cells: Cells, bounds: Sequence[Bound]) -> Rel
     if rows is None:
         return relation
     pruned = arrow_table(cells.rows[rows], {label: probs[rows] for label, probs in cells.probs.items()})
-    return replace(relation, rows="picked", tables={"picked": pruned}, cells=None)
+    return replace(relation, rows="pruned", tables={"pruned": pruned}, cells=None)
 
 
 def _within_bound(probs: Array, bound: Bound) -> Array:
-    """Which of some probabilities lie within a bound, of which rounding to their precision excludes nothing."""
+    """Which probabilities lie within a bound, widened by one step of their precision."""
     _, low, high = bound
     number = probs.dtype.type
     inside: Array
@@ -200,36 +197,36 @@ def _within_bound(probs: Array, bound: Bound) -> Array:
 def top_k_statement(diagram: Diagram, relation: Relation, k: int, *, min_prob: float = 0.0) -> str:
     """The k most probable rows with at least probability `min_prob`; ties in the order of the table."""
     rows = _prefiltered(diagram, relation, min_prob)
-    scored = sql.scored_query(diagram, rows, relation.labels, _row_and_order(relation), min_prob=min_prob)
+    scored = scored_query(diagram, rows, relation.labels, _row_and_order(relation), min_prob=min_prob)
     wanted = f" WHERE probability >= {min_prob!r}" if min_prob > 0 else ""
     return f"{_ranked(scored, relation, wanted)} LIMIT {k}"
 
 
 def pruned_top_k_statement(diagram: Diagram, relation: Relation, k: int, *, min_prob: float) -> str:
-    """The same for rows of which few are less probable than `min_prob`; these may be among the last of the k."""
-    scored = sql.scored_query(diagram, relation.rows, relation.labels, _row_and_order(relation), min_prob=min_prob)
+    """As `top_k_statement`, for rows of which few are below `min_prob`; these may be among the last of the k."""
+    scored = scored_query(diagram, relation.rows, relation.labels, _row_and_order(relation), min_prob=min_prob)
     return f"{_ranked(scored, relation)} LIMIT {k}"
 
 
 def top_probabilities_statement(diagram: Diagram, relation: Relation, rows: str, k: int) -> str:
     """The k highest probabilities of some rows, the highest first."""
-    rated = sql.probability_query(diagram, rows, relation.labels, [])
+    rated = probability_query(diagram, rows, relation.labels, [])
     return f"SELECT probability FROM ({rated}) AS rated ORDER BY probability DESC LIMIT {k}"
 
 
 def histogram_statement(diagram: Diagram, relation: Relation) -> str:
-    """How many rows have probabilities in each bin, with the sums of their powers; see `counting`."""
-    rated = sql.probability_query(diagram, relation.rows, relation.labels, [])
+    """How many rows have probabilities in each bin, with the sums of their powers; see `poisson_binomial`."""
+    rated = probability_query(diagram, relation.rows, relation.labels, [])
     powers = "probability", "probability * probability", "probability * probability * probability"
     sums = ", ".join(f"sum({power})" for power in powers)
     bin_index = f"CAST(floor(probability * {BINS}) AS INTEGER)"
-    return f"SELECT {bin_index} AS place, count(*), {sums} FROM ({rated}) AS rated GROUP BY place"
+    return f"SELECT {bin_index} AS bin, count(*), {sums} FROM ({rated}) AS rated GROUP BY bin"
 
 
 def tail_statement(diagram: Diagram, relation: Relation, bin_index: int, k: int | None = None) -> str:
-    """All rows from the bin of this place on, or the first k of them, the most probable first."""
+    """All rows of this bin and higher ones, or the first k of them, the most probable first."""
     min_prob = bin_index / BINS / 2
-    scored = sql.scored_query(diagram, relation.rows, relation.labels, _row_and_order(relation), min_prob=min_prob)
+    scored = scored_query(diagram, relation.rows, relation.labels, _row_and_order(relation), min_prob=min_prob)
     ranked = _ranked(scored, relation, f" WHERE floor(probability * {BINS}) >= {bin_index}" if bin_index else "")
     return ranked if k is None else f"{ranked} LIMIT {k}"
 
@@ -245,7 +242,7 @@ def _row_and_order(relation: Relation) -> list[str]:
 
 
 def _prefiltered(diagram: Diagram, relation: Relation, min_prob: float) -> str:
-    """The rows without those of which one label alone says that they are less probable than `min_prob`."""
+    """The rows without those that one label alone shows to be less probable than `min_prob`."""
     conditions = []
     for column, low, high in diagram.bounds(min_prob) if min_prob > 0 else ():
         name = relation.labels[column]
@@ -255,9 +252,9 @@ def _prefiltered(diagram: Diagram, relation: Relation, min_prob: float) -> str:
 
 
 def _bound_literal(bound: float, relation: Relation, away: float) -> str:
-    """A bound in the precision of the columns, rounded so that it excludes no more than before.
+    """A bound in the precision of the columns, rounded outwards.
 
-    A column is compared several times faster with a number of its own type.
+    Comparing a column with a number of its own type is several times faster.
     """
     if not relation.single_precision:
         return repr(float(bound))

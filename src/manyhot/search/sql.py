@@ -17,7 +17,7 @@ _QUALIFIED = re.compile(rf"(?:(?:{_NAME})\.)*(?P<name>{_NAME})")
 
 
 def quote_name(name: str) -> str:
-    """A name of a column or a table, whatever letters it has.
+    """The name of a column or a table as a quoted SQL identifier.
 
     Example:
         >>> print(quote_name('12" pizza'))
@@ -29,7 +29,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """A piece of text, whatever letters it has.
+    """A text as an SQL string literal.
 
     Example:
         >>> print(quote_text("cook's knife"))
@@ -41,7 +41,7 @@ def quote_text(text: str) -> str:
 
 
 def split_name(column: str) -> tuple[str, str]:
-    """The expression and the name of a column that is kept: a column, or an expression with `AS` and a name."""
+    """The expression and the name of an extra column: a column, or an expression with `AS` and a name."""
     column = column.strip()
     qualified = _QUALIFIED.fullmatch(column)
     if qualified:
@@ -76,7 +76,7 @@ class Operation:
 
 
 class Expressions:
-    """What the steps of a program compute with when they are to become text: places in a list of expressions."""
+    """The semiring that turns the steps of a diagram into SQL: its values are indices into a list of expressions."""
 
     zero = ZERO
     one = ONE
@@ -104,7 +104,7 @@ class Expressions:
         return self._store(Operation(False, min(left, right), max(left, right)))
 
     def needed(self, roots: Iterable[int]) -> list[int]:
-        """The expressions that some need, themselves included, each after its parts."""
+        """The expressions that the roots need, roots included, each after its parts."""
         wanted = set(roots)
         waiting = list(wanted)
         while waiting:
@@ -125,7 +125,7 @@ class Expressions:
         return index
 
 
-_MAX_BRACKETS = 24  # brackets within brackets; engines and readers have a limit
+_MAX_BRACKETS = 24  # nested brackets; engines and readers have a limit
 
 
 def leaf_name(leaf: Leaf) -> str:
@@ -134,11 +134,11 @@ def leaf_name(leaf: Leaf) -> str:
 
 
 class Levels:
-    """Writes expressions; those that are needed several times become columns of a query of their own.
+    """Writes expressions; those used several times become columns of a query of their own.
 
     Args:
         expressions: Where they are stored.
-        roots: What is wanted in the end.
+        roots: The expressions of the outermost query.
 
     Attributes:
         leaves: The labels that are read.
@@ -194,7 +194,7 @@ class Levels:
 
 
 NOTHING = "-1e300"
-_FAINT = "-700"  # adding a part that is smaller by this many powers of e changes nothing, and less might underflow
+_FAINT = "-700"  # adding a term smaller by this many powers of e changes nothing, and less might underflow
 
 
 class LogLevels:
@@ -230,7 +230,7 @@ class LogLevels:
         return isinstance(node, Operation) and node.is_sum
 
     def _find_inner_sums(self, needed: Sequence[int]) -> set[int]:
-        """Sums that are part of one other sum and of nothing else: they are taken in one go with it."""
+        """Sums that are part of one other sum and of nothing else: they are merged into it."""
         sums = [index for index in needed if self._is_sum(index)]
         return {part for index in sums for part in self._parts(index) if self._is_sum(part) and self._uses[part] == 1}
 
@@ -260,7 +260,7 @@ class LogLevels:
         self._sql[index] = self._column(level, f"l{index}", f"{top}+ln({shares})")
 
     def _terms(self, index: int) -> list[int]:
-        """What a sum adds, sums inside of it taken apart."""
+        """The terms of a sum, with merged inner sums expanded."""
         terms, waiting = [], list(self._parts(index))
         while waiting:
             part = waiting.pop()
@@ -271,7 +271,7 @@ class LogLevels:
         return sorted(terms)
 
     def _column(self, level: int, name: str, text: str) -> tuple[int, str]:
-        """Adds a column to a query, and gives the level from which on it is there, and its name."""
+        """Adds a column to a query; returns the level from which on it exists, and its name."""
         while len(self.columns) <= level:
             self.columns.append([])
         self.columns[level].append((name, text))
@@ -282,8 +282,8 @@ _SAFE = "1e-280"  # above this a probability has lost nothing to products that w
 _PROBABILITY = "CASE WHEN holds>1 THEN 1 ELSE holds END AS probability"  # sums may be rounded to a little above 1
 _NEVER = "CAST('-Infinity' AS DOUBLE)"
 _COLUMN = re.compile(r"\b(?:[pqvlm]\d+|l[pq]\d+|low|holds|fails)\b")  # the columns that queries hand to each other
-_MAX_QUERIES = 800  # DuckDB stops at 1,000
-_GROUP = 16  # operands that stand in a row without brackets: engines limit how deep a chain is
+_MAX_QUERIES = 800  # DuckDB has a limit of 1,000
+_GROUP = 16  # operands per group without brackets: engines limit the depth of a chain
 
 
 def probability_query(diagram: Diagram, source: str, columns: Mapping[int, str], extra_columns: Sequence[str]) -> str:
@@ -292,8 +292,8 @@ def probability_query(diagram: Diagram, source: str, columns: Mapping[int, str],
     Args:
         diagram: The formula, compiled.
         source: What to select from: a table, or a query in brackets.
-        columns: For each of `program.columns` the SQL of the column that holds the probability of its label.
-        extra_columns: Columns of the source to be kept, or expressions with `AS` and a name, quoted as SQL needs it.
+        columns: For each of `diagram.columns` the SQL of the column that holds the probability of its label.
+        extra_columns: Further columns of the source, or expressions with `AS` and a name, quoted as SQL needs it.
 
     Returns:
         The text of a SELECT with the columns of `extra_columns`, then `probability`.
@@ -328,19 +328,18 @@ def probability_query(diagram: Diagram, source: str, columns: Mapping[int, str],
 def scored_query(
     diagram: Diagram, source: str, columns: Mapping[int, str], extra_columns: Sequence[str], *, min_prob: float = 0.0
 ) -> str:
-    """A query for the probability that a formula holds, and its logarithm, which tells apart what is rounded to 0 or 1.
+    """A query for the probability that a formula holds and its logarithm, which is exact near 0 and 1.
 
-    Logarithms are taken in the outermost query, so that an engine that filters by probability takes them of what is
-    left.
+    The outermost query computes the logarithms, so that an engine that filters by probability computes them for the
+    remaining rows only.
 
     Args:
         diagram: The formula, compiled.
         source: What to select from: a table, or a query in brackets.
-        columns: For each of `program.columns` the SQL of the column that holds the probability of its label.
-        extra_columns: Columns of the source to be kept, or expressions with `AS` and a name, quoted as SQL needs it.
-        min_prob: Rows of a smaller probability are of no interest. From 1e-280 on, numbers do what takes logarithms of
-            every step for smaller ones, and the text is several times shorter; such rows get the logarithm of what
-            numbers can tell.
+        columns: For each of `diagram.columns` the SQL of the column that holds the probability of its label.
+        extra_columns: Further columns of the source, or expressions with `AS` and a name, quoted as SQL needs it.
+        min_prob: Rows of a smaller probability may be inexact. From 1e-280 on, plain numbers replace logarithms of
+            every step and the text is several times shorter; rows below it get the logarithm of the plain probability.
 
     Returns:
         The text of a SELECT with the columns of `extra_columns`, then `probability` and `log_probability`.
@@ -395,9 +394,9 @@ def _nested(
     extras: Sequence[tuple[str, str]],
     wanted: Sequence[str],
 ) -> str:
-    """The queries within each other that lead from the source to the columns which the texts in `wanted` need."""
+    """Nested queries from the source to the columns that the texts in `wanted` need."""
     if len(added) > _MAX_QUERIES:
-        rule = f"need at most {_MAX_QUERIES} queries within each other as SQL"
+        rule = f"need at most {_MAX_QUERIES} nested queries as SQL"
         raise InputError("diagram", "sql", rule, f"{len(added)}", "Ask for less at once.")
     items = [f"{expression} AS k{index}" for index, (expression, _) in enumerate(extras)]
     for leaf in leaves:
@@ -407,13 +406,13 @@ def _nested(
     for level, (names, passed) in enumerate(zip(added, _passed(added, wanted), strict=True)):
         outer = [f"k{index}" for index in range(len(extras))] + passed
         text = _select([*outer, *(f"{value} AS {name}" for name, value in names)], f"({text}) AS level{level}")
-    # Some optimisers write what a column is made of in its place, over and over. OFFSET 0 keeps them from it.
+    # Some optimisers inline column expressions repeatedly. OFFSET 0 prevents it.
     fence = "\nOFFSET 0" if len(added) > 1 else ""
     return f"({text}{fence}) AS level{len(added)}"
 
 
 def _passed(added: Sequence[Sequence[tuple[str, str]]], wanted: Sequence[str]) -> list[list[str]]:
-    """For each query the columns of the one inside of it that are needed further out."""
+    """For each query the columns of its inner query that outer queries need."""
     needed = set(_COLUMN.findall(" ".join(wanted)))
     passed = []
     for names in reversed(added):
@@ -424,12 +423,12 @@ def _passed(added: Sequence[Sequence[tuple[str, str]]], wanted: Sequence[str]) -
 
 
 def _renamed_columns(extras: Sequence[tuple[str, str]]) -> list[str]:
-    """The kept columns under the names that they shall have in the end; inside, none can clash with ours."""
+    """The extra columns under their final names; inner queries use other names, so that none can clash."""
     return [f"k{index} AS {name}" for index, (_, name) in enumerate(extras)]
 
 
 def _select(items: Sequence[str], source: str) -> str:
-    """A SELECT, in lines of some hundred letters."""
+    """A SELECT, in lines of about 120 characters."""
     lines, line = [], ""
     for item in items:
         if line and len(line) + len(item) > 120:
@@ -445,7 +444,7 @@ def _series(name: str) -> str:
 
 
 def _chain(items: Sequence[str], operator: str) -> str:
-    """Items joined by a sign, in groups with brackets if they are many."""
+    """Items joined by an operator, in groups with brackets if they are many."""
     while len(items) > _GROUP:
         groups = [items[start : start + _GROUP] for start in range(0, len(items), _GROUP)]
         items = [f"({operator.join(group)})" for group in groups]
@@ -462,8 +461,8 @@ def select_statement(
     precision: float | None,
     recall: float | None,
 ) -> str:
-    """One statement for people and other engines: ranked rows, up to a number or an expected share."""
-    # A conjunction is exact in any case, and other engines may refuse the logarithm of nothing.
+    """The statement for users and other engines: ranked rows, limited by number, expected precision or recall."""
+    # A conjunction is exact in any case, and other engines may reject the logarithm of zero.
     scored = scored_query(
         diagram, rows, labels, texts, min_prob=0.0 if diagram.is_conjunction else MIN_EXACT_PROBABILITY
     )
@@ -488,5 +487,5 @@ def select_statement(
     return f"SELECT {names}\nFROM (\n{ranked}\n) AS ranked\nWHERE {wanted}\nORDER BY {order}{limit}"
 
 
-# Formulas other than conjunctions are ranked exactly down to this in the statement for people, which stays short so.
+# In `select_statement`, formulas other than conjunctions are ranked exactly down to this; that keeps it short.
 MIN_EXACT_PROBABILITY = 1e-250

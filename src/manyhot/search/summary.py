@@ -1,4 +1,4 @@
-"""Search results as sentences."""
+"""Search results in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyhot.search.collection import ExpectedMatches, SearchResult
 
 
 def describe_expected(expected: ExpectedMatches) -> str:
-    """How many samples match, in a sentence.
+    """The expected number of matches, in words.
 
     Example:
         >>> from manyhot.search.collection import ExpectedMatches
@@ -23,13 +23,13 @@ def describe_expected(expected: ExpectedMatches) -> str:
 
 
 def describe_hits(result: SearchResult) -> str:
-    """How many of the samples that were found match, and how much of all matches that is, in a sentence."""
+    """The expected precision and recall of the hits, in words."""
     count = len(result.hits)
     if count == 0:
         return "Nothing was found."
     right = _format_count(result.precision * count)
-    verb, share = "is" if right == "1" else "are", _format_share(result.precision)
-    text = f"Of these {count:,}, {right} {verb} expected to match ({share})"
+    is_or_are, share = "is" if right == "1" else "are", _format_share(result.precision)
+    text = f"Of these {count:,}, {right} {is_or_are} expected to match ({share})"
     if count == 1:
         text = f"This one matches with a probability of {_format_share(result.precision)}"
     if result.recall is None or math.isnan(result.recall):
@@ -49,14 +49,14 @@ def _format_count(mean: float) -> str:
 
 
 def _format_share(share: float) -> str:
-    """A share in percent, without digits that say nothing about a sum of many."""
+    """A share in percent, without insignificant digits."""
     if 0.01 <= share <= 0.99:
         return f"{100 * share:.0f} %"
     return format_prob(share)
 
 
 def file_stem(query: str) -> str:
-    """A name for the files of a query, without signs that a shell or a file system minds.
+    """A file name for a query, without characters that are special to a shell or a file system.
 
     Example:
         >>> file_stem('fork & "Granny Smith" & !knife')
@@ -67,5 +67,5 @@ def file_stem(query: str) -> str:
     plain = "".join(
         character if character.isalnum() else " " for character in unicodedata.normalize("NFKC", query).lower()
     )
-    # Sixty signs of four bytes each still are a name that every file system takes.
+    # Sixty characters of up to four bytes each fit into a file name on every file system.
     return "-".join(["search", *plain.split()])[:60].rstrip("-")

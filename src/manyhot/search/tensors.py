@@ -9,25 +9,26 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from manyhot.checks import check_target_values, describe_type
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.search.diagram import Diagram, Tally
 from manyhot.search.evaluate import evaluate
 
 _SAFE = 1e-280  # above this a probability has lost nothing to products that were too small for a float64
-_CELLS = 1 << 22  # values that are held at a time, 32 MiB
+_CELLS = 1 << 22  # values in memory at once, 32 MiB
 
 
+@owned("log_probs")
 @torch.no_grad()
 def log_probs(diagram: Diagram, log_odds: Tensor) -> Tensor:
     """The logarithm of the probability that a formula holds, for labels that are independent given the sample.
 
-    The logarithm is right to a relative error of about 1e-12, also for probabilities far too small for a float, and for
-    those as near to 1 as 1 - 1e-300; so samples are ranked by it without false ties. No gradient goes through it.
+    The logarithm has a relative error of about 1e-12, also for probabilities too small for a float and for those as
+    near to 1 as 1 - 1e-300, so that ranking by it has no false ties. It is not differentiable.
 
     Args:
         diagram: The formula, compiled.
-        log_odds: (N, L), one column for each of `program.columns`, in their order. Infinite ones are fine: they mean
-            that a label is certainly there or certainly not.
+        log_odds: (N, L), one column for each of `diagram.columns`, in their order. Infinite values mean that a
+            label is certainly present or certainly absent.
 
     Returns:
         (N,) in float64.
@@ -49,20 +50,20 @@ def log_probs(diagram: Diagram, log_odds: Tensor) -> Tensor:
 
 
 def _check_log_odds(diagram: Diagram, log_odds: Tensor) -> None:
-    """Refuses what is no table of log-odds for the columns of the program."""
+    """Raises if `log_odds` is no table of log-odds for the columns of the diagram."""
     if not isinstance(log_odds, Tensor) or not log_odds.is_floating_point():
         rule, hint = "be a tensor of floating-point numbers", "Call `.float()` on it."
-        raise InputError("log_odds", "log_probs", rule, describe_type(log_odds), hint)
+        raise InputError("log_odds", rule=rule, got=describe_type(log_odds), hint=hint)
     columns = len(diagram.columns)
     if log_odds.ndim != 2 or log_odds.shape[1] != columns:
-        rule, hint = f"be (N, L) with L = {columns}", "Pass the columns `program.columns`."
-        raise InputError("log_odds", "log_probs", rule, str(tuple(log_odds.shape)), hint)
+        rule, hint = f"be (N, L) with L = {columns}", "Pass the columns `diagram.columns`."
+        raise InputError("log_odds", rule=rule, got=str(tuple(log_odds.shape)), hint=hint)
     if log_odds.isnan().any():
-        raise InputError("log_odds", "log_probs", "be numbers", "NaN", "Leave these samples out.")
+        raise InputError("log_odds", rule="be numbers", got="NaN", hint="Leave these samples out.")
 
 
 def _width(diagram: Diagram) -> int:
-    """How many values a sample needs at a time."""
+    """The largest number of values held per sample."""
     live = widest = 0
     for step, done in zip(diagram.steps, diagram.last_uses, strict=True):
         live += step.most + len(step.parts) if isinstance(step, Tally) else 1
@@ -72,7 +73,7 @@ def _width(diagram: Diagram) -> int:
 
 
 def _log_probs_of_chunk(diagram: Diagram, log_odds: Tensor) -> Tensor:
-    """Plain numbers, which are fast; logarithms of every step only for samples where a number may have vanished."""
+    """Plain probabilities, which are fast; the slower log space only for samples that may have underflowed."""
     rows = {column: row for row, column in enumerate(diagram.columns)}
     zero = log_odds.new_zeros(log_odds.shape[1])
     probs, opposite = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
@@ -125,13 +126,14 @@ class _LogSemiring:
         return left + right
 
 
+@owned("match_targets")
 @torch.no_grad()
 def match_targets(diagram: Diagram, targets: Tensor) -> Tensor:
-    """Whether samples match a formula, as far as their targets tell.
+    """Whether samples match a formula, by their targets.
 
     Args:
         diagram: The formula, compiled.
-        targets: (N, L), one column for each of `program.columns`, in their order: 1 present, 0 absent, -1 unknown.
+        targets: (N, L), one column for each of `diagram.columns`, in their order: 1 present, 0 absent, -1 unknown.
 
     Returns:
         (N,) in int8: 1 for a match, 0 for none, -1 where it depends on targets that are unknown.
@@ -144,13 +146,12 @@ def match_targets(diagram: Diagram, targets: Tensor) -> Tensor:
         tensor([ 1, -1,  0], dtype=torch.int8)
     """
     if not isinstance(targets, Tensor) or targets.is_complex():
-        raise InputError(
-            "targets", "match_targets", "be a tensor of real numbers", describe_type(targets), "Pass a tensor."
-        )
+        rule = "be a tensor of real numbers"
+        raise InputError("targets", rule=rule, got=describe_type(targets), hint="Pass a tensor.")
     columns = len(diagram.columns)
     if targets.ndim != 2 or targets.shape[1] != columns:
-        rule, hint = f"be (N, L) with L = {columns}", "Pass the columns `program.columns`."
-        raise InputError("targets", "match_targets", rule, str(tuple(targets.shape)), hint)
+        rule, hint = f"be (N, L) with L = {columns}", "Pass the columns `diagram.columns`."
+        raise InputError("targets", rule=rule, got=str(tuple(targets.shape)), hint=hint)
     check_target_values("match_targets", targets)
     rows = {column: row for row, column in enumerate(diagram.columns)}
     can, can_not = (targets != 0).T.contiguous(), (targets < 1).T.contiguous()
@@ -162,7 +163,7 @@ def match_targets(diagram: Diagram, targets: Tensor) -> Tensor:
 
 
 class _BooleanSemiring:
-    """What can be, given what is known: probabilities of which only matters whether they are zero."""
+    """Possibility given the known targets: True where a probability would not be zero."""
 
     def __init__(self, zero: Tensor) -> None:
         self.zero = zero

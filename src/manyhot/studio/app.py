@@ -21,18 +21,18 @@ from manyhot.studio.middleware import AccessGuard, AccessPolicy, BodyLimit
 from manyhot.studio.review_journal import WriteError
 from manyhot.studio.routes import JSON, ROUTES, Route
 from manyhot.studio.schemas import Problem
-from manyhot.studio.session import RequestError, RowNotFound, Studio
+from manyhot.studio.session import NoSuchRow, RequestError, Studio
 
 LOG = logging.getLogger("manyhot.studio")
-# What a validator may repeat of a value that was refused.
+# Characters of an invalid value that a message may repeat.
 MAX_VALUE_PREVIEW = 60
 HTTP_MESSAGES = {404: "There is nothing at this address.", 405: "This address does not take such a request."}
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Makes an application answer every problem in the same form."""
+    """Adds handlers that give all errors the same form."""
     app.add_exception_handler(RequestError, _request_error)
-    app.add_exception_handler(RowNotFound, _row_not_found)
+    app.add_exception_handler(NoSuchRow, _no_such_row)
     app.add_exception_handler(TooManyUploads, _too_busy)
     app.add_exception_handler(WriteError, _write_error)
     app.add_exception_handler(InputError, _input_error)
@@ -44,8 +44,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def error_response(status: int, message: str, *, headers: dict[str, str] | None = None) -> Any:
-    """The answer of a problem."""
-    # A sentence may repeat what was sent, and that may hold halves of characters, which no answer can.
+    """The response of an error."""
+    # A message may repeat parts of the request with lone surrogates, which a response cannot encode.
     message = message.encode("utf-8", "backslashreplace").decode()
     return JSONResponse(Problem(sentence=message).model_dump(), status, headers)
 
@@ -54,13 +54,13 @@ def _request_error(_: Request, error: Any) -> Any:
     return error_response(error.status, str(error))
 
 
-def _row_not_found(_: Request, error: Exception) -> Any:
+def _no_such_row(_: Request, error: Exception) -> Any:
     return error_response(404, str(error))
 
 
 def _too_busy(_: Request, error: Exception) -> Any:
     return error_response(
-        429, "Too many pictures are being classified. Try again in a second.", headers={"retry-after": "1"}
+        429, "Too many images are being classified. Try again in a second.", headers={"retry-after": "1"}
     )
 
 
@@ -81,7 +81,7 @@ def _validation_error(_: Request, error: Any) -> Any:
     first = error.errors()[0]
     where = _preview(".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0]))
     got = _preview(repr(first.get("input")))
-    return error_response(422, f"`{where}` of the request cannot be taken: {first['msg']}; got {got}.")
+    return error_response(422, f"`{where}` of the request is invalid: {first['msg']}; got {got}.")
 
 
 def _preview(text: str) -> str:
@@ -94,27 +94,27 @@ def _http_error(_: Request, error: Any) -> Any:
 
 
 def _internal_error(request: Request, error: Exception) -> Any:
-    # Not `request.url`, which cannot be made of every name that a request is sent to.
+    # Not `request.url`, which fails for some host names.
     LOG.error("%s %r failed", request.method, request.scope["path"], exc_info=error)
     return error_response(500, f"The server failed at this: {type(error).__name__}. Its log says more.")
 
 
-# What a multipart body has besides the file itself.
+# Bytes of a multipart body besides the file itself.
 ENVELOPE_BYTES = 64 * 2**10
-# What any request may be told, and what some are; the sentence says why.
-ERROR_RESPONSES = {404: "It is not here.", 422: "It cannot be taken."}
+# Descriptions of error responses of all routes, and of some; the message of the response has the details.
+ERROR_RESPONSES = {404: "Not found.", 422: "Invalid request."}
 MORE_ERROR_RESPONSES = {
-    409: "There is nothing to do.",
-    413: "It is too large.",
-    429: "Others are first; try again.",
-    507: "It could not be written to the disk.",
+    409: "Nothing to undo.",
+    413: "Too large.",
+    429: "Too many requests; try again.",
+    507: "Writing to the disk failed.",
 }
-# Requests that are computed at once; each holds some tables of all cells while it is.
+# Requests that are processed at once; each holds some tables of all cells.
 MAX_CONCURRENT_REQUESTS = 8
 
 
 def build_api(studio: Studio) -> FastAPI:
-    """The application without its guard, for tests and for what describes it."""
+    """The application without its guard, for tests and for its OpenAPI description."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -122,16 +122,16 @@ def build_api(studio: Studio) -> FastAPI:
         yield
         try:
             studio.close()
-        except InputError as error:  # the edits are in the journal; who started the studio is told
+        except InputError as error:  # the edits are in the journal
             LOG.error("%s", error)
 
     app = FastAPI(
         title="manyhot studio",
         version=__version__,
         openapi_url="/api/openapi.json",
-        docs_url=None,  # its page would be loaded from another site
+        docs_url=None,  # its page would load scripts from another site
         redoc_url=None,
-        redirect_slashes=False,  # a redirect would lead to whatever name the request was sent to
+        redirect_slashes=False,  # a redirect would repeat the host name of the request
         lifespan=lifespan,
     )
     app.state.studio = studio
@@ -151,7 +151,7 @@ def build_api(studio: Studio) -> FastAPI:
 
 
 def describe_responses(route: Route) -> dict[int | str, dict[str, Any]]:
-    """The answers of a route besides the one that its types describe."""
+    """The responses of a route besides the one described by its types."""
     problems = ERROR_RESPONSES | {status: MORE_ERROR_RESPONSES[status] for status in route.problems}
     responses: dict[int | str, dict[str, Any]] = {
         status: {"description": text, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
@@ -166,9 +166,9 @@ def build_app(studio: Studio, *, token: str | None = None, hosts: frozenset[str]
     """The application as it is served.
 
     Args:
-        studio: What is open.
-        token: What everybody must show; None where only this machine can ask.
-        hosts: The names under which it may be spoken to; None for any.
+        studio: The open studio.
+        token: The access token; None if the server is reachable from this machine only.
+        hosts: The accepted host names; None for any.
     """
     limited = BodyLimit(build_api(studio), {"/api/classify": UPLOAD_BYTES + ENVELOPE_BYTES})
     return AccessGuard(limited, AccessPolicy(token, hosts))

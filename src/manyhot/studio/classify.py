@@ -28,10 +28,10 @@ Pending = tuple[Tensor, "Future[Tensor]"]
 
 
 class MicroBatcher:
-    """Scores inputs one by one for those who ask, and together for the network.
+    """Collects single inputs into batches for the network.
 
-    While the network is busy, requests gather; when it is free, it takes all that wait, up to a number. So a lone
-    request waits for nobody, and many share the cost of a pass.
+    While the network is busy, requests are queued; when it is free, it takes all that wait, up to a limit. A single
+    request never waits for others, and many share the cost of a pass.
 
     Args:
         score: From inputs (n, ...) to scores (n, K); called by as many threads as there are workers.
@@ -116,7 +116,7 @@ class MicroBatcher:
             return
         try:
             scores = self._score(torch.stack([inputs for inputs, _ in batch]))
-        except Exception as error:  # whoever asked is told; the thread must go on for the others
+        except Exception as error:  # passed on to the callers; the thread must go on for later requests
             for _, future in batch:
                 future.set_exception(error)
             return
@@ -126,30 +126,30 @@ class MicroBatcher:
 
 UPLOAD_BYTES = 32 * 2**20
 UPLOAD_PIXELS = 50_000_000
-# What browsers show, and TIFF. The decoders of rarer formats are slower, stop all other threads, or do not keep limits.
+# What browsers show, and TIFF. Decoders of rarer formats are slower, block all other threads, or ignore limits.
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
-# Pictures of more pixels are decoded one after the other: the largest takes some 800 megabytes.
+# Images of more pixels are decoded one after the other: the largest takes some 800 megabytes.
 LARGE_PIXELS = 2**23
-# Pictures that may be under way at once; whoever comes after that is asked to try again.
+# Images in progress at once; further requests get status 429.
 MAX_WAITING = 128
-# Passes through the network at once on a processor, and pictures in each for every core that it has: more leave the
-# cache, which takes a sixth more time, and the first would wait for the last.
+# Concurrent passes through the network on a CPU, and images per core in each: larger batches leave the cache, which
+# takes a sixth more time, and the first image would wait for the last.
 MAX_PASSES, IMAGES_PER_CORE = 4, 2
-# Labels that are shown besides those that are given.
+# Labels that are shown besides the predicted ones.
 UPLOAD_MOST_PROBABLE = 12
 
 
 class TooManyUploads(Exception):
-    """More pictures are under way than are taken."""
+    """Raised when too many images are in progress."""
 
 
 class UploadClassifier:
-    """Answers for pictures that come as bytes.
+    """Classifies uploaded images.
 
     Args:
         classifier: With a backbone, and with probabilities.
-        explorer: How labels are decided, where the caller chooses.
-        most_waiting: How many pictures may be under way at once.
+        explorer: Makes the decisions if the caller chooses a decision method.
+        most_waiting: At most this many images may be in progress at once.
     """
 
     def __init__(self, classifier: Classifier, explorer: DecisionExplorer, *, most_waiting: int = MAX_WAITING) -> None:
@@ -161,26 +161,26 @@ class UploadClassifier:
         passes = min(MAX_PASSES, torch.get_num_threads())
         on_processor = {"most": IMAGES_PER_CORE * (torch.get_num_threads() // passes), "workers": passes}
         self._batcher = MicroBatcher(self._probs_and_scores, **(on_processor if self._device.type == "cpu" else {}))
-        # Decoding a picture takes memory, so not more at once than there are cores to do it.
+        # Decoding an image takes memory, so at most one at a time per core.
         self._decoders = ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1)), thread_name_prefix="manyhot-decoder")
         self._large_decoder = ThreadPoolExecutor(1, thread_name_prefix="manyhot-large-decoder")
         self._under_way = 0
 
     def facts(self) -> ModelInfo:
-        """What it is, and how large pictures may be."""
+        """The model, and the limits of uploads."""
         return ModelInfo(words=repr(self.classifier), upload_bytes=UPLOAD_BYTES, upload_pixels=UPLOAD_PIXELS)
 
     async def classify(self, data: bytes, name: str, choice: DecisionChoice) -> Classification:
-        """The answer for one picture.
+        """Classifies one image.
 
         Args:
             data: The bytes of its file.
-            name: What it is called.
-            choice: How labels are decided; by the rule of the classifier by default.
+            name: Its file name.
+            choice: The decision method; the rule of the classifier by default.
 
         Raises:
-            UnreadableImage: The bytes are no picture, or too large a one.
-            TooManyUploads: Too many others are under way.
+            UnreadableImage: The bytes are no image, or one that is too large.
+            TooManyUploads: Too many others are in progress.
         """
         start = time.perf_counter()
         if self._under_way >= self.most_waiting:
@@ -197,13 +197,13 @@ class UploadClassifier:
         return self._answer(probs.unsqueeze(0), scores.unsqueeze(0), name, choice, start)
 
     def close(self) -> None:
-        """Answers what is under way, and ends."""
+        """Finishes the images in progress, and stops."""
         self._decoders.shutdown()
         self._large_decoder.shutdown()
         self._batcher.close()
 
     def _is_large(self, data: bytes, name: str) -> bool:
-        """Whether a picture is large when it is decoded, as a JPEG seldom is: it is decoded at a smaller size."""
+        """Whether the decoded image is large; most JPEG files are not, since they are decoded at a smaller size."""
         side = 2 * max(self._preprocessing.size)
         header = open_header(data, name=name, max_pixels=UPLOAD_PIXELS, formats=UPLOAD_FORMATS)
         header.draft(None, (side, side))

@@ -1,4 +1,4 @@
-"""Decision methods of the studio, and what each of them does to a collection."""
+"""Decision methods of the studio, and a summary of their decisions for a collection."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import torch
 from torch import Tensor
 
 from manyhot.decide import AverageK, ConformalRiskControl, Decision, Rule, Threshold
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.evaluation.result import too_small
 from manyhot.predictions import Predictions
 from manyhot.studio.schemas import DecisionKind, DecisionMethod, DecisionSummary, ObservedQuality, Quality
 
-OWNER = "studio"
-# Rules that were fitted for the positions of a slider.
+# Fitted rules in the cache, one per position of a slider.
 MAX_CACHED_RULES = 256
 MAX_SET_SIZE = 30
 # Summaries that are computed at once: each needs some tables of all cells.
 MAX_CONCURRENT_SUMMARIES = 2
-NEEDS_TARGETS = "It needs pictures with true labels that the model was not trained on, best of a split called 'val'."
+NEEDS_TARGETS = (
+    "It needs images with true labels that the model was not trained on, preferably in a split called 'val'."
+)
 
 
 class DecisionChoice(NamedTuple):
-    """How labels are to be decided; without `by` as the collection does by itself."""
+    """A decision method; without `by` the default of the collection."""
 
     by: DecisionKind | None = None
     value: float | None = None
@@ -58,7 +59,7 @@ class DecisionExplorer:
 
     @cached_property
     def methods(self) -> list[DecisionMethod]:
-        """The ways that there are, the default first."""
+        """The available decision methods, the default first."""
         methods = []
         if self.table.decisions is not None:
             rule = repr(self.table.rule) if self.table.rule is not None else "As the table says."
@@ -68,8 +69,8 @@ class DecisionExplorer:
         methods.append(
             DecisionMethod(
                 by="size",
-                title="Labels a picture, on average",
-                words="More where a picture is ambiguous, fewer where it is plain.",
+                title="Labels per image, on average",
+                words="More for ambiguous images, fewer for clear ones.",
                 low=0.0,
                 high=float(min(labels, max(MAX_SET_SIZE, math.ceil(2 * size)))),
                 step=0.1,
@@ -96,16 +97,16 @@ class DecisionExplorer:
         )
         return methods
 
+    @owned("studio")
     def settled(self, choice: DecisionChoice) -> DecisionChoice:
-        """The choice with everything that was left open filled in, or the error that says what cannot be chosen."""
+        """The choice with defaults filled in; raises if it is not available."""
         methods = {method.by: method for method in self.methods}
         by: DecisionKind = choice.by or self.methods[0].by
         if by not in methods:
-            raise InputError(
-                "by", OWNER, f"be one of {', '.join(methods)}", by, "The table has no decisions of its own."
-            )
+            rule, hint = f"be one of {', '.join(methods)}", "The table has no decisions of its own."
+            raise InputError("by", rule=rule, got=by, hint=hint)
         if methods[by].why is not None:
-            raise InputError("by", OWNER, "be a way that can be chosen", by, methods[by].why or "")
+            raise InputError("by", rule="be an available decision method", got=by, hint=methods[by].why or "")
         if by == "rule":
             return DecisionChoice(by)
         value = methods[by].value if choice.value is None else choice.value
@@ -113,7 +114,7 @@ class DecisionExplorer:
         return DecisionChoice(by, value)
 
     def decision(self, choice: DecisionChoice, rows: Tensor | None = None) -> Decision:
-        """What is decided about some rows, or about all."""
+        """The decisions for some rows, or for all."""
         choice = self.settled(choice)
         if choice.by == "rule":
             assert self.table.decisions is not None
@@ -124,12 +125,13 @@ class DecisionExplorer:
         result: Decision = self.rule(choice)(self.values if rows is None else self.values[rows])
         return result
 
+    @owned("studio")
     def rule(self, choice: DecisionChoice) -> Rule:
-        """The rule of a settled choice, fitted; that of the run where its own was chosen and is known."""
+        """The fitted rule of a settled choice; that of the run for "rule"."""
         if choice.by == "rule":
             if self.table.rule is None:
-                got = "decisions that came without their rule"
-                raise InputError("by", OWNER, "be a way that is known", got, "Choose a size or a threshold.")
+                rule, got = "be a known decision method", "decisions that came without their rule"
+                raise InputError("by", rule=rule, got=got, hint="Choose a size or a threshold.")
             return self.table.rule
         with self._lock:
             if choice not in self._rules:
@@ -143,26 +145,26 @@ class DecisionExplorer:
         if choice.by == "threshold":
             return Threshold(choice.value)
         if choice.by == "size":
-            # On the very rows that are shown, so that what the slider says is what there is.
+            # On the displayed rows, so that the mean size is exactly that of the slider.
             return AverageK(choice.value).fit(self.values)
         assert self._held_out is not None
         assert self.table.targets is not None
         return ConformalRiskControl(choice.value).fit(self.values[self._held_out], self.table.targets[self._held_out])
 
     def summary(
-        self, choice: DecisionChoice, rows: Tensor | None = None, *, judged: Tensor | None = None
+        self, choice: DecisionChoice, rows: Tensor | None = None, *, evaluated: Tensor | None = None
     ) -> DecisionSummary:
-        """What a choice does to some rows, or to all; rows that are left to a person are not judged.
+        """A summary of the decisions for some rows, or for all; abstained rows are not evaluated.
 
         Args:
-            choice: How labels are decided.
+            choice: The decision method.
             rows: The rows whose sets are counted, all by default.
-            judged: The rows that precision and recall are of, `rows` by default.
+            evaluated: The rows for precision and recall, `rows` by default.
         """
         with self._turns:
-            return self._summary(self.settled(choice), rows, rows if judged is None else judged)
+            return self._summary(self.settled(choice), rows, rows if evaluated is None else evaluated)
 
-    def _summary(self, choice: DecisionChoice, rows: Tensor | None, judged: Tensor | None) -> DecisionSummary:
+    def _summary(self, choice: DecisionChoice, rows: Tensor | None, evaluated: Tensor | None) -> DecisionSummary:
         decision = self.decision(choice, rows)
         answered, count = ~decision.abstain, max(len(decision.abstain), 1)
         sizes = decision.sizes[answered]
@@ -177,14 +179,14 @@ class DecisionExplorer:
             mean_size=float(sizes.sum()) / max(len(sizes), 1),
             none_share=int((sizes == 0).sum()) / count,
             ask_share=int(decision.abstain.sum()) / count,
-            **self._quality(judged, decision if judged is rows else self.decision(choice, judged)),
+            **self._quality(evaluated, decision if evaluated is rows else self.decision(choice, evaluated)),
             promise=self._guarantee(rule),
             sizes=torch.bincount(sizes.clamp(max=MAX_SET_SIZE), minlength=1).tolist(),
             more=bool((sizes > MAX_SET_SIZE).any()),
         )
 
     def _quality(self, rows: Tensor | None, decision: Decision) -> dict[str, Any]:
-        """What is expected and what is observed, both of the same cells where some are known."""
+        """Expected and observed quality, both over the known cells if there are any."""
         answered = ~decision.abstain
         probs = (self.probs if rows is None else self.probs[rows])[answered]
         labels, targets = decision.labels[answered], self.table.targets
@@ -194,31 +196,33 @@ class DecisionExplorer:
         small, known = too_few_rows(targets), targets[answered]
         if small is not None or not bool((known >= 0).any()):
             return {"expected": _expected(probs, labels), "observed": None, "too_small": small}
-        judged = known >= 0
-        return {"expected": _expected(probs * judged, labels & judged), "observed": _observed(known, labels)}
+        is_known = known >= 0
+        return {"expected": _expected(probs * is_known, labels & is_known), "observed": _observed(known, labels)}
 
     def _guarantee(self, rule: Rule | None) -> str | None:
         if not isinstance(rule, ConformalRiskControl):
             return None
         if not bool(rule.reached):
-            return "There are too few pictures with true labels for this promise, so everything is given."
+            return "There are too few images with true labels for this guarantee, so all labels are predicted."
         assert self._held_out is not None
-        text = f"On average over pictures like these, at most {100 * rule.alpha:.0f} % of a picture's labels are missed"
-        return f"{text}; learnt from {len(self._held_out):,} pictures with labels."
+        text = (
+            f"On average over images like these, at most {100 * rule.alpha:.0f} % of the labels of an image are missed"
+        )
+        return f"{text}; fitted on {len(self._held_out):,} images with labels."
 
     def _description(self, threshold: float | None) -> str:
         if threshold is None:
             return f"Decided by {self.table.rule!r}." if self.table.rule is not None else "Decided as the table says."
         if threshold > 1 and math.isfinite(threshold):
-            return "Labels whose scores go furthest beyond 100 % are given."
+            return "The labels whose scores exceed 100 % the most are predicted."
         if math.isfinite(threshold):
             shown = f"{100 * threshold:.0f}" if 0.01 <= threshold <= 0.99 else f"{100 * threshold:.2g}"
-            return f"Labels of at least {shown} % are given."
-        return "Nothing is given." if threshold > 0 else "Everything is given."
+            return f"Labels of at least {shown} % are predicted."
+        return "No labels are predicted." if threshold > 0 else "All labels are predicted."
 
 
 def _held_out_rows(table: Predictions) -> Tensor | None:
-    """The rows that a promise may be learnt from: those of "val", or all where none is called "val" or "train"."""
+    """Rows to fit `ConformalRiskControl` on: those of "val", or all if no split is called "val" or "train"."""
     if table.targets is None:
         return None
     known, splits = (table.targets == 1).any(1), table.splits or []
@@ -230,19 +234,19 @@ def _held_out_rows(table: Predictions) -> Tensor | None:
 
 
 def too_few_rows(targets: Tensor) -> str | None:
-    """Why rows of targets (N, K) are too few to judge by, in a sentence; None where there are enough."""
+    """Why targets (N, K) have too few rows to evaluate, as a message; None if there are enough."""
     unknown = int((targets < 0).all(1).sum())
     return too_small({"rows": len(targets), "rows without known cells": unknown})
 
 
 def _expected(probs: Tensor, labels: Tensor) -> Quality:
-    """What precision and recall are to be expected, if the probabilities can be trusted."""
+    """The expected precision and recall, if the probabilities are calibrated."""
     correct = float(probs[labels].sum(dtype=torch.float64))
     return _precision_recall(correct, float(labels.sum()), float(probs.sum(dtype=torch.float64)))
 
 
 def _observed(targets: Tensor, labels: Tensor) -> ObservedQuality:
-    """What they are on known cells; there is no precision where nothing is known to be absent."""
+    """Precision and recall on known cells; no precision if no cell is known to be absent."""
     correct = int((labels & (targets == 1)).sum())
     result = _precision_recall(correct, int((labels & (targets >= 0)).sum()), int((targets == 1).sum()))
     if not bool((targets == 0).any()):

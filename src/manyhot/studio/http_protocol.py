@@ -11,13 +11,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from manyhot.studio.middleware import SECURITY_HEADERS
 
-# Connections that are open at once; a browser has six.
+# Open connections; a browser uses six.
 MOST_OPEN = 500
-# Seconds that the head of a request may take to arrive, from when the connection is free for it.
+# Seconds for the head of a request to arrive, from when the connection is free for it.
 HEAD_SECONDS = 20.0
-# Seconds in which somebody may read why they were refused, before what they are still sending is cut off.
+# Seconds for a client to read an error response before the connection is closed.
 LAST_SECONDS = 2.0
-# Bytes that are read at once. All that comes in one piece is taken apart before anybody else is heard.
+# Bytes per read. Each piece is parsed before other connections are served.
 READ_BYTES = 2**14
 # Bytes of the head of a request. A query of 10,000 characters may take twelve for each of them in an address.
 MAX_HEADER_BYTES = 2**17
@@ -27,16 +27,15 @@ INVALID_REQUEST = "This is no request that a browser sends, or its address and h
 class HeaderTimeoutProtocol(H11Protocol):
     """One connection.
 
-    uvicorn reads HTTP by whatever parser happens to be installed; one of them takes headers without an end into memory.
-    This is the parser that bounds them, whatever else is there. Besides, somebody who connects and says nothing, or
-    a byte a minute, would have a connection for ever.
+    uvicorn uses whichever HTTP parser is installed, one of which reads endless headers into memory. This parser limits
+    them. It also closes connections whose request does not arrive in time, which would otherwise stay open forever.
     """
 
     _head: asyncio.TimerHandle | None = None
-    _refused = False
+    _rejected = False
 
     def connection_made(self, transport: Any) -> None:
-        """Begins to wait for a request, or closes where too many do."""
+        """Waits for a request, or closes if there are too many connections."""
         super().connection_made(transport)
         if len(self.connections) > MOST_OPEN:
             transport.abort()
@@ -45,24 +44,24 @@ class HeaderTimeoutProtocol(H11Protocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Waits no more."""
+        """Cancels the timeout."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Takes what comes, unless nothing of it is understood."""
-        if not self._refused:
+        """Parses received data, unless the request was invalid."""
+        if not self._rejected:
             super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """Waits for the next request, also if some bytes of it come and no more."""
+        """Starts the timeout of the next request, which may have arrived in part."""
         self._await_head()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is no HTTP in the form of all problems; closes where an answer has begun already."""
-        self._refused = True
-        if self.cycle is not None:  # whoever still works at an answer need not send it
+        """Answers an invalid request in the form of all errors; closes the connection if a response has begun."""
+        self._rejected = True
+        if self.cycle is not None:  # a response in progress is dropped
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
@@ -74,7 +73,7 @@ class HeaderTimeoutProtocol(H11Protocol):
         response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
         for event in (response, h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
-        # To close at once would take the answer back from who has not read it yet.
+        # Closing at once could discard the response before the client has read it.
         self.transport.write_eof()
         self.loop.call_later(LAST_SECONDS, self.transport.close)
 
@@ -88,6 +87,6 @@ class HeaderTimeoutProtocol(H11Protocol):
             self._head = None
 
     def _give_up(self) -> None:
-        """Closes a connection that no request has come by; one that is being answered goes on."""
+        """Closes a connection without a request; one with a response in progress stays open."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()

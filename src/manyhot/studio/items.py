@@ -15,10 +15,10 @@ from manyhot.formatting import format_log_prob, format_prob
 from manyhot.search.lexer import KEYWORDS, can_be_unquoted, folded, quote_label
 from manyhot.studio.schemas import Completion, Completions, Item, ShownLabel
 
-# Labels of a picture in a gallery: so many besides those that are given, true or said to be there, and in all.
+# Labels of an image in a gallery: besides those that are predicted, true or edited, and in total.
 MOST_PROBABLE = 5
 MAX_SHOWN = 60
-# The same of a picture that is looked at alone.
+# The same for a single image.
 MAX_SHOWN_ALONE = 1000
 
 Cells = Mapping[int, int]
@@ -42,8 +42,8 @@ def shown_labels(
         given: (K,) bool, the labels that are given.
         targets: (K,) of 1, 0 and -1, where known.
         edits: What a person said, by column.
-        probable: How many of the most probable are shown, also if they are not given.
-        most: How many are shown at all; given ones come before true and edited ones, and these before the others.
+        probable: How many of the most probable are shown, also if they are not predicted.
+        most: How many are shown in total; predicted ones come before true and edited ones, and these before the others.
     """
     edits = edits or {}
     order = torch.argsort(probs, descending=True, stable=True)
@@ -51,11 +51,11 @@ def shown_labels(
     wanted: dict[int, None] = dict.fromkeys(chosen)
     if targets is not None:
         wanted |= dict.fromkeys(order[targets[order] == 1].tolist())
-    # A picture that somebody has confirmed has an edit of every label, most of which say that it is not there.
+    # A confirmed image has an edit of every label, most of which are 0.
     wanted |= dict.fromkeys(column for column, value in edits.items() if value != 0)
     wanted |= dict.fromkeys(order[:probable].tolist())
     columns = list(wanted)[:most]
-    # Cells are taken out of tensors all at once: one by one they would take most of the time of a page.
+    # Cells are read from tensors all at once: one by one would dominate the response time.
     values = dict(zip(columns, probs[columns].tolist(), strict=True))
     cells = {} if targets is None else dict(zip(columns, targets[columns].tolist(), strict=True))
     is_predicted = set(chosen)
@@ -75,7 +75,7 @@ def shown_labels(
 def summarize_labels(
     labels: Sequence[ShownLabel], given: Tensor, names: Sequence[str], *, abstain: bool
 ) -> dict[str, Any]:
-    """What is said about a row: the labels that are given, or that there are none, or that a person should look."""
+    """The decision about a row: the predicted labels, or that there are none, or that the rule abstains."""
     columns = given.nonzero().squeeze(1).tolist()
     ranks = {label.name: index for index, label in enumerate(labels)}
     predicted_names = sorted((names[column] for column in columns), key=lambda name: ranks.get(name, len(ranks)))
@@ -83,7 +83,7 @@ def summarize_labels(
 
 
 class ItemBuilder:
-    """Makes items of row numbers.
+    """Makes items from row numbers.
 
     Args:
         names: The labels.
@@ -92,9 +92,9 @@ class ItemBuilder:
         ids: N ids.
         paths: N paths, or None.
         splits: N splits, or None.
-        why: Why the picture of a row cannot be shown; None if it can.
-        edits: What was edited of a row, by column.
-        done: Whether a person has finished with a row.
+        why: Why the image of a row cannot be shown; None if it can.
+        edits: The edits of a row, by column.
+        done: Whether the review of a row is finished.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ItemBuilder:
         ]
 
     def facts(self, row: int) -> dict[str, Any]:
-        """What tells a row, and what was done with it."""
+        """The fields that identify a row, and the state of its review."""
         path = None if self.paths is None else self.paths[row]
         why = self._why(row)
         return {
@@ -182,11 +182,11 @@ _BREAK = re.compile(r"""[&|!~<>=(),"']""")
 
 
 class LabelCompleter:
-    """Finds the labels that begin with what was typed, or have a word that does, or hold it.
+    """Completes label names: those that begin with the text, then those with a word that does, or that contain it.
 
     Args:
         labels: The names.
-        expected: How many pictures are expected to have each; of labels that fit equally well the frequent come first.
+        expected: The expected number of images of each; of labels that match equally well the frequent come first.
 
     Example:
         >>> completing = LabelCompleter(["dog", "hot dog", "black and white"], [3.0, 9.0, 1.0])
@@ -201,12 +201,12 @@ class LabelCompleter:
         self._folded = [folded(label) for label in labels]
 
     def complete(self, text: str, cursor: int, *, most: int = 10) -> Completions:
-        """The labels for the name that the cursor stands at the end of.
+        """The labels that complete the name before the cursor.
 
         Args:
-            text: The query as far as it is typed.
-            cursor: How many of its characters stand before the cursor.
-            most: How many labels at the most.
+            text: The query typed so far.
+            cursor: The number of characters before the cursor.
+            most: At most this many labels.
         """
         cursor = min(max(cursor, 0), len(text))
         start = start_of_name(text, cursor)

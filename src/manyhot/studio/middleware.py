@@ -36,12 +36,12 @@ SECURITY_HEADERS = (
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """What is let through.
+    """Which requests are accepted.
 
     Attributes:
-        token: What everybody must show who does not come from this machine alone; None on the loopback address.
-        hosts: The names under which the server may be spoken to; None for any. A page of another site that has made
-            its own name lead to this machine is refused by them.
+        token: The access token; None on the loopback address.
+        hosts: The accepted host names; None for any. They reject pages of other sites whose name resolves to this
+            machine (DNS rebinding).
     """
 
     token: str | None
@@ -49,7 +49,7 @@ class AccessPolicy:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone.
+    """Whether an address is reachable from this machine only.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
@@ -64,23 +64,23 @@ def is_loopback(host: str) -> bool:
 
 
 def loopback_names(host: str) -> frozenset[str]:
-    """The names under which a server on the loopback address is spoken to."""
+    """The host names of a server on the loopback address."""
     return frozenset({"localhost", "127.0.0.1", "::1", host.strip("[]").lower()})
 
 
 class AccessGuard:
-    """An application behind a guard; refuses before anything is read or computed.
+    """Middleware that checks access before the request is read.
 
     Args:
         app: The application.
-        policy: What is let through.
+        policy: Which requests are accepted.
     """
 
     def __init__(self, app: App, policy: AccessPolicy) -> None:
         self.app, self.policy = app, policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, or refuses it."""
+        """Passes a request on, or rejects it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -90,9 +90,9 @@ class AccessGuard:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
-        refused = self._refused(scope, headers)
-        if refused is not None:
-            await send_error(send, *refused)
+        problem = self._problem(scope, headers)
+        if problem is not None:
+            await send_error(send, *problem)
         elif self._is_token(_token_in_address(scope)):
             await self._set_cookie(send)
         elif self._is_authorized(headers):
@@ -100,8 +100,8 @@ class AccessGuard:
         else:
             await send_error(send, 401, "Open the address with the token that the studio printed when it was started.")
 
-    def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        """Why a request is refused for where it comes from; None if it is not."""
+    def _problem(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Status and message for a request from a wrong origin; None if it is accepted."""
         host = headers.get("host", "")
         if self.policy.hosts is not None and _name_of(host) not in self.policy.hosts:
             return 421, f"This server answers to {', '.join(sorted(self.policy.hosts))}; open it by one of these names."
@@ -109,11 +109,11 @@ class AccessGuard:
             return 403, "The studio answers its own page, not that of another site."
         origin = headers.get("origin")
         if scope["method"] not in SAFE_METHODS and origin is not None and _site(origin) != (host.lower() or None):
-            return 403, "Requests that change something are taken from the studio's own page only."
+            return 403, "Requests that change something are accepted from the studio's own page only."
         return None
 
     def _is_authorized(self, headers: dict[str, str]) -> bool:
-        """Whether a request shows the token, as a cookie or in a header; or needs none."""
+        """Whether a request has the token, in a cookie or in a header, or needs none."""
         shown = [headers.get("authorization", "").removeprefix("Bearer ").strip(), *_cookies(headers.get("cookie", ""))]
         return self.policy.token is None or any(self._is_token(one) for one in shown)
 
@@ -122,7 +122,7 @@ class AccessGuard:
         return token is not None and secrets.compare_digest(shown.encode(), token.encode())
 
     async def _set_cookie(self, send: Send) -> None:
-        """Keeps the token in a cookie, and takes it out of the address, where others could read it."""
+        """Stores the token in a cookie, and removes it from the URL, where others could read it."""
         cookie = f"{COOKIE}={self.policy.token}; HttpOnly; SameSite=Strict; Path=/"
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
@@ -134,17 +134,17 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def send_error(send: Send, status: int, sentence: str, *, close: bool = False) -> None:
-    """A refusal as all of them look.
+async def send_error(send: Send, status: int, message: str, *, close: bool = False) -> None:
+    """Sends an error response in the form of all errors.
 
     Args:
-        send: Where it goes.
-        status: Of the answer.
-        sentence: For people.
-        close: Whether what else is being sent is not even read. A client that is still sending may then see a broken
-            connection, and not the answer.
+        send: The ASGI channel.
+        status: The HTTP status.
+        message: The message.
+        close: Whether to close without reading the rest of the request. A client that is still sending may then see a
+            broken connection instead of the response.
     """
-    body = json.dumps({"sentence": sentence, "place": None}).encode()
+    body = json.dumps({"sentence": message, "place": None}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(b"connection", b"close")] if close else []
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -193,29 +193,29 @@ def _with_headers(send: Send) -> Send:
     return send_with_headers
 
 
-# A body that is no picture: edits of all labels of a picture.
+# A body without an image: edits of all labels of an image.
 MAX_BODY_BYTES = 2**20
-# All bodies that are under way: they are in memory, or in temporary files.
+# All bodies in progress: they are in memory, or in temporary files.
 MAX_TOTAL_BYTES = 256 * 2**20
-# Seconds in which a body must have come.
+# Seconds for a body to arrive.
 BODY_TIMEOUT = 120.0
-LENGTH_REQUIRED = "Say in the header Content-Length how many bytes are sent."
+LENGTH_REQUIRED = "Send the number of bytes in the header Content-Length."
 TOO_SLOW = "It took too long to send this. Try again with a smaller file."
 TOO_MUCH = "Too much is being sent at once. Try again in a second."
 
 
 class BodyRejected(Exception):
-    """A body that is too long, too slow, or one of too many; raised through whoever reads it."""
+    """Raised while reading a body that is too long, too slow, or one of too many."""
 
 
 class BodyLimit:
-    """An application that bodies reach only as far as they may.
+    """Middleware that limits the size and the duration of request bodies.
 
     Args:
         app: The application.
-        large: How many bytes may be sent to paths that take pictures, by path.
-        together: How many bytes all bodies may have that are under way.
-        seconds: In how many seconds a body must have come.
+        large: Larger limits in bytes for paths with uploads, by path.
+        together: The limit in bytes of all bodies in progress.
+        seconds: The time limit of a body.
     """
 
     def __init__(
@@ -225,13 +225,13 @@ class BodyLimit:
         self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, and stops it where its body turns out longer than it may be, whatever it said before."""
+        """Passes a request on, and stops it if its body exceeds the limit, whatever its header states."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         limit, headers = self.large.get(scope["path"], MAX_BODY_BYTES), headers_of(scope)
         if "transfer-encoding" in headers:
-            # In chunks of a byte each, to take a body apart costs a thousand times what it costs to send it.
+            # Parsing chunks of one byte costs a thousand times more than sending them.
             await send_error(send, 411, LENGTH_REQUIRED, close=True)
             return
         if content_length(headers.get("content-length", "0")) > limit:
@@ -244,22 +244,22 @@ class BodyLimit:
             pass
         finally:
             self.under_way -= body.received
-        if body.refused is not None and not body.started:
-            await send_error(send, *body.refused)
+        if body.rejection is not None and not body.started:
+            await send_error(send, *body.rejection)
 
 
 class _LimitedBody:
-    """The body of one request, counted as it comes."""
+    """The body of one request, counted as it arrives."""
 
     def __init__(self, limited: BodyLimit, receive: Receive, send: Send, limit: int) -> None:
         self._limited, self._receive, self._send, self._limit = limited, receive, send, limit
         self._end = asyncio.get_running_loop().time() + limited.seconds
         self.received, self.complete, self.started = 0, False, False
-        self.refused: tuple[int, str] | None = None
+        self.rejection: tuple[int, str] | None = None
 
     async def receive(self) -> Message:
-        """The next piece of it."""
-        if self.complete:  # what comes after a body is only that somebody has gone
+        """The next part of the body."""
+        if self.complete:  # after the body only a disconnect arrives
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._end):
@@ -277,27 +277,27 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Sends the answer of the application, unless the body was refused in the middle."""
-        if self.refused is None:
+        """Sends the response of the application, unless the body was rejected meanwhile."""
+        if self.rejection is None:
             self.started = True
             await self._send(message)
 
     def _reject(self, status: int, text: str) -> BodyRejected:
-        self.refused = status, text
+        self.rejection = status, text
         return BodyRejected(text)
 
 
 def content_length(text: str) -> int:
-    """How long a body is said to be; 0 where that is not said in digits.
+    """The length stated in the header; 0 if it is not a number.
 
     Example:
         >>> content_length("512"), content_length("1e9")
         (512, 0)
     """
-    # More digits than these are as good as endless, and Python would take its time to read thousands of them.
+    # More digits than these mean an absurd length, and parsing thousands of digits is slow.
     return int(text[:30]) if text.isascii() and text.isdigit() else 0
 
 
 def too_large(limit: int) -> str:
-    """What is said to who sends too much."""
-    return f"What is sent may have at most {limit:,} bytes. Send a smaller file."
+    """The message for a body that is too large."""
+    return f"A request may have at most {limit:,} bytes. Send a smaller file."

@@ -74,7 +74,7 @@ class ReviewSamples:
         self.paths = [path or name for path, name in zip(paths, self.ids, strict=True)]
 
     def _check(self, paths: Sequence[str | None]) -> None:
-        """Refuses parts that do not fit together."""
+        """Raises if the arguments do not fit together."""
         if len(self.rows) < len(self.ids):
             twice = next(name for row, name in enumerate(self.ids) if self.rows[name] != row)
             raise InputError("ids", "Review", "be distinct", f"{twice!r} twice", "Give every sample an id of its own.")
@@ -84,7 +84,7 @@ class ReviewSamples:
                 raise InputError(name, "Review", rule, f"{len(part):,}", "Pass one for each sample.")
 
     def describe(self, name: str) -> tuple[str, str | None] | None:
-        """How the labels file names a sample, and its split; None for one that the collection does not have."""
+        """The path of a sample in the labels file, and its split; None for a sample outside the collection."""
         row = self.rows.get(name)
         if row is None:
             return None
@@ -92,11 +92,11 @@ class ReviewSamples:
 
 
 JOURNAL_SUFFIX = ".journal"
-# A labels file that takes long to write is written less often: this many times as long as the writing takes.
+# A labels file that is slow to write is written less often: the pause is this many times the duration of a write.
 WRITE_PAUSE_FACTOR = 5.0
-# Seconds after which a file that somebody else wrote counts as whole, and the longest wait for that.
+# Seconds after which a file written by another program counts as complete, and the longest wait for that.
 QUIET, MAX_WAIT = 1.0, 10.0
-WRITE_ERROR_HINT = "Make room or let the folder be written to; all edits are in the journal beside it."
+WRITE_ERROR_HINT = "Free disk space or make the folder writable; all edits are in the journal beside it."
 
 FileState = tuple[int, int, int]
 
@@ -110,16 +110,16 @@ class ReviewStore:
         delay: Seconds from an edit to the writing of the labels file.
 
     Attributes:
-        history: All that was said.
-        lock: Held while something is said.
-        notes: What was found at opening, in plain sentences.
+        history: All edits.
+        lock: Held while an edit is recorded.
+        notes: Messages about the state of the files at opening.
         trouble: Why the labels file could not be written, or None.
     """
 
     def __init__(self, file: Path, samples: ReviewSamples, *, delay: float) -> None:
         self.file, self.samples, self.delay = file, samples, delay
         self.trouble: str | None = None
-        # The first guards what was said, the second the labels file; where both are needed, the second comes first.
+        # The first guards the edits, the second the labels file; if both are needed, the second comes first.
         self.lock, self._writing = threading.RLock(), threading.RLock()
         self._timer: threading.Timer | None = None
         self._seconds, self._closed = 0.0, False
@@ -198,18 +198,18 @@ class ReviewStore:
             self._append(entries)
 
     def write(self) -> None:
-        """Writes the labels file now, if something was said since it was written last.
+        """Writes the labels file now, if there are edits since the last write.
 
         Raises:
             WriteError: It cannot be written; all edits are in the journal.
-            Refusal: Somebody changed the file into something that is no labels file; it is left as it is.
+            InputError: The file was changed and is no labels file any more; it is left as it is.
         """
         with self._writing:
             if self._closed:
                 return
             try:
                 self._write()
-            except InputError as error:  # also for whoever asks later; the next edit tries again, and so does `close`
+            except InputError as error:  # kept for later callers; the next edit and `close` try again
                 self.trouble = str(error)
                 raise
             self.trouble = None
@@ -235,7 +235,7 @@ class ReviewStore:
         self._seconds = time.monotonic() - begun
 
     def _put(self, data: bytes) -> None:
-        """The labels file on the disk, whole or not at all, and under its name also after a power cut."""
+        """Writes the labels file atomically and durably."""
         try:
             with atomic_write(self.file) as part:
                 part.write_bytes(data)
@@ -245,7 +245,7 @@ class ReviewStore:
             raise write_error(self.file, error, WRITE_ERROR_HINT) from error
 
     def _file_state(self) -> FileState | None:
-        """What tells whether somebody wrote the labels file since, or None where there is none."""
+        """Modification time, size and inode of the labels file, which show changes by others; None without a file."""
         try:
             stat = self.file.stat()
         except FileNotFoundError:
@@ -313,7 +313,7 @@ class ReviewStore:
         return SampleResolver(self.file.parent, [*self.samples.ids, *others], [*self.samples.paths, *others.values()])
 
     def _schedule_write(self) -> None:
-        """Has the labels file written after a while, once for all that is said until then."""
+        """Schedules one write of the labels file for all edits until then."""
         if self._timer is None and not self._closed:
             self._timer = threading.Timer(max(self.delay, WRITE_PAUSE_FACTOR * self._seconds), self._write_later)
             self._timer.daemon = True
@@ -322,14 +322,14 @@ class ReviewStore:
     def _write_later(self) -> None:
         with self.lock:
             self._timer = None
-        with suppress(InputError):  # `trouble` tells it
+        with suppress(InputError):  # `trouble` holds it
             self.write()
 
     def close(self) -> None:
-        """Writes the labels file, and lets others open it, also if that fails.
+        """Writes the labels file, and releases it even if that fails.
 
         Raises:
-            WriteError, Refusal: As `write`; the journal holds all edits, and is closed nevertheless.
+            WriteError, InputError: As `write`; the journal holds all edits, and is closed nevertheless.
         """
         try:
             self.write()
@@ -350,14 +350,16 @@ def _now() -> str:
 
 
 def _describe_changes(file: str, recorded: Sequence[FileChange], gone: Sequence[str], moved: int) -> list[str]:
-    """What people should know about a file that was changed by hand."""
+    """Notes about a file that was changed by hand."""
     cells, rows = sum(len(change.labels) for change in recorded), len({change.sample for change in recorded})
     counts = f"{cells:,} cell{'s' * (cells != 1)} of {rows:,} row{'s' * (rows != 1)}"
     notes = [f"{file} had been changed by hand: {counts} became edits."]
     if gone:
         notes.append(f"Columns that are gone from {file} are written again: {preview_names(gone)}.")
     if moved:
-        notes.append(f"Splits that were changed in {file} ({moved:,}) are written as they were: the data tell them.")
+        notes.append(
+            f"Splits that were changed in {file} ({moved:,}) are written as they were: splits come from the data."
+        )
     return notes
 
 
@@ -372,24 +374,24 @@ class ReviewCounts(NamedTuple):
 class Review:
     """Edits of labels, each on the disk before `edit` returns. Several threads may call it.
 
-    `reviewed.csv.journal` holds every edit, by the id of the sample and the name of the label. From it alone
-    `reviewed.csv` is made, a table that `read_corrections` reads: the samples that somebody edited or finished, one
-    column a label, 1, 0 or -1 where somebody said so, and blank where nobody said anything, whatever the data say. So
-    it can be laid over data that were repaired meanwhile, and over other corrections, without undoing them. It is
-    written soon after each edit, whole or not at all.
+    `reviewed.csv.journal` holds every edit, by the id of the sample and the name of the label. `reviewed.csv` is
+    generated from it alone, a table that `read_corrections` reads: one row per edited or finished sample, one column
+    per label, with 1, 0 or -1 for edited cells and blanks for all others, whatever the data hold. So it can be applied
+    to data that were fixed meanwhile, and on top of other corrections, without undoing them. It is written atomically,
+    soon after each edit.
 
     A collection of other samples or labels may be opened with the same file. Edits of samples and labels that it does
     not have are not shown, and stay in the journal and in the labels file, such a label as a column behind those of
     the collection.
 
-    If somebody changed the labels file by hand, the cells that differ from what was written become edits when it is
-    opened, or before it is written again; a cell that was blanked withdraws what was said. `notes` tell how many.
+    If the labels file was changed by hand, the cells that differ from what was written become edits when it is opened,
+    or before it is written again; a blanked cell withdraws its edit. `notes` holds their number.
 
     Args:
         file: The labels file.
         labels: The K labels of the collection.
         ids: N distinct texts.
-        paths: How the labels file shall name each picture, relative to its own folder or absolute; None for the id.
+        paths: The path of each image in the labels file, relative to its folder or absolute; None for the id.
         splits: N names of splits, or None.
         delay: Seconds from an edit to the writing of the labels file.
 
@@ -397,8 +399,8 @@ class Review:
         file: The labels file.
 
     Raises:
-        WriteError: The folder cannot be written to, the disk is full. Nothing has changed then.
-        Refusal: Another studio has the file open, or it is none of ours.
+        WriteError: The folder is not writable, or the disk is full. Nothing has changed then.
+        InputError: Another studio has the file open, or it is no labels file.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -429,7 +431,7 @@ class Review:
 
     @property
     def notes(self) -> list[str]:
-        """What people should know about journal and labels file, in plain sentences."""
+        """Messages about the journal and the labels file."""
         return list(self._store.notes)
 
     @property
@@ -439,24 +441,24 @@ class Review:
 
     @property
     def done(self) -> int:
-        """How many samples of the collection somebody has finished."""
+        """The number of finished samples of the collection."""
         return len(self.done_rows())
 
     @property
     def edited(self) -> int:
-        """How many samples of the collection have an edited label."""
+        """The number of samples of the collection with an edited label."""
         return len(self.edited_rows())
 
     def done_rows(self) -> list[int]:
-        """The rows that somebody has finished, rising."""
+        """The finished rows, in rising order."""
         return self._counts().done
 
     def edited_rows(self) -> list[int]:
-        """The rows with an edited label, rising."""
+        """The rows with an edited label, in rising order."""
         return self._counts().edited
 
     def _counts(self) -> ReviewCounts:
-        """Which rows are done and edited, counted anew if something was said meanwhile."""
+        """The finished and edited rows, recomputed after new edits."""
         with self._store.lock:
             if self._cached_counts.entries != self._store.journal.count:
                 rows, samples = self._samples.rows, self._store.history.touched()
@@ -467,21 +469,21 @@ class Review:
             return self._cached_counts
 
     def cells(self, row: int) -> dict[int, int]:
-        """What somebody said about labels of a row, by column: 1 present, 0 absent, -1 unknown."""
+        """The edited labels of a row, by column: 1 present, 0 absent, -1 unknown."""
         return self._shown(self._sample(row))
 
     def is_done(self, row: int) -> bool:
-        """Whether somebody has finished with a row."""
+        """Whether the review of a row is finished."""
         sample = self._sample(row)
         return sample is not None and sample.done
 
     def edit(self, row: int, labels: Mapping[str, int | None], done: bool | None = None) -> None:
-        """Keeps what somebody says about a row; it is on the disk when this returns.
+        """Records an edit of a row; it is on the disk when this returns.
 
         Args:
             row: Row number in the collection.
-            labels: 1 present, 0 absent, -1 unknown, None to withdraw what was said, by label.
-            done: Whether somebody has finished with the row; None leaves that as it is.
+            labels: 1 present, 0 absent, -1 unknown, None to withdraw an edit, by label.
+            done: Whether the review of the row is finished; None leaves that as it is.
 
         Raises:
             WriteError: It could not be written, and nothing has changed.
@@ -493,10 +495,10 @@ class Review:
                 self._store.record(name, labels, done)
 
     def undo(self) -> int | None:
-        """Takes back the last edit of the collection that still holds, and so on back to the first one.
+        """Undoes the last edit of the collection that was not undone; repeated calls go back to the first.
 
         Returns:
-            The row that it was about; None where there is no such edit.
+            The row of the edit; None if there is none.
         """
         with self._store.lock:
             last = reversed(self._store.history.last)
@@ -511,11 +513,11 @@ class Review:
         self._store.write()
 
     def close(self) -> None:
-        """Writes the labels file, and lets others open it, also where that fails; edits are refused from now on.
+        """Writes the labels file, and releases it even if that fails; later edits raise.
 
         Raises:
-            WriteError: The labels file could not be written; all edits are in the journal, and `trouble` says it too.
-            Refusal: Somebody changed the labels file into something else; it is left as it is.
+            WriteError: The labels file could not be written; all edits are in the journal, and `trouble` is set.
+            InputError: The labels file was changed into something else; it is left as it is.
         """
         self._store.close()
 
@@ -544,14 +546,14 @@ class Review:
             self._samples.labels.column(name)
             if value is not None and not is_target(value):
                 rule = "be 1, 0, -1 or None for each label"
-                hint = "Pass 1 where it is there, 0 where it is not, -1 where nobody can tell, and None to withdraw it."
+                hint = "Pass 1 for present, 0 for absent, -1 for unknown, and None to withdraw the edit."
                 raise InputError("labels", "Review", rule, f"{value!r} for {name!r}", hint)
         if done is not None and not isinstance(done, bool):
             raise InputError("done", "Review", "be true, false or None", repr(done), "Pass None to leave it as it is.")
 
 
 def _changes_state(sample: EditedSample | None, labels: Mapping[str, int | None], done: bool | None) -> bool:
-    """Whether an edit says something that does not hold already."""
+    """Whether an edit changes anything."""
     if sample is None:
         return bool(done) or any(value is not None for value in labels.values())
     return done not in (None, sample.done) or any(sample.cells.get(name) != value for name, value in labels.items())

@@ -39,7 +39,7 @@ class LabelsTable:
         ids: Which sample each row is about; empty for a file that was read.
         paths: N texts.
         splits: N texts, or None where not known.
-        cells: N rows of K: 1 present, 0 absent, -1 unknown, None where nobody said anything.
+        cells: N rows of K: 1 present, 0 absent, -1 unknown, None for cells without an edit.
     """
 
     labels: list[str]
@@ -117,7 +117,7 @@ def parse_labels_file(path: Path, data: bytes) -> LabelsTable:
         data: What is in it.
 
     Raises:
-        Refusal: It holds something else; the sentence names the line.
+        InputError: It holds something else; the message names the line.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -268,7 +268,7 @@ def _match_rows(file: LabelsTable, base: LabelsTable, naming: SampleResolver) ->
     pairs = [rows.pop(0) if (rows := waiting.get(path)) else None for path in file.paths]
     left = {base.ids[row]: row for rows in waiting.values() for row in rows}
     for row, path in enumerate(file.paths):
-        if pairs[row] is None:  # perhaps it only names its picture in another way
+        if pairs[row] is None:  # it may name its image in another way
             pairs[row] = left.pop(naming(path), None)
     return pairs, list(left)
 

@@ -26,17 +26,17 @@ OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os,
 
 
 class WriteError(InputError):
-    """Something that could not be written; nothing has changed, on the disk or in memory."""
+    """Raised if writing failed; nothing has changed, on the disk or in memory."""
 
 
 def write_error(path: Path, error: OSError | str, hint: str) -> WriteError:
-    """The error for what could not be written, in the words of all refusals."""
+    """The error for a file that could not be written."""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else error
     return WriteError("file", "Review", "be writable", f"{str(path)!r} ({reason})", hint)
 
 
 def check_own_file(path: Path) -> None:
-    """Refuses a link, a pipe or a folder: what a run from elsewhere links to is not to be read or written."""
+    """Raises for a link, a pipe or a folder: links of an untrusted run must not be followed."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         got = f"{str(path)!r}, which is {'a link' if path.is_symlink() else 'none'}"
         raise InputError("file", "Review", "be a file of its own", got, "Remove it, or name another labels file.")
@@ -45,22 +45,21 @@ def check_own_file(path: Path) -> None:
 class Journal:
     """Entries in a file of JSON lines, each on the disk before `append` returns.
 
-    A last line that a crash cut off in the middle was never acknowledged; it is removed, and `notes` tell so. Any other
-    line that is no entry is refused, and the file stays as it is. Another process cannot open the same journal.
-    Several threads may append.
+    A last line that a crash cut off was never acknowledged; it is removed, with an entry in `notes`. Any other invalid
+    line raises, and the file stays as it is. Another process cannot open the same journal. Several threads may append.
 
     Args:
-        path: The file; it is made where there is none, and removed by `close` if nothing was written to it.
+        path: The file; it is created if missing, and removed by `close` if it has no entries.
         is_entry: Whether an object of JSON is an entry.
 
     Attributes:
-        entries: What was there when the file was opened.
-        count: How many entries there are now.
-        notes: What people should know about the file.
+        entries: The entries at opening.
+        count: The number of entries now.
+        notes: Messages about the file.
 
     Raises:
         WriteError: The file cannot be written.
-        Refusal: Another process has it open, or it holds something else.
+        InputError: Another process has it open, or it holds something else.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -179,7 +178,7 @@ class Journal:
             except OSError as error:
                 with suppress(OSError):  # the next one tries again
                     self._cut()
-                hint = "Make room or let the folder be written to, and try again: nothing was changed."
+                hint = "Free disk space or make the folder writable, and try again: nothing was changed."
                 raise write_error(self.path, error, hint) from error
             self._end += len(data)
             self.count += len(entries)
@@ -198,7 +197,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Lets others open the journal; one without entries is removed."""
+        """Releases the journal; one without entries is removed."""
         with self._lock:
             if self._file.closed:
                 return
@@ -225,7 +224,7 @@ PRESENT, ABSENT, UNKNOWN = 1, 0, -1
 
 
 class Edit(NamedTuple):
-    """One thing that somebody said: None withdraws what was said of a label, and leaves `done` as it is."""
+    """One edit: for a label, None withdraws earlier edits; for `done`, None leaves it as it is."""
 
     number: int
     sample: str
@@ -235,14 +234,14 @@ class Edit(NamedTuple):
 
 @dataclass
 class EditedSample:
-    """A sample that somebody said something about.
+    """A sample with edits.
 
     Attributes:
-        path: How the labels file names its picture.
+        path: The path of its image in the labels file.
         split: Its split, where known.
-        edits: What was said, in order, without what was taken back.
-        cells: What that comes to, by label; replaced as a whole, so that others may read it meanwhile.
-        done: Whether somebody has finished with it.
+        edits: Its edits in order, without undone ones.
+        cells: The resulting cells, by label; replaced as a whole, so that other threads may read them meanwhile.
+        done: Whether its review is finished.
     """
 
     path: str
@@ -274,12 +273,12 @@ class EditedSample:
 
 
 class History:
-    """All that a journal tells, entry by entry.
+    """The state that a journal describes, built entry by entry.
 
     Attributes:
-        columns: The labels of the collection that was opened last, with their places.
-        samples: By id, in the order in which they were first spoken of.
-        last: Edits that were not taken back, in order.
+        columns: The labels of the collection that was opened last, with their positions.
+        samples: By id, in the order of their first entry.
+        last: Edits that were not undone, in order.
         next_number: Number of the next edit.
         tables: Digest of each labels file that may lie on the disk, and the number of entries that it was made from.
     """
@@ -294,7 +293,7 @@ class History:
             self.apply(entry)
 
     def apply(self, entry: Entry) -> None:
-        """Takes the next entry."""
+        """Applies the next entry."""
         getattr(self, f"_{entry['kind']}")(entry)
 
     def _labels(self, entry: Entry) -> None:

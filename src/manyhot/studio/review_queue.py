@@ -14,33 +14,33 @@ from manyhot.errors import InputError
 from manyhot.formatting import format_prob
 from manyhot.studio.schemas import ReviewOrder, Suspect
 
-# Labels to ask about in one picture.
+# Labels to ask about per image.
 MAX_SUSPECTS = 5
-# What the labels of a picture say must be less probable than this to be a probable error.
+# An annotation is a probable error if the model gives its opposite more than this.
 ERROR_THRESHOLD = 0.5
-# Labels of these probabilities are neither here nor there.
+# Probabilities in this range are uncertain.
 UNCERTAIN_RANGE = (0.15, 0.85)
 
 
 class ReviewQueue(NamedTuple):
-    """Row numbers, those to look at first in front, and how doubtful each is."""
+    """Row numbers in the order of review, and the uncertainty of each."""
 
     rows: Tensor
     scores: Tensor
 
     def page(self, offset: int, limit: int) -> list[tuple[int, float]]:
-        """Some of them with their doubts."""
+        """Some of the rows with their uncertainty."""
         some = slice(offset, offset + limit)
         return list(zip(self.rows[some].tolist(), self.scores[some].tolist(), strict=True))
 
 
 def by_uncertainty(probs: Tensor, decision: Decision, left: Tensor) -> ReviewQueue:
-    """By the number of wrong labels to be expected, the most first; before all others those that ask for a person.
+    """Rows sorted by falling expected number of wrong labels; abstained ones come before all others.
 
     Args:
         probs: (N, K).
-        decision: About all rows.
-        left: (N,) bool, the rows that nobody has finished.
+        decision: The decisions for all rows.
+        left: (N,) bool, the rows that are not finished.
     """
     scores = expected_errors(probs, decision.labels)
     first = scores + decision.abstain * (1.0 + probs.shape[1])
@@ -48,14 +48,15 @@ def by_uncertainty(probs: Tensor, decision: Decision, left: Tensor) -> ReviewQue
 
 
 def by_label_error(probs: Tensor, targets: Tensor, left: Tensor) -> ReviewQueue:
-    """Rows with labels that are seen and not annotated, the surest first; then those annotated and not seen.
+    """Rows with labels that are probable but not annotated, the most probable first; then the opposite kind.
 
-    What a model does not see may be too small or too rare for it. What it is sure to see has more often been forgotten.
+    An annotated label that the model misses may be too small or too rare for it. A missing annotation of a label that
+    the model predicts with confidence is more often an error.
 
     Args:
         probs: (N, K).
-        targets: (N, K): what is known, and -1 for what a person has said already.
-        left: (N,) bool, the rows that nobody has finished.
+        targets: (N, K): the known targets, and -1 for cells that are edited already.
+        left: (N,) bool, the rows that are not finished.
     """
     keys = error_keys(probs, targets).amax(1) if probs.shape[1] else probs.new_zeros(len(probs))
     scores = torch.where(keys > 1, keys - 1, keys).double()
@@ -81,14 +82,14 @@ def label_error_probs(probs: Tensor, targets: Tensor) -> Tensor:
 def find_suspects(
     order: ReviewOrder, names: Sequence[str], probs: Tensor, targets: Tensor | None, edited: Sequence[int]
 ) -> list[Suspect]:
-    """The labels of one row to ask about, the most doubtful first.
+    """The labels of one row to ask about, the most uncertain first.
 
     Args:
-        order: What the queue is sorted by.
+        order: The order of the queue.
         names: K names.
         probs: (K,).
         targets: (K,), where known.
-        edited: Columns that a person has said something about.
+        edited: Columns that are edited already.
     """
     ask: Callable[..., str]
     if order == "errors" and targets is not None:
@@ -108,7 +109,7 @@ def find_suspects(
 
 
 def check_order(order: ReviewOrder, targets: Tensor | None) -> None:
-    """Refuses to look for errors where nothing is known to be true."""
+    """Raises if label errors are requested without targets."""
     if order == "errors" and targets is None:
         rule = "be 'uncertain' where no true labels are known"
         raise InputError("order", "studio", rule, repr(order), "Open predictions with targets to look for errors.")

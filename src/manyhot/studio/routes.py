@@ -24,15 +24,36 @@ from manyhot.report.findings import describe_reliability
 from manyhot.search.collection import ExpectedMatches
 from manyhot.search.lexer import QueryError
 from manyhot.search.summary import describe_expected, describe_hits
-from manyhot.studio import review_queue as queueing
-from manyhot.studio import schemas as messages
 from manyhot.studio.decisions import DecisionChoice, too_few_rows
-from manyhot.studio.schemas import DecisionKind, Reliability, ReliabilityBin, ReviewOrder
+from manyhot.studio.review_queue import ReviewQueue, by_label_error, by_uncertainty, check_order, find_suspects
+from manyhot.studio.schemas import (
+    Classification,
+    CollectionInfo,
+    Completions,
+    DecisionKind,
+    DecisionSummary,
+    EditedItem,
+    EditRequest,
+    ExpectedCount,
+    Health,
+    ItemWithSuspects,
+    MatchCount,
+    Problem,
+    Reliability,
+    ReliabilityBin,
+    ReviewItem,
+    ReviewOrder,
+    ReviewPage,
+    ReviewState,
+    SearchPage,
+    Suspect,
+    UndoResponse,
+)
 from manyhot.studio.session import RequestError, Studio
 from manyhot.studio.thumbnails import THUMBNAIL_SIDES
 
 
-# Both are coroutines, because what is none would be handed to a thread and back for every request.
+# Both are coroutines: functions would run in a thread for every request.
 async def current_studio(request: Request) -> Studio:
     """The studio of the application."""
     studio: Studio = request.app.state.studio
@@ -41,11 +62,11 @@ async def current_studio(request: Request) -> Studio:
 
 async def decision_choice(
     by: Annotated[
-        DecisionKind | None, Query(description="How labels are decided; the collection's way by default.")
+        DecisionKind | None, Query(description="The decision method; that of the collection by default.")
     ] = None,
     value: Annotated[float | None, Query(ge=0, le=1e6, allow_inf_nan=False, description="Its number.")] = None,
 ) -> DecisionChoice:
-    """How labels are to be decided."""
+    """The decision method of a request."""
     return DecisionChoice(by, value)
 
 
@@ -69,7 +90,7 @@ MEDIA_TYPES = {
 
 @cache
 def load_static_files() -> dict[str, tuple[bytes, str]]:
-    """The bytes and the mark of each file, by its name; read once, so that no name can lead anywhere else."""
+    """The bytes and the ETag of each file, by its name; read once, so that no name can lead anywhere else."""
     assets = {}
     for entry in files("manyhot.studio").joinpath("static").iterdir():
         if entry.is_file() and entry.name.rsplit(".", 1)[-1] in MEDIA_TYPES:
@@ -98,7 +119,7 @@ RELIABILITY_BINS = 15
 
 
 def compute_reliability(probs: Tensor, targets: Tensor, *, label: str | None = None) -> Reliability:
-    """Promised against observed frequencies.
+    """Predicted against observed frequencies.
 
     Args:
         probs: (N, K) of all labels or of one.
@@ -109,7 +130,7 @@ def compute_reliability(probs: Tensor, targets: Tensor, *, label: str | None = N
         >>> probs = torch.full((100, 1), 0.95)
         >>> result = compute_reliability(probs, (torch.arange(100) < 93).int().unsqueeze(1))
         >>> result.words
-        ['Of the 100 answers above 90 %, 93 % were right (95 %: 86 to 97 %); 95 % was promised.']
+        ['Of the 100 answers above 90 %, 93 % were right (95 %: 86 to 97 %); 95 % was predicted.']
     """
     metrics = CalibrationError(RELIABILITY_BINS).update(probs.contiguous(), targets).compute()
     details = metrics.details
@@ -142,7 +163,7 @@ def compute_reliability(probs: Tensor, targets: Tensor, *, label: str | None = N
 
 
 def empty_reliability(label: str | None, why: str) -> Reliability:
-    """What is said of rows that are too few to judge by."""
+    """The response for rows that are too few to evaluate."""
     words, none = [why], format_value("ece", None)
     return Reliability(label=label, bins=[], ece=None, ace=None, ece_words=none, ace_words=none, cells=0, words=words)
 
@@ -151,10 +172,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def review_state(studio: Studio, rows: Tensor | None) -> messages.ReviewState:
-    """Where edits go, and how many there are of some rows, or of all."""
+def review_state(studio: Studio, rows: Tensor | None) -> ReviewState:
+    """The state of the review for some rows, or for all."""
     review = studio.review
-    return messages.ReviewState(
+    return ReviewState(
         file=studio.labels_name,
         done=0 if review is None else count_in_rows(review.done_rows(), rows),
         edited=0 if review is None else count_in_rows(review.edited_rows(), rows),
@@ -176,22 +197,22 @@ def review_page(
     split: SplitParameter = None,
     offset: OffsetParameter = 0,
     limit: LimitParameter = 20,
-) -> messages.ReviewPage:
-    """The pictures that a person should look at next."""
-    queueing.check_order(order, studio.table.targets)
+) -> ReviewPage:
+    """The images to review next."""
+    check_order(order, studio.table.targets)
     queue = build_queue(studio, choice, order, split)
     page = queue.page(offset, limit)
     items = studio.items.make([row for row, _ in page], studio.decision([row for row, _ in page], choice))
     review_items = [
-        messages.ReviewItem(**dict(selected), doubt=score, suspects=suspects_of(studio, order, row))
+        ReviewItem(**dict(selected), doubt=score, suspects=suspects_of(studio, order, row))
         for selected, (row, score) in zip(items, page, strict=True)
     ]
     done = review_state(studio, studio.rows_of_split(split)).done
-    return messages.ReviewPage(order=order, left=len(queue.rows), done=done, items=review_items)
+    return ReviewPage(order=order, left=len(queue.rows), done=done, items=review_items)
 
 
-def build_queue(studio: Studio, choice: DecisionChoice, order: ReviewOrder, split: str | None) -> queueing.ReviewQueue:
-    """The queue of an order, without what people have finished or said."""
+def build_queue(studio: Studio, choice: DecisionChoice, order: ReviewOrder, split: str | None) -> ReviewQueue:
+    """The queue of an order, without finished rows and edited cells."""
     probs, left = studio.explorer.probs, torch.ones(len(studio.table), dtype=torch.bool)
     rows = studio.rows_of_split(split)
     if rows is not None:
@@ -199,44 +220,42 @@ def build_queue(studio: Studio, choice: DecisionChoice, order: ReviewOrder, spli
     finished = [] if studio.review is None else studio.review.done_rows()
     left[finished] = False
     if order == "uncertain":
-        return queueing.by_uncertainty(probs, studio.explorer.decision(choice), left)
+        return by_uncertainty(probs, studio.explorer.decision(choice), left)
     assert studio.table.targets is not None
     targets = studio.table.targets.clone()
     if studio.review is not None:
         for row in studio.review.edited_rows():
             targets[row, list(studio.edits(row))] = -1
-    return queueing.by_label_error(probs, targets, left)
+    return by_label_error(probs, targets, left)
 
 
-def suspects_of(studio: Studio, order: ReviewOrder, row: int) -> list[messages.Suspect]:
+def suspects_of(studio: Studio, order: ReviewOrder, row: int) -> list[Suspect]:
     """The labels of a row to ask about."""
     targets = None if studio.table.targets is None else studio.table.targets[row]
     names = studio.table.labels.names
-    return queueing.find_suspects(order, names, studio.explorer.probs[row], targets, list(studio.edits(row)))
+    return find_suspects(order, names, studio.explorer.probs[row], targets, list(studio.edits(row)))
 
 
-def edit_labels(
-    studio: CurrentStudio, choice: ChoiceParameters, row: RowParameter, request: messages.EditRequest
-) -> messages.EditedItem:
-    """Keeps what a person says about a picture, for good before the answer comes."""
+def edit_labels(studio: CurrentStudio, choice: ChoiceParameters, row: RowParameter, request: EditRequest) -> EditedItem:
+    """Records an edit of an image; it is on the disk before the response is sent."""
     row = studio.check_row(row)
     rest = {} if request.rest is None else dict.fromkeys(studio.table.labels.names, request.rest)
     studio.require_review().edit(row, rest | dict(request.labels), done=request.done)
     return edited_item(studio, row, choice)
 
 
-def undo(studio: CurrentStudio, choice: ChoiceParameters) -> messages.UndoResponse:
-    """Takes the last edit back."""
+def undo(studio: CurrentStudio, choice: ChoiceParameters) -> UndoResponse:
+    """Undoes the last edit."""
     row = studio.require_review().undo()
     if row is None:
-        raise RequestError("There is no edit to take back.", status=409)
-    return messages.UndoResponse(row=row, item=edited_item(studio, row, choice))
+        raise RequestError("There is no edit to undo.", status=409)
+    return UndoResponse(row=row, item=edited_item(studio, row, choice))
 
 
-def edited_item(studio: Studio, row: int, choice: DecisionChoice) -> messages.EditedItem:
-    """A row after an edit; with the reason where the labels file could not be written."""
+def edited_item(studio: Studio, row: int, choice: DecisionChoice) -> EditedItem:
+    """A row after an edit, with the reason if the labels file could not be written."""
     trouble = studio.require_review().trouble
-    return messages.EditedItem(**dict(studio.whole_item(row, choice)), trouble=trouble)
+    return EditedItem(**dict(studio.whole_item(row, choice)), trouble=trouble)
 
 
 def labels_file(studio: CurrentStudio) -> Response:
@@ -244,22 +263,22 @@ def labels_file(studio: CurrentStudio) -> Response:
     studio.require_review().write()
     if not studio.labels_file.is_file():
         raise RequestError("Nothing has been edited yet.")
-    # Read as a whole, because the next edit puts another file in its place.
+    # Read as a whole, because the next edit replaces the file.
     data = studio.labels_file.read_bytes()
     headers = {"content-disposition": f"attachment; filename*=utf-8''{quote(studio.labels_file.name)}"}
     return Response(data, media_type="text/csv", headers=headers)
 
 
 MAX_RESULTS = 10_000
-# Characters of the name of a file that are repeated.
+# Characters of a file name that a response may repeat.
 MAX_FILE_NAME_LENGTH = 255
 
 
-def collection(studio: CurrentStudio, split: SplitParameter = None) -> messages.CollectionInfo:
-    """What was opened: labels, splits, ways to decide, where edits go; the numbers are those of the split."""
+def collection(studio: CurrentStudio, split: SplitParameter = None) -> CollectionInfo:
+    """The opened collection: labels, splits, decision methods, review; numbers are those of the split."""
     table, rows = studio.table, studio.rows_of_split(split)
     targets = table.targets if table.targets is None or rows is None else table.targets[rows]
-    return messages.CollectionInfo(
+    return CollectionInfo(
         name=studio.name,
         rows=len(table) if rows is None else len(rows),
         splits=table.split_sizes(),
@@ -267,7 +286,7 @@ def collection(studio: CurrentStudio, split: SplitParameter = None) -> messages.
         expected=studio.expected(split),
         present=None if targets is None else (targets == 1).sum(0).tolist(),
         has_targets=targets is not None,
-        judged=None if targets is None else studio.judged,
+        judged=None if targets is None else studio.evaluated_split,
         model=None if studio.upload_classifier is None else studio.upload_classifier.facts(),
         ways=studio.explorer.methods,
         review=review_state(studio, rows),
@@ -276,24 +295,24 @@ def collection(studio: CurrentStudio, split: SplitParameter = None) -> messages.
     )
 
 
-def expect(studio: CurrentStudio, q: QueryParameter, split: SplitParameter = None) -> messages.MatchCount:
-    """How many pictures match a query, with an interval; a query that is not finished is no error."""
+def expect(studio: CurrentStudio, q: QueryParameter, split: SplitParameter = None) -> MatchCount:
+    """The expected number of images that match a query; an unfinished query is no error."""
     try:
         result = studio.collection(split).search(q, k=1)
     except QueryError as error:
-        return messages.MatchCount(problem=query_problem(error))
+        return MatchCount(problem=query_problem(error))
     assert result.expected is not None
-    return messages.MatchCount(expected=expected_count(result.query, result.expected))
+    return MatchCount(expected=expected_count(result.query, result.expected))
 
 
-def query_problem(error: QueryError) -> messages.Problem:
-    """What is wrong with a query, and where."""
-    return messages.Problem(sentence=str(error), place=error.position)
+def query_problem(error: QueryError) -> Problem:
+    """The error of a query, and its position."""
+    return Problem(sentence=str(error), place=error.position)
 
 
-def expected_count(query: str, result: ExpectedMatches) -> messages.ExpectedCount:
-    """An expectation as a message."""
-    return messages.ExpectedCount(
+def expected_count(query: str, result: ExpectedMatches) -> ExpectedCount:
+    """Expected matches as a message."""
+    return ExpectedCount(
         query=query,
         mean=result.mean,
         low=result.low,
@@ -310,8 +329,8 @@ def complete(
     cursor: OffsetParameter = 0,
     limit: Annotated[int, Query(ge=1, le=50)] = 10,
     split: SplitParameter = None,
-) -> messages.Completions:
-    """The labels that may be meant at the cursor."""
+) -> Completions:
+    """Completions of the label at the cursor."""
     return studio.completer(split).complete(q, cursor, most=limit)
 
 
@@ -322,22 +341,22 @@ def search(
     split: SplitParameter = None,
     offset: OffsetParameter = 0,
     limit: LimitParameter = 40,
-) -> messages.SearchPage:
-    """A page of the pictures that most probably match; of all pictures, in the order of the table, without a query."""
+) -> SearchPage:
+    """A page of the most probable matches; without a query, of all images in the order of the table."""
     if not q.strip():
         return browse(studio, choice, split, offset, limit)
     most = min(offset + limit, MAX_RESULTS)
     try:
         result = studio.collection(split).search(q, k=most)
     except QueryError as error:
-        return messages.SearchPage(
+        return SearchPage(
             query=q, expected=None, hits_words="", offset=offset, total=0, items=[], problem=query_problem(error)
         )
     hits = result.hits[offset:]
     rows = [studio.row_of[hit.id] for hit in hits]
     items = studio.items.make(rows, studio.decision(rows, choice), log_probs=[hit.log_prob for hit in hits])
     assert result.expected is not None
-    return messages.SearchPage(
+    return SearchPage(
         query=result.query,
         expected=expected_count(result.query, result.expected),
         hits_words=describe_hits(result),
@@ -347,67 +366,65 @@ def search(
     )
 
 
-def browse(studio: Studio, choice: DecisionChoice, split: str | None, offset: int, limit: int) -> messages.SearchPage:
-    """Pictures in the order of the table."""
+def browse(studio: Studio, choice: DecisionChoice, split: str | None, offset: int, limit: int) -> SearchPage:
+    """Images in the order of the table."""
     chosen_rows = studio.rows_of_split(split)
     numbers = range(len(studio.table)) if chosen_rows is None else chosen_rows.tolist()
     rows = list(numbers[offset : offset + limit])
     items = studio.items.make(rows, studio.decision(rows, choice))
-    words = f"{len(numbers):,} pictures, in the order of the table."
-    return messages.SearchPage(
-        query="", expected=None, hits_words=words, offset=offset, total=len(numbers), items=items
-    )
+    words = f"{len(numbers):,} images, in the order of the table."
+    return SearchPage(query="", expected=None, hits_words=words, offset=offset, total=len(numbers), items=items)
 
 
 def item(
     studio: CurrentStudio, choice: ChoiceParameters, row: RowParameter, order: ReviewOrder | None = None
-) -> messages.ItemWithSuspects:
-    """One picture with all its labels, and with the questions of a queue where one is named."""
+) -> ItemWithSuspects:
+    """One image with all its labels, and with the questions of a queue if one is named."""
     row = studio.check_row(row)
     suspects = [] if order is None else suspects_of(studio, order, row)
-    return messages.ItemWithSuspects(**dict(studio.whole_item(row, choice)), suspects=suspects)
+    return ItemWithSuspects(**dict(studio.whole_item(row, choice)), suspects=suspects)
 
 
 def thumbnail(
     studio: CurrentStudio, request: Request, row: RowParameter, side: Annotated[int, Query()] = 256
 ) -> Response:
-    """The picture of a row as a JPEG whose longer side has 128, 256, 512 or 1,024 pixels."""
+    """The image of a row as a JPEG whose longer side has 128, 256, 512 or 1,024 pixels."""
     if side not in THUMBNAIL_SIDES:
-        raise RequestError(f"Pictures come with {', '.join(map(str, THUMBNAIL_SIDES))} pixels, not {side}.")
+        raise RequestError(f"Images are available with {', '.join(map(str, THUMBNAIL_SIDES))} pixels, not {side}.")
     row = studio.check_row(row)
     try:
         etag = f'"{studio.thumbnails.etag(row, side)}"'
-        # Asked about each time, because a row of another collection may have the same number.
+        # Revalidated each time, because a row of another collection may have the same number.
         headers = {"etag": etag, "cache-control": "private, no-cache"}
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)
         return Response(studio.thumbnails.jpeg(row, side), media_type="image/jpeg", headers=headers)
     except UnavailableImage as why:
-        raise RequestError(f"The picture {row} cannot be shown: {why}.") from None
+        raise RequestError(f"Image {row} cannot be shown: {why}.") from None
 
 
-def decide(studio: CurrentStudio, choice: ChoiceParameters, split: SplitParameter = None) -> messages.DecisionSummary:
-    """What a way to decide does to the collection: sizes of sets, precision and recall, expected and observed."""
-    return studio.explorer.summary(choice, studio.rows_of_split(split), judged=studio.judged_rows(split))
+def decide(studio: CurrentStudio, choice: ChoiceParameters, split: SplitParameter = None) -> DecisionSummary:
+    """The summary of a decision method: sizes of sets, precision and recall, expected and observed."""
+    return studio.explorer.summary(choice, studio.rows_of_split(split), evaluated=studio.evaluated_rows(split))
 
 
-async def classify(studio: CurrentStudio, choice: ChoiceParameters, image: UploadFile) -> messages.Classification:
-    """What the model says about a picture that is sent."""
+async def classify(studio: CurrentStudio, choice: ChoiceParameters, image: UploadFile) -> Classification:
+    """The predictions of the model for an uploaded image."""
     if studio.upload_classifier is None:
-        raise RequestError("There is no model here to classify pictures with. Open a run, or start with --model RUN.")
+        raise RequestError("There is no model to classify images with. Open a run, or start with --model RUN.")
     data = await image.read()
-    name = printable(image.filename or "the picture")[:MAX_FILE_NAME_LENGTH]
+    name = printable(image.filename or "the image")[:MAX_FILE_NAME_LENGTH]
     return await studio.upload_classifier.classify(data, name, choice)
 
 
 def reliability(
     studio: CurrentStudio, label: Annotated[str | None, Query(max_length=10_000)] = None, split: SplitParameter = None
-) -> messages.Reliability:
-    """Promised against observed frequencies, of all labels or of one, on the rows that a report judges by default."""
+) -> Reliability:
+    """Predicted against observed frequencies of all labels or of one, on the rows that a report evaluates."""
     targets, probs = studio.table.targets, studio.explorer.probs
     if targets is None:
-        raise RequestError("Whether probabilities come true can be told only where true labels are known.")
-    rows = studio.judged_rows(split)
+        raise RequestError("Calibration can be measured only where true labels are known.")
+    rows = studio.evaluated_rows(split)
     if rows is not None:
         probs, targets = probs[rows], targets[rows]
     small = too_few_rows(targets)
@@ -417,24 +434,24 @@ def reliability(
     return compute_reliability(probs, targets, label=label) if small is None else empty_reliability(label, small)
 
 
-async def health() -> messages.Health:
-    """That the server answers."""
-    # Not in one of the threads, all of which may be busy.
-    return messages.Health()
+async def health() -> Health:
+    """Whether the server is alive."""
+    # A coroutine, because all threads may be busy.
+    return Health()
 
 
 JSON, JPEG, CSV = "application/json", "image/jpeg", "text/csv"
 
 
 class Route(NamedTuple):
-    """A line of the table.
+    """A route of the application.
 
     Attributes:
-        method: How it is asked for.
-        path: What is asked for.
-        answer: What answers.
-        kind: What the answer is.
-        problems: What can be wrong besides what can be with any request.
+        method: The HTTP method.
+        path: The path.
+        answer: The handler.
+        kind: The media type of the response.
+        problems: Error statuses besides those of all routes.
         api: Whether it is part of the API.
     """
 

@@ -12,20 +12,20 @@ Target = Literal[1, 0, -1]
 
 
 class Schema(BaseModel):
-    """What all messages have in common: numbers that JSON does not have become null, unknown fields are refused."""
+    """Base of all messages: numbers that JSON does not have become null, unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="null")
 
 
 class Problem(Schema):
-    """Why a request was refused: one sentence for people, and the character of the query that is wrong."""
+    """The error of a request: a message, and the position of the wrong character of a query."""
 
     sentence: str
     place: int | None = None
 
 
 class DecisionMethod(Schema):
-    """A way to decide which labels are given; `why` says why it cannot be chosen."""
+    """A decision method; `why` is the reason why it is not available."""
 
     by: DecisionKind
     title: str
@@ -38,7 +38,7 @@ class DecisionMethod(Schema):
 
 
 class ModelInfo(Schema):
-    """What classifies pictures that are dropped on the page, and how large they may be."""
+    """The model that classifies uploaded images, and the limits of uploads."""
 
     words: str
     upload_bytes: int
@@ -46,9 +46,9 @@ class ModelInfo(Schema):
 
 
 class ReviewState(Schema):
-    """Where edits are kept, and how many pictures have some.
+    """The labels file, and how many images are finished and edited.
 
-    `why` says why nothing can be edited, `trouble` why the labels file is older than the edits in the journal.
+    `why` is the reason why nothing can be edited, `trouble` why the labels file is older than the edits in the journal.
     """
 
     file: str
@@ -60,7 +60,7 @@ class ReviewState(Schema):
 
 
 class CollectionInfo(Schema):
-    """What was opened; `judged` is the split that figures are of where no other is asked for, null for all rows."""
+    """The opened collection; a `null` default split of evaluations stands for all rows."""
 
     name: str
     rows: int
@@ -78,7 +78,7 @@ class CollectionInfo(Schema):
 
 
 class ExpectedCount(Schema):
-    """How many pictures match a query."""
+    """The expected number of images that match a query."""
 
     query: str
     mean: float
@@ -90,14 +90,14 @@ class ExpectedCount(Schema):
 
 
 class MatchCount(Schema):
-    """How many pictures match what is being typed, or what is wrong with it so far."""
+    """The expected number of matches of the query being typed, or what is wrong with it."""
 
     expected: ExpectedCount | None = None
     problem: Problem | None = None
 
 
 class Completion(Schema):
-    """A label that may be meant, and what to write for it."""
+    """A completion, and the text to insert for it."""
 
     label: str
     insert: str
@@ -105,7 +105,7 @@ class Completion(Schema):
 
 
 class Completions(Schema):
-    """The labels that may be meant by the text between `start` and `end`."""
+    """Completions of the text between `start` and `end`."""
 
     start: int
     end: int
@@ -113,7 +113,7 @@ class Completions(Schema):
 
 
 class ShownLabel(Schema):
-    """A label of a picture: its probability, whether it is given, whether it is true, and what a person said."""
+    """A label of an image: its probability, whether it is predicted (`given`), its target, and its edit."""
 
     name: str
     prob: float
@@ -124,7 +124,7 @@ class ShownLabel(Schema):
 
 
 class LabeledImage(Schema):
-    """What is said about a picture."""
+    """The predictions for an image."""
 
     name: str
     given: list[str]
@@ -134,13 +134,13 @@ class LabeledImage(Schema):
 
 
 class Classification(LabeledImage):
-    """What is said about a picture that was sent."""
+    """The predictions for an uploaded image."""
 
     seconds: float
 
 
 class Item(LabeledImage):
-    """A picture of the collection; `why` says why it cannot be shown."""
+    """An image of the collection; `why` is the reason why it cannot be shown."""
 
     row: int
     id: str
@@ -155,7 +155,7 @@ class Item(LabeledImage):
 
 
 class Suspect(Schema):
-    """A label of a picture that a person should look at."""
+    """A label of an image to check."""
 
     name: str
     prob: float
@@ -164,25 +164,25 @@ class Suspect(Schema):
 
 
 class ItemWithSuspects(Item):
-    """A picture with the labels to ask about."""
+    """An image with the labels to ask about."""
 
     suspects: list[Suspect]
 
 
 class ReviewItem(ItemWithSuspects):
-    """A picture in the queue."""
+    """An image in the queue, with its uncertainty."""
 
     doubt: float
 
 
 class EditedItem(Item):
-    """A picture after an edit; `trouble` says why the labels file is older than the edits in the journal."""
+    """An image after an edit; `trouble` is the reason why the labels file is older than the journal."""
 
     trouble: str | None
 
 
 class SearchPage(Schema):
-    """A page of what was found, or what is wrong with the query."""
+    """A page of search results, or what is wrong with the query."""
 
     query: str
     expected: ExpectedCount | None
@@ -194,7 +194,7 @@ class SearchPage(Schema):
 
 
 class Quality(Schema):
-    """Precision, recall and their mean over all cells; null where nothing is given or nothing is there."""
+    """Precision, recall and F1 over all cells; null where nothing is predicted or nothing is true."""
 
     precision: float | None
     recall: float | None
@@ -202,13 +202,13 @@ class Quality(Schema):
 
 
 class ObservedQuality(Quality):
-    """The same against the true labels of so many pictures."""
+    """The same, observed on the true labels of `rows` images."""
 
     rows: int
 
 
 class DecisionSummary(Schema):
-    """What a way to decide does to the whole collection; `too_small` says why nothing can be observed."""
+    """The summary of a decision method for the collection; `too_small` is the reason why nothing is observed."""
 
     by: DecisionKind
     value: float | None
@@ -226,7 +226,7 @@ class DecisionSummary(Schema):
 
 
 class ReliabilityBin(Schema):
-    """Cells of about the same probability, and the share of them that came true, with a 95 % interval."""
+    """Cells of similar probability, and the share of them that is present, with a 95 % interval."""
 
     low: float
     high: float
@@ -238,7 +238,7 @@ class ReliabilityBin(Schema):
 
 
 class Reliability(Schema):
-    """Promised against observed frequencies, of all labels or of one; the errors also as a report writes them."""
+    """Predicted against observed frequencies, of all labels or of one; the errors also as formatted text."""
 
     label: str | None
     bins: list[ReliabilityBin]
@@ -251,7 +251,7 @@ class Reliability(Schema):
 
 
 class ReviewPage(Schema):
-    """The next pictures to look at."""
+    """The next images to review."""
 
     order: ReviewOrder
     left: int
@@ -260,9 +260,9 @@ class ReviewPage(Schema):
 
 
 class EditRequest(Schema):
-    """What a person says about a picture, and whether they are done with it.
+    """An edit of an image, and whether its review is finished.
 
-    Of labels by name: 1 there, 0 not there, -1 nobody can tell, null as before. `rest` is said of all other labels.
+    Labels by name: 1 present, 0 absent, -1 unknown, null withdraws the edit. `rest` applies to all other labels.
     """
 
     labels: dict[str, Target | None] = Field(default_factory=dict, max_length=100_000)
@@ -271,13 +271,13 @@ class EditRequest(Schema):
 
 
 class UndoResponse(Schema):
-    """The picture whose last edit was taken back."""
+    """The image whose last edit was undone."""
 
     row: int
     item: EditedItem
 
 
 class Health(Schema):
-    """That the server answers."""
+    """The server is alive."""
 
     alive: Literal[True] = True

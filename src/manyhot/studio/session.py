@@ -1,4 +1,4 @@
-"""What one studio has open: predictions, thumbnails, perhaps a model, and the review; and how it is opened."""
+"""The state of one studio (predictions, thumbnails, model and review), and how it is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyhot.data.corrections import real_path
 from manyhot.decide import Decision
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.evaluation.pipeline import split_to_evaluate
 from manyhot.image_paths import find_image_roots, sort_image_roots
 from manyhot.predictions import Predictions, read_predictions
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class RequestError(Exception):
-    """Something that this collection does not have.
+    """Raised for a request that this collection cannot answer.
 
     Args:
-        message: What is not there, and what to do about it.
-        status: Of the answer.
+        message: What is missing, and what to do about it.
+        status: The HTTP status.
     """
 
     def __init__(self, message: str, *, status: int = 404) -> None:
@@ -49,18 +49,18 @@ class RequestError(Exception):
 
 @dataclass
 class Studio:
-    """All that requests are answered from.
+    """The state that requests are answered from.
 
     Attributes:
-        name: What was opened, for people.
+        name: The display name of what was opened.
         table: In memory, with probabilities.
-        thumbnails: Those of its rows.
-        review: What people said about them; None where nothing can be kept.
-        upload_classifier: What answers for new pictures; None without a model.
-        explorer: Which labels are given.
-        labels_file: Where corrected labels go.
-        judged: The split that figures are of where no other is asked for; None for all rows.
-        why_no_review: Why nothing can be edited, where that is so.
+        thumbnails: The images of its rows.
+        review: The edits; None if nothing can be edited.
+        upload_classifier: Classifies uploaded images; None without a model.
+        explorer: Makes the decisions.
+        labels_file: The file of corrected labels.
+        evaluated_split: The default split of evaluations; None for all rows.
+        why_no_review: Why nothing can be edited, or None.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Studio:
     upload_classifier: UploadClassifier | None
     explorer: DecisionExplorer
     labels_file: Path
-    judged: str | None = None
+    evaluated_split: str | None = None
     why_no_review: str | None = None
     _collections: dict[str | None, Collection] = field(default_factory=dict)
     _completers: dict[str | None, LabelCompleter] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Studio:
 
     @cached_property
     def items(self) -> ItemBuilder:
-        """Makes items of row numbers."""
+        """Makes items from row numbers."""
         table = self.table
         return ItemBuilder(
             table.labels.names,
@@ -115,7 +115,7 @@ class Studio:
         return result
 
     def completer(self, split: str | None) -> LabelCompleter:
-        """Labels for what somebody types, the frequent ones of a split first."""
+        """Completes label names, the frequent ones of a split first."""
         with self._lock:
             if split not in self._completers:
                 self._completers[split] = LabelCompleter(self.table.labels.names, self.expected(split))
@@ -123,7 +123,7 @@ class Studio:
 
     @property
     def labels_name(self) -> str:
-        """The labels file as it is called from here."""
+        """The path of the labels file, relative to the current folder if it lies inside."""
         here = Path.cwd()
         file = self.labels_file
         return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
@@ -132,15 +132,15 @@ class Studio:
         """The numbers of the rows of a split; None for all rows."""
         if split is None:
             return None
-        check_split("studio", split, list(self.table.split_sizes()), hint="Leave it out to see all pictures.")
+        check_split("studio", split, list(self.table.split_sizes()), hint="Leave it out to see all images.")
         return torch.tensor([row for row, name in enumerate(self.splits or ()) if name == split], dtype=torch.int64)
 
-    def judged_rows(self, split: str | None) -> Tensor | None:
-        """The numbers of the rows that figures are of: those of a split, or those that a report judges."""
-        return self.rows_of_split(self.judged if split is None else split)
+    def evaluated_rows(self, split: str | None) -> Tensor | None:
+        """The numbers of the rows to evaluate: those of a split, or those that a report evaluates."""
+        return self.rows_of_split(self.evaluated_split if split is None else split)
 
     def collection(self, split: str | None) -> Collection:
-        """What is searched: all rows, or those of a split."""
+        """The collection to search: all rows, or those of a split."""
         with self._lock:
             if split not in self._collections:
                 rows = self.rows_of_split(split)
@@ -149,15 +149,13 @@ class Studio:
             return self._collections[split]
 
     def check_row(self, row: int) -> int:
-        """The row number, or the error that says which there are."""
+        """The row number; raises if there is no such row."""
         if 0 <= row < len(self.table):
             return row
-        raise RowNotFound(
-            f"There is no picture {row}: the collection has {len(self.table):,} pictures, counted from 0."
-        )
+        raise NoSuchRow(f"There is no image {row}: the collection has {len(self.table):,} images, counted from 0.")
 
     def decision(self, rows: Sequence[int], choice: DecisionChoice) -> Decision:
-        """What is decided about some rows."""
+        """The decisions for some rows."""
         return self.explorer.decision(choice, torch.tensor(list(rows), dtype=torch.int64))
 
     def whole_item(self, row: int, choice: DecisionChoice) -> Item:
@@ -165,22 +163,22 @@ class Studio:
         return self.items.make([row], self.decision([row], choice), probable=MAX_SHOWN_ALONE, most=MAX_SHOWN_ALONE)[0]
 
     def edits(self, row: int) -> Cells:
-        """What people said about a row, by column."""
+        """The edits of a row, by column."""
         return {} if self.review is None else self.review.cells(row)
 
     def is_done(self, row: int) -> bool:
-        """Whether a person has finished with a row."""
+        """Whether the review of a row is finished."""
         return self.review is not None and self.review.is_done(row)
 
     def require_review(self) -> Review:
-        """Where edits go, or the error that says why they cannot be kept."""
+        """The review; raises if nothing can be edited."""
         if self.review is None:
             why = self.why_no_review or "this studio was opened for reading only"
             raise InputError("labels", "studio", "be kept in a file", why, "Start it with --labels FILE.")
         return self.review
 
     def close(self) -> None:
-        """Answers what is under way, and writes what is to be kept."""
+        """Finishes the images in progress, and writes the labels file."""
         try:
             if self.upload_classifier is not None:
                 self.upload_classifier.close()
@@ -189,18 +187,18 @@ class Studio:
                 self.review.close()
 
 
-class RowNotFound(Exception):
-    """A row number that the collection does not have."""
+class NoSuchRow(Exception):
+    """Raised for a row number that the collection does not have."""
 
 
-OWNER = "studio"
 RUN_TABLE, RUN_MODEL, REVIEWED = "predictions.parquet", "classifier.json", "reviewed.csv"
-# Probabilities, targets and decisions of so many cells take about a gigabyte.
+# Probabilities, targets and decisions of this many cells take about a gigabyte.
 MOST_CELLS = 2**27
-# Paths that are looked for to find the folder that they begin in.
+# Paths that are checked to find their root folder.
 MAX_PATHS_TRIED = 200
 
 
+@owned("studio")
 def open_studio(
     path: str | os.PathLike[str],
     *,
@@ -212,17 +210,17 @@ def open_studio(
     model: str | os.PathLike[str] | None = None,
     read_only: bool = False,
 ) -> tuple[Studio, list[str]]:
-    """Opens predictions to be looked at, searched and corrected; and says in plain sentences what was found.
+    """Opens predictions to browse, search and correct; returns the studio and notes.
 
     Args:
         path: The folder of a run, or a table of predictions of any origin.
         split: The split to open; all rows by default.
-        kind: What the numbers of a table from elsewhere are, "scores" or "probs".
-        targets: A file of true labels, where the table has none.
-        roots: The folders that pictures may be read from; by default this folder, that of the table, and those of the
+        kind: The kind of the numbers of a table of other origin, "scores" or "probs".
+        targets: A file of true labels, if the table has none.
+        roots: The folders that images may be read from; by default this folder, that of the table, and those of the
             data that the run was trained on.
-        labels_file: Where corrected labels are kept; `reviewed.csv` in the run or beside the table by default.
-        model: The run whose model classifies pictures that are dropped on the page; the run itself by default.
+        labels_file: The file of corrected labels; `reviewed.csv` in the run or beside the table by default.
+        model: The run whose model classifies uploaded images; the run itself by default.
         read_only: Whether nothing can be edited.
     """
     source = Path(path)
@@ -232,10 +230,11 @@ def open_studio(
     explorer = DecisionExplorer(table)
     upload_classifier, more = _open_classifier(model, source if is_run else None, explorer)
     notes += more
-    # With the links of folders followed: one such as `runs/last` may soon lead on.
+    # With links of folders resolved: one such as `runs/last` may soon have another target.
     file = Path(real_path(labels_file if labels_file is not None else _default_labels_file(source, is_run=is_run)))
     if labels_file is not None and not file.parent.is_dir():
-        raise InputError("--labels", OWNER, "lie in a folder that is there", repr(str(file)), "Make the folder first.")
+        rule, hint = "lie in an existing folder", "Make the folder first."
+        raise InputError("--labels", rule=rule, got=repr(str(file)), hint=hint)
     review, why = (None, "it was opened with --read-only") if read_only else _open_review(file, table, thumbnails)
     notes += [thumbnails.summary(), *(review.notes if review is not None else ())]
     notes += [f"Nothing can be edited: {why}."] if why and not read_only else []
@@ -247,7 +246,7 @@ def open_studio(
         upload_classifier,
         explorer,
         labels_file=file,
-        judged=split_to_evaluate(table),
+        evaluated_split=split_to_evaluate(table),
         why_no_review=why,
     )
     return studio, notes
@@ -259,7 +258,8 @@ def _open_table(
     """The table in memory, with probabilities."""
     if source.is_dir() and (source / RUN_MODEL).is_file() and not (source / RUN_TABLE).is_file():
         hint = f"Let it finish, or open what `manyhot predict {source} IMAGES... -o new.parquet` writes."
-        raise InputError("RUN_OR_PREDICTIONS", OWNER, f"be a run with a {RUN_TABLE}", repr(str(source)), hint)
+        rule = f"be a run with a {RUN_TABLE}"
+        raise InputError("RUN_OR_PREDICTIONS", rule=rule, got=repr(str(source)), hint=hint)
     file = source / RUN_TABLE if source.is_dir() and (source / RUN_TABLE).is_file() else source
     opened, notes = read_predictions(file, kind=kind, targets=targets)
     chosen = opened if split is None else opened.of_split(split)
@@ -269,27 +269,27 @@ def _open_table(
     ids = table.ids
     if len(set(ids)) < len(ids):
         twice = next(name for name, count in Counter(ids).items() if count > 1)
-        raise InputError(
-            "RUN_OR_PREDICTIONS", OWNER, "have ids that differ", f"{twice!r} twice", "Write each row once."
-        )
+        rule, hint = "have distinct ids", "Write each row once."
+        raise InputError("RUN_OR_PREDICTIONS", rule=rule, got=f"{twice!r} twice", hint=hint)
     return table, list(notes)
 
 
 def check_size(table: PredictionTable) -> None:
-    """Refuses what would not fit into memory."""
+    """Raises if the table would not fit into memory."""
     cells = len(table) * len(table.labels)
     if cells > MOST_CELLS:
         got = f"{len(table):,} x {len(table.labels):,}"
         hint = "Open one split with --split, or use `manyhot search`, which reads files of any size."
         rule = f"have at most {MOST_CELLS:,} cells, rows times labels"
-        raise InputError("RUN_OR_PREDICTIONS", OWNER, rule, got, hint)
+        raise InputError("RUN_OR_PREDICTIONS", rule=rule, got=got, hint=hint)
 
 
 def _open_thumbnails(table: Predictions, path: str, roots: Sequence[Path]) -> Thumbnails:
-    """The pictures of a table; an id that is the path of a file serves as one."""
+    """The images of a table; an id may serve as the path."""
     for root in roots:
         if not root.is_dir():
-            raise InputError("--root", OWNER, "be a folder", repr(str(root)), "Name a folder that pictures lie in.")
+            hint = "Name a folder with images."
+            raise InputError("--root", rule="be a folder", got=repr(str(root)), hint=hint)
     paths = table.paths or table.ids
     ordered = sort_image_roots(roots or find_image_roots(path), paths[:MAX_PATHS_TRIED])
     return Thumbnails(paths, ordered)
@@ -298,7 +298,7 @@ def _open_thumbnails(table: Predictions, path: str, roots: Sequence[Path]) -> Th
 def _open_classifier(
     model: str | os.PathLike[str] | None, run: Path | None, explorer: DecisionExplorer
 ) -> tuple[UploadClassifier | None, list[str]]:
-    """What classifies new pictures, if there is a model that can; otherwise why not."""
+    """The classifier of uploaded images if there is a suitable model, and notes."""
     folder = Path(model) if model is not None else run
     if folder is None:
         return None, []
@@ -310,22 +310,22 @@ def _open_classifier(
     except InputError as error:
         if model is not None:
             raise
-        return None, [f"New pictures cannot be classified: {error}"]
+        return None, [f"New images cannot be classified: {error}"]
     why = None
     if classifier.preprocessing is None:
-        why = "the model takes features, not pictures"
+        why = "the model takes features, not images"
     elif not classifier.gives_probs:
-        why = "the scores of the model mean no probability"
+        why = "the scores of the model are no probabilities"
     if why is not None:
-        return None, [f"New pictures cannot be classified: {why}."]
+        return None, [f"New images cannot be classified: {why}."]
     notes = []
     if classifier.labels.names != explorer.table.labels.names:
-        notes.append("The model has other labels than the table: new pictures are answered with those of the model.")
+        notes.append("The model has other labels than the table: new images get those of the model.")
     return UploadClassifier(classifier, explorer), notes
 
 
 def _default_labels_file(source: Path, *, is_run: bool) -> Path:
-    """Where corrected labels go: into the run, or beside the table."""
+    """The default file of corrected labels: in the run, or beside the table."""
     if is_run:
         return source / REVIEWED
     name = source.name if source.is_dir() else source.name.removesuffix(".gz").rsplit(".", 1)[0]
@@ -334,7 +334,7 @@ def _default_labels_file(source: Path, *, is_run: bool) -> Path:
 
 
 def _open_review(file: Path, table: Predictions, thumbnails: Thumbnails) -> tuple[Review | None, str | None]:
-    """Where edits go, or why they cannot be kept."""
+    """The review, or why nothing can be edited."""
     folder = file.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return None, f"you may not write to {str(folder)!r}; name another file with --labels"
@@ -350,9 +350,9 @@ def _open_review(file: Path, table: Predictions, thumbnails: Thumbnails) -> tupl
 
 
 def review_keys(paths: Sequence[str], ids: Sequence[str], thumbnails: Thumbnails) -> list[str]:
-    """What edits are kept under: where a picture lies, because the same id may mean another one in another table.
+    """The keys of edits: paths of images, because the same id may mean another image in another table.
 
-    The id serves where there is no such file, and where two rows are of one picture.
+    The id is used if there is no such file, and if two rows have the same image.
     """
     used: set[str] = set()
     names = []
@@ -363,7 +363,7 @@ def review_keys(paths: Sequence[str], ids: Sequence[str], thumbnails: Thumbnails
 
 
 def relative_image_path(file: Path, thumbnails: Thumbnails, row: int, path: str) -> str:
-    """The path of a picture as it leads from the folder of a file; as it is where the picture was not found."""
+    """The path of an image relative to the folder of a file; unchanged if the image was not found."""
     image_file = thumbnails.file(row)
     return path if image_file is None else os.path.relpath(real_path(image_file), file.parent)
 

@@ -84,22 +84,22 @@ def open_below(root: Path, path: Path) -> BinaryIO:
 THUMBNAIL_SIDES = (128, 256, 512, 1024)
 OUTSIDE = "it lies outside of the folders of this collection"
 UNNAMED = "the table names no file for it"
-# How many bytes of small pictures are kept.
+# Bytes of cached thumbnails.
 CACHE_BYTES = 64 * 2**20
-# Pictures that are decoded at once: a large one takes some hundred megabytes.
+# Images that are decoded at once: a large one takes some hundred megabytes.
 MAX_CONCURRENT_DECODES = 2
 
 
 class Thumbnails:
-    """Small pictures of rows.
+    """Thumbnails of rows.
 
-    A path in a table is not to be trusted: with `..`, as an absolute path or as a symbolic link it may lead anywhere.
-    So the file that is opened in the end must lie in one of the folders, all links followed, or it is not read. What
-    is sent is a new JPEG of the pixels, never the bytes of a file.
+    Paths in a table are untrusted: with `..`, as absolute paths or as symbolic links they may lead anywhere. So the
+    file must lie in one of the root folders after all links are resolved, or it is not read. Responses are a new JPEG
+    of the pixels, never the bytes of a file.
 
     Args:
-        paths: The path of each row as the table has it, None where there is none.
-        roots: The folders that relative paths may begin in, which are also those that may be read from.
+        paths: The path of each row in the table, or None.
+        roots: The folders that relative paths start from, which are also the only ones that may be read from.
     """
 
     def __init__(self, paths: Sequence[str | None], roots: Sequence[Path]) -> None:
@@ -113,20 +113,20 @@ class Thumbnails:
         return len(self._locations)
 
     def why(self, row: int) -> str | None:
-        """Why the picture of a row cannot be shown; None if nothing is known against it."""
+        """Why the image of a row cannot be shown; None if no reason is known."""
         location = self._locations[row]
         return str(location) if isinstance(location, UnavailableImage) else None
 
     def file(self, row: int) -> Path | None:
-        """Where the picture lies as a file of its own; None for one in an archive, or none at all."""
+        """The file of the image; None for one in an archive, or without an image."""
         location = self._locations[row]
         return None if isinstance(location, UnavailableImage) or location.size is not None else location.file
 
     def etag(self, row: int, side: int) -> str:
-        """A text that is another one as soon as the picture may be another one.
+        """A digest that changes whenever the image may have changed.
 
         Raises:
-            Unreadable: There is no such picture.
+            UnavailableImage: There is no such image.
         """
         location = self._location(row)
         try:
@@ -137,15 +137,15 @@ class Thumbnails:
         return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def jpeg(self, row: int, side: int) -> bytes:
-        """The picture as a JPEG whose longer side is so many pixels.
+        """The image as a JPEG whose longer side has `side` pixels.
 
         Raises:
-            Unreadable: There is no such picture, or it cannot be read.
+            UnavailableImage: There is no such image, or it cannot be read.
         """
         etag = self.etag(row, side)
         cached = self._cache.get(etag)
         if cached is None:
-            with self._semaphore, IGNORE_PILLOW_WARNINGS:  # odd pictures make Pillow warn
+            with self._semaphore, IGNORE_PILLOW_WARNINGS:  # odd images make Pillow warn
                 image = thumbnail(self._location(row), side)
                 written = io.BytesIO()
                 # Pillow would put the comment of the file into the new one.
@@ -155,12 +155,12 @@ class Thumbnails:
         return cached
 
     def summary(self) -> str:
-        """How many pictures there are, in a sentence; with a remedy for those that may not be read."""
+        """How many images were found, as a message, with a hint for those that were not."""
         whys = [str(location) for location in self._locations if isinstance(location, UnavailableImage)]
         if not whys:
-            return f"All {len(self):,} pictures were found."
+            return f"All {len(self):,} images were found."
         outside = sum(why == OUTSIDE for why in whys)
-        text = f"{len(self) - len(whys):,} of {len(self):,} pictures were found."
+        text = f"{len(self) - len(whys):,} of {len(self):,} images were found."
         if outside:
             text += f" {outside:,} lie outside of the folders of this collection; allow their folder with --root."
         elif all(why == UNNAMED for why in whys):
@@ -170,7 +170,7 @@ class Thumbnails:
         return text
 
     def _location(self, row: int) -> ContainedImage:
-        """The place of a row, checked anew: a link may have been changed since."""
+        """The location of a row, checked again: a link may have changed since."""
         location = self._locations[row]
         checked = location if isinstance(location, UnavailableImage) else self._checked(location)
         if isinstance(checked, UnavailableImage):
@@ -178,14 +178,14 @@ class Thumbnails:
         return checked
 
     def _known(self, path: str | None, location: ImageLocation | UnavailableImage) -> ImageLocation | UnavailableImage:
-        """The place as the table has it, with its links, if it may be read; or why not."""
+        """The location with unresolved links if it may be read; or why not."""
         if not path:
             return UnavailableImage(UNNAMED)
         checked = self._checked(location)
         return checked if isinstance(checked, UnavailableImage) else location
 
     def _checked(self, location: ImageLocation | UnavailableImage) -> ContainedImage | UnavailableImage:
-        """The place with all links followed, or the reason why nothing is read there."""
+        """The location with all links resolved, or the reason why it is not read."""
         if isinstance(location, UnavailableImage):
             return location
         try:
@@ -203,7 +203,7 @@ class Thumbnails:
 
 
 class _BytesCache:
-    """The bytes that were asked for last, up to a total."""
+    """A least-recently-used cache, limited in bytes."""
 
     def __init__(self, most: int) -> None:
         self._most, self._total = most, 0

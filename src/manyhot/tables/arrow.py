@@ -4,35 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 from manyhot.tables.formats import is_parquet
-
-if TYPE_CHECKING:
-    pass
 
 
 def import_arrow() -> ModuleType:
-    """pyarrow with its modules for Parquet, CSV and computing, or the sentence that says how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.csv
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError("Tables on disk need pyarrow. Install it with `pip install manyhot[tables]`.") from None
-    module: ModuleType = pyarrow
+    """pyarrow with its modules for Parquet, CSV and computing; the error says how to install it."""
+    module: ModuleType = require("pyarrow", "Tables on disk", extra="tables")
+    for name in ("compute", "csv", "parquet"):
+        import_module(f"pyarrow.{name}")
     return module
 
 
 @contextmanager
 def arrow_as_input_error(argument: str, owner: str, rule: str, name: object, hint: str) -> Iterator[None]:
-    """Turns what pyarrow says about the content of a file into a refusal that names the file."""
+    """Turns errors of pyarrow about the content of a file into an `InputError` that names the file."""
     pa = import_arrow()
     try:
         yield
@@ -41,13 +34,13 @@ def arrow_as_input_error(argument: str, owner: str, rule: str, name: object, hin
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the lines that only its makers understand and without a full stop."""
+    """What an error says, reduced to its first line without the full stop."""
     lines = str(error).strip().splitlines()
     return lines[0].strip().rstrip(".") if lines else type(error).__name__
 
 
 def with_constant_columns(piece: Any, constants: Mapping[str, str], columns: Sequence[str]) -> Any:
-    """These columns of a record batch, some of which are not in it and say the same text in every row."""
+    """These columns of a record batch, some of which are not in it and have one constant text."""
     pa = import_arrow()
     arrays = [
         pa.repeat(pa.scalar(constants[name], pa.string()), len(piece)) if name in constants else piece.column(name)
@@ -80,7 +73,7 @@ def read_footer(path: Path, owner: str = "open_predictions") -> Any:
     if not is_parquet(path):
         empty = path.stat().st_size == 0
         got = f"{str(path)!r}, which {'is empty' if empty else 'is not one'}"
-        hint = "Write it again." if empty else "Import other files with `read_predictions`."
+        hint = "Write it again." if empty else "Import other files with {read_predictions}."
         raise InputError("path", owner, "be a Parquet file", got, hint)
     with arrow_as_input_error(
         "path", owner, "be a whole Parquet file", path, "It was cut short; write or copy it again."

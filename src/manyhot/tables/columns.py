@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 from manyhot.tables.vocabulary import (
     COLUMN_PREFIXES,
     FLAG_COLUMNS,
@@ -32,7 +31,7 @@ NUMBERS_AND_TEXT, INDEX = "numbers and text", "index"
 
 @dataclass(frozen=True)
 class PredictionReadOptions:
-    """What the user said about a foreign table.
+    """Options of the functions that read predictions of other programs.
 
     Attributes:
         owner: The function that was called, for errors.
@@ -40,8 +39,8 @@ class PredictionReadOptions:
         labels: The columns to take as labels; None for all that can be.
         id_column: The column of ids; None to look for one.
         labels_column: The column of lists of label names; None to look for one.
-        separator: What separates these names; None to find out.
-        leave_out: Whether names in these lists that are no labels are left out instead of refused.
+        separator: What separates these names; None to detect it.
+        leave_out: Whether names in these lists that are no labels are left out, instead of raising an error.
     """
 
     owner: str
@@ -61,7 +60,7 @@ class ColumnRoles:
         id: The column of ids, or None; likewise `path`, `split` and `lists`, the lists of label names.
         cells: The column of scores or probabilities of each label.
         targets: The column of targets of each label that has one.
-        left_out: Columns that are nothing of all that.
+        left_out: All other columns.
     """
 
     id: str | None = None
@@ -74,7 +73,7 @@ class ColumnRoles:
 
     @property
     def key(self) -> str | None:
-        """The column that tells rows apart: ids, or else paths."""
+        """The column that identifies rows: ids, or else paths."""
         return self.path if self.id is None else self.id
 
     @property
@@ -95,7 +94,7 @@ def assign_prediction_roles(
 
     Args:
         columns: What each column holds, by name: such as "number", "text" or "blank".
-        options: What the user said.
+        options: Options of the user.
         with_targets: Whether to look for targets as well.
     """
     label_names = [] if options.labels is None else list(options.labels)
@@ -118,7 +117,7 @@ def assign_prediction_roles(
 
 
 def assign_target_roles(columns: Mapping[str, str], options: PredictionReadOptions, labels: Labels) -> ColumnRoles:
-    """The roles in a table of targets: lists of names, or one column a label, called by its name or `target:name`."""
+    """The roles in a table of targets: lists of names, or one column per label, named `name` or `target:name`."""
     roles = _assign_row_roles(columns, options, excluded=labels.names)
     if roles.lists is None:
         for name in labels.names:
@@ -127,8 +126,8 @@ def assign_target_roles(columns: Mapping[str, str], options: PredictionReadOptio
                     roles.targets.setdefault(name, column)
         _check_numbers(columns, options, roles)
         if not roles.targets:
-            rule = "have a column of label names or one column a label"
-            hint = "Name the column of label names `labels`, or pass `labels_column`."
+            rule = "have a column of label names or one column per label"
+            hint = "Name the column of label names `labels`, or pass {labels_column}."
             raise InputError("targets", options.owner, rule, f"the columns {preview_names(columns)}", hint)
     roles.left_out = [name for name in columns if name not in roles.used]
     return roles
@@ -176,7 +175,7 @@ def _find_value_columns(
     numbers = [name for name, kind in columns.items() if kind in (*usable, NUMBERS_AND_TEXT) and name not in excluded]
     unprefixed = {name: name for name in numbers if not name.startswith(tuple(COLUMN_PREFIXES.values()))}
     if not unprefixed:
-        hint = "Name the columns with `labels`."
+        hint = "Name the columns with {labels}."
         rule = f"have a column of {options.kind} for each label"
         raise InputError("table", options.owner, rule, f"the columns {preview_names(columns)}", hint)
     return unprefixed
@@ -187,21 +186,20 @@ def _assign_targets(columns: Mapping[str, str], options: PredictionReadOptions, 
     prefixed = {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
     for label in prefixed if options.labels is None else ():
         if label not in roles.cells:
-            matches = difflib.get_close_matches(label, roles.cells, n=1)
-            hint = f"Did you mean {matches[0]!r}?" if matches else "Name the labels to read with `labels`."
+            hint = suggest(label, roles.cells, "Name the labels to read with {labels}.", show=repr)
             rule = f"have {options.kind} for every label with targets"
             raise InputError("table", options.owner, rule, f"{prefix + label!r} alone", hint)
     roles.targets = {label: column for label, column in prefixed.items() if label in roles.cells}
 
 
 def _check_numbers(columns: Mapping[str, str], options: PredictionReadOptions, roles: ColumnRoles) -> None:
-    """Refuses text where numbers are needed."""
+    """Checks that the columns of labels hold numbers."""
     for name in (*roles.cells.values(), *roles.targets.values()):
         unusable = (LIST,) if name in roles.targets.values() else (TEXT, LIST, NUMBERS_AND_TEXT)
         if columns[name] in unusable:
             hint = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
             if columns[name] == NUMBERS_AND_TEXT and name in roles.cells:
-                hint = "Repair the file, or name the columns of labels with `labels`."
+                hint = "Repair the file, or name the columns of labels with {labels}."
             raise InputError("table", options.owner, "hold numbers for each label", f"text in column {name!r}", hint)
 
 
@@ -209,8 +207,7 @@ def _named_column(columns: Mapping[str, str], name: str, options: PredictionRead
     """A column that the user named, or the error that says what there is."""
     if name in columns:
         return name
-    matches = difflib.get_close_matches(name, columns, n=1)
-    hint = f"Did you mean {matches[0]!r}?" if matches else f"The columns are {preview_names(columns)}."
+    hint = suggest(name, columns, f"The columns are {preview_names(columns)}.", show=repr)
     rule = "name a column of the table" if argument.endswith("column") else "name columns of the table"
     raise InputError(argument, options.owner, rule, repr(name), hint)
 
@@ -223,7 +220,7 @@ def preview_names(names: Mapping[str, str] | Sequence[str], limit: int = 6) -> s
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the user said; None stands for "find out".
+    """Options of the functions that read datasets; None to detect a property.
 
     Attributes:
         owner: The function that was called, for errors.
@@ -234,7 +231,7 @@ class ReadOptions:
         delimiter: What separates the columns of a table of text.
         root: The folder of the images.
         labels: The labels to keep, in this order; names of `Labels` need not occur.
-        unlisted: What a cell that nothing is said about means, "absent" or "unknown".
+        unlisted: What a cell that is not listed means, "absent" or "unknown".
         descriptions: The file of names for the codes of Open Images.
         allow_missing: Whether images may be in no files at all; their names are then kept as they are.
     """
@@ -252,7 +249,7 @@ class ReadOptions:
     allow_missing: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses what no layout could take."""
+        """Checks the options that do not depend on the layout."""
         from manyhot.checks import check_choice
         from manyhot.labels import Labels
 
@@ -281,9 +278,9 @@ class ReadOptions:
         """A column that the user named, or the error that says what there is."""
         if name in columns:
             return name
-        matches = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=1)
-        match = next((column for column in columns if matches and column.lower() == matches[0]), None)
-        hint = f"The columns are {preview_names(columns)}." if match is None else f"Did you mean {match!r}?"
+        by_lower = {column.lower(): column for column in reversed(columns)}
+        otherwise = f"The columns are {preview_names(columns)}."
+        hint = suggest(name.lower(), by_lower, otherwise, show=lambda lower: repr(by_lower[lower]))
         raise InputError(argument, self.owner, "name a column of the table", repr(name), hint)
 
     def missing_path_error(self, path: object) -> InputError:
@@ -296,7 +293,7 @@ class ReadOptions:
 IMAGE = "image"  # bytes of images, alone or in a structure beside their path
 # Columns that name an image, in a table where some column must.
 IMAGE_COLUMNS = (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS)
-# What a column of a label begins with whose name alone would say something else, as in tables of predictions.
+# The prefix of label columns, needed where the label alone would be taken for another role.
 TARGET_PREFIX = COLUMN_PREFIXES["targets"]
 
 
@@ -335,7 +332,7 @@ class ImageTableRoles:
 
 
 def choose_columns(preview: TablePreview, options: ReadOptions, *, with_labels: bool = True) -> ImageTableRoles:
-    """The columns that the user named, and for the rest those that look right."""
+    """The columns that the user named, and detected ones for the other roles."""
     path = _path_column(preview, options)
     roles = ImageTableRoles(path, _split_column(preview, options, path))
     if with_labels:
@@ -360,7 +357,7 @@ def _path_column(preview: TablePreview, options: ReadOptions) -> str:
         or find_column(IMAGE_COLUMNS, usable)
     )
     if column is None:
-        hint = "Name it with `path_column`."
+        hint = "Name it with {path_column}."
         raise InputError(
             "path", options.owner, "have a column of image paths", f"the columns {preview_names(columns)}", hint
         )
@@ -380,7 +377,7 @@ def _split_column(preview: TablePreview, options: ReadOptions, path: str) -> str
 
 
 def _choose_labels(roles: ImageTableRoles, preview: TablePreview, options: ReadOptions) -> None:
-    """A column of names, or one column a label."""
+    """A column of names, or one column per label."""
     if options.labels_column is not None:
         roles.lists = options.column("labels_column", options.labels_column, list(preview.kinds))
         return
@@ -403,7 +400,7 @@ def _choose_labels(roles: ImageTableRoles, preview: TablePreview, options: ReadO
     texts = [name for name in rest if preview.kinds[name] in (TEXT, NUMBERS_AND_TEXT)]
     if named is not None and named in binary and len(binary) > 1:
         got = f"both {named!r} and columns of 1 and 0 such as {next(n for n in binary if n != named)!r}"
-        hint = "Pass `labels_column`, or the columns of labels as `labels`."
+        hint = "Pass {labels_column}[, or the columns of labels as {labels}]."
         raise InputError("path", options.owner, "have labels in one way", got, hint)
     if named is not None:
         roles.lists = named
@@ -415,6 +412,6 @@ def _choose_labels(roles: ImageTableRoles, preview: TablePreview, options: ReadO
         blank = [name for name in rest if preview.kinds[name] == BLANK]
         roles.lists = find_column(LABEL_COLUMNS, blank)
     if roles.lists is None and not roles.cells:
-        hint = "Name it with `labels_column`, or the columns of labels with `labels`."
-        rule = "have a column of label names or one column a label"
+        hint = "Name it with {labels_column}[, or the columns of labels with {labels}]."
+        rule = "have a column of label names or one column per label"
         raise InputError("path", options.owner, rule, f"the columns {preview_names(list(preview.kinds))}", hint)

@@ -13,7 +13,7 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARCHIVE_SUFFIXES = (".npz", ".npy")
 RUN_TABLE = "predictions.parquet"
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of rows that have none
-PARQUET_MAGIC = b"PAR1"  # what every Parquet file begins with
+PARQUET_MAGIC = b"PAR1"  # the first bytes of every Parquet file
 
 
 def is_text(path: str | os.PathLike[str]) -> bool:
@@ -71,7 +71,7 @@ def hive_partitions(path: Path) -> dict[str, str]:
 
 
 def check_format(path: str | os.PathLike[str], owner: str, argument: str) -> None:
-    """Refuses a path that leads to nothing, or to a form that cannot be read."""
+    """Checks that a path leads to files in a known format."""
     if is_text(path) or is_archive(path):
         if not os.path.isfile(path):
             got = f"{os.fspath(path)!r}, where there is none"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
 from manyhot.tables.columns import PredictionReadOptions
@@ -48,18 +47,18 @@ def parse_name_list(text: str, owner: str) -> list[str]:
     except (ValueError, SyntaxError):
         value = None
     if not isinstance(value, list):
-        hint = "Repair it, or pass `separator`."
+        hint = "Repair it, or pass {separator}."
         raise InputError("labels", owner, "be lists such as ['cat', 'dog']", repr(text), hint)
     return [str(name).strip() for name in value]
 
 
 class LabelNameReader:
-    """Reads lists of label names, batch after batch, and remembers what it met.
+    """Reads lists of label names, batch by batch, and collects notes.
 
     Args:
         labels: The known names.
         options: What the user said: which sign separates the names of a text, otherwise found out from the first texts;
-            and whether names that are no labels are left out, otherwise refused.
+            and whether names that are no labels are left out, instead of raising an error.
     """
 
     def __init__(self, labels: Labels, options: PredictionReadOptions) -> None:
@@ -106,11 +105,10 @@ class LabelNameReader:
         return notes
 
     def _raise_unknown(self, name: str) -> None:
-        matches = difflib.get_close_matches(name, self._labels.names, n=1)
-        suggestion = f"Did you mean {matches[0]!r}? " if matches else ""
-        hint = f"{suggestion}Pass other_labels='leave out' to do without such names."
-        if not matches:
-            hint = f"{hint[:-1]}, or rename the column if it does not hold true labels."
+        suggestion = suggest(name, self._labels.names, show=repr)
+        hint = "Pass `{other_labels='leave out'}` to do without such names"
+        otherwise = f"{hint}, or rename the column if it does not hold true labels."
+        hint = f"{suggestion} {hint}." if suggestion else otherwise
         raise InputError("targets", self._options.owner, f"name the {len(self._labels)} labels", repr(name), hint)
 
     def _split(self, texts: Any) -> Any:
@@ -182,7 +180,7 @@ def _mixing_share(texts: Iterable[str], separator: str) -> float:
 
 
 def describe_separator(separator: str, unit: str) -> str:
-    """How names are separated, as the end of a sentence."""
+    """How names are separated, as the end of a note."""
     if separator == LIST_LITERAL:
         return "written as lists"
     return f"separated by {separator!r}" if separator else f"one a {unit}"

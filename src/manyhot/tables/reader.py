@@ -55,19 +55,19 @@ BOOLEAN_WORDS = {text for text, value in CELL_VALUES.items() if value >= 0}
 
 
 class DelimitedText:
-    """A CSV or TSV file, also one compressed by gzip; its first rows are looked at to learn what it holds.
+    """A CSV or TSV file, also one compressed by gzip; its first rows are sampled to detect what it holds.
 
     Args:
         path: The file.
         owner: The function that was called, for errors.
-        delimiter: What separates the columns; found out by default.
+        delimiter: What separates the columns; detected by default.
         dtype: The type of scores and probabilities.
 
     Attributes:
         columns: What each column holds, by name.
         sample: The first texts of each column.
-        form: What was found out about the file, whatever its columns are.
-        notes: All that was found out.
+        form: Notes about the format of the file.
+        notes: All notes about what was detected.
     """
 
     def __init__(self, path: Path, owner: str, delimiter: str | None, dtype: torch.dtype) -> None:
@@ -78,7 +78,9 @@ class DelimitedText:
             hint = "Read the numbers in one of these, and convert them later."
             raise InputError("dtype", owner, "be torch.float32 or torch.float64", str(dtype), hint)
         if delimiter is not None and len(delimiter) != 1:
-            raise InputError("delimiter", owner, "be one sign", repr(delimiter), "Leave it out to have it found.")
+            raise InputError(
+                "delimiter", owner, "be one character", repr(delimiter), "Leave it out to have it detected."
+            )
         self._encoding = "utf-8-sig"
         self._skipped = 0  # lines above the header
         header_line = self._header_line()
@@ -119,7 +121,7 @@ class DelimitedText:
         for name in roles.targets.values():
             types[name] = pa.string() if self.columns[name] in (BOOLEAN, TEXT, NUMBERS_AND_TEXT) else pa.float32()
         types |= dict.fromkeys(roles.texts, pa.string())
-        hint = "Repair the file, or say which columns to read with `labels`."
+        hint = "Repair the file[, or say which columns to read with {labels}]."
         with (
             arrow_as_input_error("path", self.owner, "be a whole table of text in UTF-8", self.path, hint),
             self._in_utf8(),
@@ -147,7 +149,7 @@ class DelimitedText:
         self._check_open_quote(rows)
 
     def _check_open_quote(self, rows: int) -> None:
-        """Refuses a file of which a quote that is never closed has made one cell of all lines that follow."""
+        """Checks that no unclosed quote has turned all following lines into one cell."""
         quotes = 0
         with self._open_bytes() as file:
             while block := file.read(BLOCK_BYTES):
@@ -156,7 +158,7 @@ class DelimitedText:
             return
         with self._open() as text:
             lines = sum(1 for line in text if line.strip())
-        # A sign for inches may make the number odd, but then no row has several lines.
+        # A mark for inches may make the number odd, but then no row has several lines.
         if rows < lines - self._header_lines:
             got = f"{str(self.path)!r} with {rows:,} rows in {lines:,} lines and an odd number of quotes"
             raise InputError("path", self.owner, "close every quote", got, "Repair the file.")
@@ -257,7 +259,7 @@ class DelimitedText:
         return "," if commas and not points and self.delimiter != "," else "."
 
     def _kind_of(self, texts: list[str]) -> str:
-        """What a column holds, as far as its first rows tell."""
+        """What a column holds, according to its first rows."""
         filled = _without_blanks(texts)
         if not filled:
             return BLANK
@@ -270,7 +272,7 @@ class DelimitedText:
 
 
 def find_delimiter(header_line: str) -> str:
-    """The sign that makes the most of a header; signs within quoted names separate nothing.
+    """The delimiter that splits a header into the most columns; those within quoted names do not count.
 
     Example:
         >>> find_delimiter('path,"cats; dogs; birds; fish"')
@@ -289,7 +291,7 @@ def _are_numbers(texts: list[str], decimal: str) -> bool:
 
 
 def _is_number(text: str, decimal: str = ".") -> bool:
-    """Whether a text is a number with this sign before the fraction."""
+    """Whether a text is a number with this decimal separator."""
     if "_" in text or (decimal != "." and "." in text):  # Python would take 1_000 for a number
         return False
     try:
@@ -414,7 +416,7 @@ def _is_pandas(frame: Any) -> bool:
 
 def _from_pandas(frame: Any, owner: str) -> Any:
     pa = import_arrow()
-    # An index of one level may tell rows apart; its name would only be taken for that of a label.
+    # An index of one level may identify rows; its name must not be taken for a label.
     flat = frame.rename_axis(index=None) if frame.index.nlevels == 1 else frame.reset_index(drop=True)
     try:
         return pa.Table.from_pandas(flat.rename(columns=str))
@@ -548,7 +550,7 @@ class ParquetTable:
             return pa.parquet.ParquetFile(self.path, pre_buffer=False)
 
     def preview(self) -> TablePreview:
-        """What the first rows show; pictures are not read for it."""
+        """What the first rows show; images are not read for it."""
         kinds = {field.name: arrow_kind(field.type) for field in self._schema}
         readable = [name for name, kind in kinds.items() if kind not in (IMAGE, LIST)]
         with self._open() as file:

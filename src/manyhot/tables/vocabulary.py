@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 
-if TYPE_CHECKING:
-    pass
-
-# Names of columns without case and without what stands between words (see `plain_name`); the likeliest first.
+# Names of columns in lower case without separators (see `normalise_name`); the likeliest first.
 # fmt: off
 PATH_COLUMNS = (
     "path", "filepath", "imagepath", "imgpath", "file", "filename", "fname", "imagefile", "imagefilename", "image",
     "img", "imagename", "imgname", "photo", "picture", "imageindex",
 )
 ID_COLUMNS = ("imageid", "id", "sampleid")
-# Rows are told apart by these where a table has neither paths nor ids.
+# Columns that identify rows in a table without paths and ids.
 KEY_COLUMNS = ("key", "name")
 # What pandas and Arrow call an index that was written as a column.
 INDEX_COLUMNS = ("", "unnamed:0", "indexlevel0")
@@ -32,7 +28,7 @@ LABEL_COLUMNS = (
 )
 # fmt: on
 SPLIT_COLUMNS = ("split", "subset", "partition", "set")
-# Columns that tell by true and false whether a row is for validation.
+# Columns of true and false, where true is for validation rows.
 FLAG_COLUMNS = ("isvalid",)
 
 CANONICAL_SPLITS = {
@@ -59,7 +55,7 @@ BLANK_CELLS = ("", "NA", "N/A", "na", "n/a", "NaN", "NAN", "nan", "NULL", "Null"
 
 
 def normalise_name(name: str) -> str:
-    """A name without case and without what people put between its words.
+    """A name in lower case without the separators of its words.
 
     Example:
         >>> normalise_name("Image_Name")
@@ -81,7 +77,7 @@ def canonical_split(name: str, *, flag: bool = False) -> str:
 
     Args:
         name: As it came.
-        flag: Whether it tells by true or false whether a row is for validation.
+        flag: Whether it is true or false, with true for a validation row.
 
     Example:
         >>> canonical_split("Validation"), canonical_split("fold3"), canonical_split("True", flag=True)
@@ -94,7 +90,7 @@ def canonical_split(name: str, *, flag: bool = False) -> str:
 
 
 def is_flag(column: str) -> bool:
-    """Whether a column of splits tells by true and false whether a row is for validation."""
+    """Whether a column of splits holds true and false, with true for validation rows."""
     return normalise_name(column) in FLAG_COLUMNS
 
 
@@ -121,13 +117,13 @@ def splits_from_paths(paths: Sequence[Path]) -> list[str] | None:
 def canonical_splits(
     owner: str, codes: Array, names: Sequence[str], *, flag: bool = False
 ) -> tuple[Array | None, list[str]]:
-    """The split of each row under its usual name, and what to tell about it; None where every name is blank.
+    """The split of each row under its usual name, and notes; None if all names are blank.
 
     Args:
         owner: The function that was called, for errors.
         codes: (N,) which of the names each row has.
         names: The names as they came.
-        flag: Whether they tell by true and false whether a row is for validation.
+        flag: Whether they are true and false, with true for validation rows.
     """
     canonical = [canonical_split(name, flag=flag) for name in names]
     blank = np.array([not name for name in canonical], dtype=bool)
@@ -135,21 +131,20 @@ def canonical_splits(
         return None, ["The column of splits is blank, so there are no splits."]
     if blank[codes].any():
         got = f"{int(blank[codes].sum()):,} rows without one"
-        raise InputError("split", owner, "be there in every row", got, "Fill them in, or pass `split_column=''`.")
+        raise InputError("split", owner, "be there in every row", got, "Fill them in, or pass `{split_column=''}`.")
     changed = {name: new for name, new in zip(names, canonical, strict=True) if name != new}
     notes = [f"Split {name!r} is read as {new!r}." for name, new in changed.items()]
     return np.array(canonical, dtype=object)[codes], notes
 
 
 def check_split(owner: str, name: str, splits: Sequence[str], *, hint: str) -> None:
-    """Refuses a split that is not among `splits`; `hint` is for the case that there are none."""
+    """Raises an error for a split that is not among `splits`; `hint` is for the case that there are none."""
     if name in splits:
         return
     usual = canonical_split(str(name))  # tables that were read have their splits under these names
-    near = [usual] if usual in splits else difflib.get_close_matches(str(name), splits, n=1)
     rule = f"be one of the splits, {', '.join(map(repr, splits))}"
     if splits:
-        hint = f"Did you mean {near[0]!r}?" if near else "Pass one of these."
+        hint = suggest(usual if usual in splits else str(name), splits, "Pass one of these.", show=repr)
     else:
         rule = "be a split of the table, which has none"
     raise InputError("split", owner, rule, repr(name), hint)

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class LossCase:
-    """A loss under trial.
+    """A loss under test.
 
     Args:
         make: Builds a fresh loss for targets (N, K). Most losses need no targets and ignore them.
-        aligned: Further arguments of the loss, one entry a row, from the targets; they must not depend on chance.
-        single_label: Whether rows carry one label at the most; read off the loss by default.
-        heads: How many heads the scores come from; read off the loss by default.
-        any_number_of_labels: Whether the loss can be tried on other numbers of labels than 5.
+        aligned: Further arguments of the loss, one entry per row, from the targets; they must not depend on chance.
+        single_label: Whether rows carry at most one label; taken from the loss by default.
+        heads: How many heads the scores come from; taken from the loss by default.
+        any_number_of_labels: Whether the loss can be tested on other numbers of labels than 5.
         value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is
             held constant on purpose.
-        device: Where to try it.
-        dtype: In which type; float64 tries hardest.
+        device: The device to test on.
+        dtype: The type of the scores; float64 has the tightest tolerance.
     """
 
     make: Callable[[Tensor], nn.Module]
@@ -46,7 +46,7 @@ class LossCase:
         return loss.to(self.dtype) if self.dtype in (torch.float32, torch.float64) else loss
 
     def one_label(self) -> bool:
-        """Whether rows carry one label at the most."""
+        """Whether rows carry at most one label."""
         if self.single_label is not None:
             return self.single_label
         return bool(getattr(self.make(torch.zeros(1, 4, dtype=torch.int8)), "single_label", False))

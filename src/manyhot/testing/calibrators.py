@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.registry import find_class, register
+from manyhot.registry import registered
 from manyhot.serialization import load, save
 from manyhot.testing.batches import Example
 
 
 @dataclass(frozen=True)
 class CalibratorCase:
-    """A calibrator under trial.
+    """A calibrator under test.
 
     Args:
         make: Builds a fresh calibrator, for any number of labels.
-        single_label: Whether rows carry one label at the most.
+        single_label: Whether rows carry at most one label.
         mixes_labels: Whether the probability of a label depends on the other scores of its row, as in a softmax.
-        device: Where to try it.
+        device: The device to test on.
     """
 
     make: Callable[[], Calibrator]
@@ -43,7 +43,7 @@ class CalibratorCase:
         return calibrator
 
     def probs(self, calibrator: Calibrator, scores: Tensor) -> Tensor:
-        """The probabilities of scores, checked to be some."""
+        """The probabilities of scores, checked for shape, device and range."""
         scores = scores.to(self.device)
         probs: Tensor = calibrator(scores)
         if probs.shape != scores.shape or probs.device != scores.device:
@@ -56,7 +56,7 @@ class CalibratorCase:
 
 
 def check_calibrator(make: Callable[[], Calibrator], **options: Any) -> None:
-    """Runs every law of calibrators.
+    """Checks every property of calibrators.
 
     Args:
         make: Builds a fresh calibrator.
@@ -89,12 +89,12 @@ def calibrator_example(
 
 
 def check_calibrator_unfitted(case: CalibratorCase) -> None:
-    """Before `fit` a calibrator refuses."""
+    """Before `fit` a calibrator raises an error."""
     try:
         case.make().to(case.device)(calibrator_example(case).scores.to(case.device))
     except ValueError as error:
         if "must be fitted before use" not in str(error):
-            raise AssertionError(f"an unfitted calibrator refuses for another reason: {error}") from error
+            raise AssertionError(f"an unfitted calibrator raises another error: {error}") from error
     else:
         raise AssertionError("an unfitted calibrator gives probabilities")
 
@@ -159,9 +159,8 @@ def check_calibrator_state(case: CalibratorCase) -> None:
     want = case.probs(calibrator, new)
     with tempfile.TemporaryDirectory() as folder:
         save(calibrator, Path(folder) / "calibrator.json")
-        if find_class(type(calibrator).__name__) is not type(calibrator):
-            register(type(calibrator))
-        loaded = load(Path(folder) / "calibrator.json").to(case.device)
+        with registered(type(calibrator)):
+            loaded = load(Path(folder) / "calibrator.json").to(case.device)
     fresh = case.make().to(case.device)
     fresh.load_state_dict(calibrator.state_dict())
     for name, again in (("save", loaded), ("state_dict", fresh), ("half", calibrator.half())):

@@ -17,7 +17,7 @@ from manyhot.testing.batches import Example, LossCase, loss_edges, loss_example,
 
 
 def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
-    """Runs every law that applies to a loss, and those of its link.
+    """Checks every property that applies to a loss, and those of its link.
 
     Args:
         make: Builds a fresh loss for targets (N, K); most losses ignore them.
@@ -39,7 +39,7 @@ def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
 
 
 def assert_same(got: Tensor, want: Tensor, message: str, tolerance: float) -> None:
-    """Asserts that two results agree, naming the law that they would break."""
+    """Asserts that two results agree; the message names the property that failed."""
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, msg=lambda m: f"{message}: {m}")
 
 
@@ -68,7 +68,7 @@ def check_permutations(case: LossCase) -> None:
     labels = torch.tensor([4, 2, 0, 1, 3])
     for order, dim in ((rows, 0), (labels, -1)):
         moved = Example(f"a batch in another order of axis {dim}", *(t.index_select(dim, order) for t in batch[1:]))
-        # Numbers of rows stay as they are, because a loss built for the new order counts rows anew.
+        # Row numbers are not reordered, because a loss built for the new order numbers its rows in that order.
         aligned = tuple(t.index_select(dim, order) if t.is_floating_point() else t for t in case.aligned(batch.targets))
         got_value, got_gradient = case.evaluate(moved, aligned=aligned)
         moved_gradient = gradient.index_select(dim, order.to(gradient.device))
@@ -174,7 +174,7 @@ def _check_compiled(case: LossCase, batch: Example, backend: str) -> None:
 def check_no_synchronisation(case: LossCase) -> None:
     """Forward and backward never wait for a value, so that an accelerator's queue stays full.
 
-    On the CPU tensors without values stand in, which refuse to be read; on a GPU torch itself watches.
+    On the CPU, tensors without values are used, which raise an error when they are read; on a GPU torch checks it.
     """
     batch = loss_example(case)
     loss = case.build(batch.targets)
@@ -209,7 +209,7 @@ LOSS_PROPERTIES = (
 
 
 def check_link(link: Link) -> None:
-    """Runs every law of links: it is increasing, and it can be inverted."""
+    """Checks every property of links: that it is increasing, and that it can be inverted."""
     for check in LINK_PROPERTIES:
         check(link)
 

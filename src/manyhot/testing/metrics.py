@@ -17,14 +17,14 @@ from manyhot.testing.batches import Example
 
 @dataclass(frozen=True)
 class MetricCase:
-    """A metric under trial.
+    """A metric under test.
 
     Args:
         make: Builds a fresh metric.
         values: What it is updated with: "scores", any real numbers; "probs", in [0, 1]; "decisions", bool.
-        single_label: Whether rows carry one label at the most.
+        single_label: Whether rows carry at most one label.
         names_labels: Whether the metric itself names labels by their number, so that they cannot change places.
-        device: Where to try it.
+        device: The device to test on.
     """
 
     make: Callable[[], Metric]
@@ -34,7 +34,7 @@ class MetricCase:
     device: str = "cpu"
 
     def measure(self, *batches: Example) -> MetricResult:
-        """The outcome of a fresh metric that was updated with these batches."""
+        """The result of a fresh metric that was updated with these batches."""
         return self.collect(*batches).compute()
 
     def collect(self, *batches: Example) -> Metric:
@@ -54,7 +54,7 @@ class MetricCase:
 
 
 def check_metric(make: Callable[[], Metric], **options: Any) -> None:
-    """Runs every law of metrics.
+    """Checks every property of metrics.
 
     Args:
         make: Builds a fresh metric.
@@ -94,7 +94,7 @@ def check_batches(case: MetricCase) -> None:
 
 
 def check_merge(case: MetricCase) -> None:
-    """Merged metrics have the outcome of the whole, also when one of them has seen nothing."""
+    """Merged metrics have the result of the whole, also when one of them is empty."""
     whole = metric_example(case)
     first, second = _rows(whole, slice(0, 7)), _rows(whole, slice(7, None))
     want = case.measure(whole)
@@ -102,8 +102,8 @@ def check_merge(case: MetricCase) -> None:
     merged = case.collect(first).merge(untouched)
     _same(merged.compute(), want, "merged metrics and the whole differ")
     _same(untouched.compute(), case.measure(second), "a metric changes by being merged into another")
-    _same(case.make().merge(case.collect(whole)).compute(), want, "merging into an empty metric changes the outcome")
-    _same(case.collect(whole).merge(case.make()).compute(), want, "merging an empty metric changes the outcome")
+    _same(case.make().merge(case.collect(whole)).compute(), want, "merging into an empty metric changes the result")
+    _same(case.collect(whole).merge(case.make()).compute(), want, "merging an empty metric changes the result")
 
 
 def check_order(case: MetricCase) -> None:
@@ -198,7 +198,7 @@ def check_continues_after_compute(case: MetricCase) -> None:
     whole = metric_example(case)
     metric = case.collect(_rows(whole, slice(0, 9)))
     first = metric.compute()
-    _same(metric.compute(), first, "a second `compute` gives another outcome")
+    _same(metric.compute(), first, "a second `compute` gives another result")
     metric.update(case.as_values(whole.scores[9:]), whole.targets[9:].to(case.device))
     _same(metric.compute(), case.measure(whole), "a metric cannot go on after `compute`")
     metric.reset()
@@ -210,7 +210,7 @@ def check_continues_after_compute(case: MetricCase) -> None:
 
 
 def check_invalid_batches(case: MetricCase) -> None:
-    """Bad batches are refused in words that name the metric, and leave it as it was."""
+    """Invalid batches raise an error that names the metric, and leave it unchanged."""
     whole = metric_example(case)
     metric = case.collect(whole)
     values, targets = case.as_values(whole.scores), whole.targets.to(case.device)
@@ -223,8 +223,8 @@ def check_invalid_batches(case: MetricCase) -> None:
             if f"of `{type(metric).__name__}` must" not in str(error):
                 raise AssertionError(f"the error does not name the metric: {error}") from error
         else:
-            raise AssertionError("a bad batch is not refused")
-    _same(metric.compute(), case.measure(whole), "a refused batch changes the metric")
+            raise AssertionError("an invalid batch raises no error")
+    _same(metric.compute(), case.measure(whole), "an invalid batch changes the metric")
 
 
 METRIC_PROPERTIES = (

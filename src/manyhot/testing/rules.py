@@ -14,20 +14,20 @@ import torch
 from torch import Tensor
 
 from manyhot.decide.rule import Decision, Rule
-from manyhot.registry import find_class, register
+from manyhot.registry import registered
 from manyhot.serialization import load, save
 from manyhot.testing.batches import Example
 
 
 @dataclass(frozen=True)
 class RuleCase:
-    """A rule under trial.
+    """A rule under test.
 
     Args:
         make: Builds a fresh rule; also for other numbers of labels than 5, unless it names labels.
         names_labels: Whether the rule itself names labels by their number, so that they cannot change places.
         reads_unknown: Whether values of cells with an unknown target take part in fitting.
-        device: Where to try it.
+        device: The device to test on.
     """
 
     make: Callable[[], Rule]
@@ -44,7 +44,7 @@ class RuleCase:
         return rule
 
     def decide(self, rule: Rule, batch: Example) -> Decision:
-        """The decision of a rule, checked to be one."""
+        """The decision of a rule, checked for shape, type and device."""
         values = self.as_values(batch.scores)
         decision: Decision = rule(values)
         shapes = tuple(decision.labels.shape), tuple(decision.abstain.shape)
@@ -62,7 +62,7 @@ class RuleCase:
 
 
 def check_rule(make: Callable[[], Rule], **options: Any) -> None:
-    """Runs every law of rules.
+    """Checks every property of rules.
 
     Args:
         make: Builds a fresh rule.
@@ -92,7 +92,7 @@ def rule_example(rows: int = 30, labels: int = 5, *, unknown: float = 0.15, seed
 
 
 def check_rule_unfitted(case: RuleCase) -> None:
-    """Before `fit`, a rule that learns refuses to decide; one that does not learn decides at once."""
+    """Before `fit`, a rule that learns raises an error; one that does not learn decides at once."""
     rule, batch = case.make(), rule_example()
     if bool(rule.fitted):
         case.decide(rule, batch)
@@ -101,7 +101,7 @@ def check_rule_unfitted(case: RuleCase) -> None:
         rule(case.as_values(batch.scores))
     except ValueError as error:
         if "must be fitted before use" not in str(error):
-            raise AssertionError(f"an unfitted rule refuses for another reason: {error}") from error
+            raise AssertionError(f"an unfitted rule raises another error: {error}") from error
     else:
         raise AssertionError("an unfitted rule decides")
 
@@ -136,10 +136,8 @@ def check_rule_state(case: RuleCase) -> None:
     batch, new = rule_example(), rule_example(seed=1)
     rule = case.fit(batch)
     want = case.decide(rule, new)
-    for part in rule.modules():
-        if isinstance(part, Rule) and find_class(type(part).__name__) is not type(part):
-            register(type(part))
-    with tempfile.TemporaryDirectory() as folder:
+    own = [type(part) for part in rule.modules() if isinstance(part, Rule)]
+    with tempfile.TemporaryDirectory() as folder, registered(*own):
         save(rule, Path(folder) / "rule.json")
         loaded = load(Path(folder) / "rule.json")
     _same(case.decide(loaded.to(case.device), new), want, "a saved rule decides otherwise")
@@ -219,7 +217,7 @@ def check_rule_types(case: RuleCase) -> None:
 
 
 def check_rule_invalid_input(case: RuleCase) -> None:
-    """Bad values and targets are refused in words that name the rule, and leave it as it was."""
+    """Invalid values and targets raise an error that names the rule, and leave it unchanged."""
     batch = rule_example()
     rule = case.fit(batch)
     values, targets = case.as_values(batch.scores), batch.targets.to(case.device)
@@ -243,8 +241,8 @@ def check_rule_invalid_input(case: RuleCase) -> None:
             if not any(f"of `{name}` must" in str(error) for name in names):
                 raise AssertionError(f"the error does not name the rule: {error}") from error
         else:
-            raise AssertionError("bad input is not refused")
-    _same(rule(values), want, "a refused input changes the rule")
+            raise AssertionError("invalid input raises no error")
+    _same(rule(values), want, "an invalid input changes the rule")
 
 
 RULE_PROPERTIES = (

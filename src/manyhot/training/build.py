@@ -66,8 +66,8 @@ def _build_role_loss(text: str, targets: SparseTargets, mean_labels: float, seed
     try:
         expected = float(written) if written else mean_labels
     except ValueError:
-        hint = "Write ROLELoss(), or ROLELoss(5) for five labels a row."
-        raise InputError("loss", "train", "give ROLELoss one number of labels at the most", repr(text), hint) from None
+        hint = "Write ROLELoss(), or ROLELoss(5) for five labels per row."
+        raise InputError("loss", "train", "give ROLELoss at most one number of labels", repr(text), hint) from None
     return manyhot.losses.ROLELoss(targets.dense(), expected, generator=torch.Generator().manual_seed(seed))
 
 
@@ -93,7 +93,7 @@ def build_part(text: str | None, base: type, argument: str, owner: str) -> Any:
 
 
 def build_head(settings: TrainSettings, width: int, num_labels: int, loss: Loss, rates: Tensor) -> nn.Module:
-    """The head of a recipe for `width` features; its bias starts at `starting_probs`."""
+    """The head that the settings describe, for `width` features; its bias starts at `starting_probs`."""
     hidden, dropout = settings.hidden or 0, settings.dropout or 0.0
     head_loss = loss.loss if isinstance(loss, EachHeadLoss) else loss
     if head_loss.heads == 2:
@@ -124,7 +124,7 @@ def starting_probs(loss: Loss, rates: Tensor) -> Tensor | None:
     """(K,) what scores mean before anything is learnt; None for scores that only compare.
 
     Training begins where the loss of scores that are the same in all rows is least. For losses with a link that is at
-    the label rates. Those for data with one observed label a row have none, and weigh present and absent otherwise.
+    the label rates. Those for data with one observed label per row have none, and weigh present and absent otherwise.
     """
     if not isinstance(loss.link, NoLink):
         return rates
@@ -154,7 +154,7 @@ def transfer_thresholds(head: nn.Module, loss: Loss) -> None:
 
 
 def ensemble_loss(loss: Loss, settings: TrainSettings) -> Loss:
-    """The loss of as many heads as the recipe wants; that of one where a loss needs a head of its own or draws."""
+    """The loss of as many heads as the settings ask for; of one head where a loss needs a head of its own or draws."""
     if settings.heads == 1 or loss.heads > 1 or loss.max_aligned:
         return loss
     return EachHeadLoss(loss, heads=settings.heads or 1)
@@ -178,7 +178,7 @@ def losses_for(names: Sequence[str], targets: SparseTargets) -> tuple[dict[str, 
     single = bool((targets.sizes() <= 1).all())
     chosen = {name: text for name, text in ALL_LOSSES.items() if single or not _class_of(text).single_label}
     left_out = [name for name in ALL_LOSSES if name not in chosen]
-    notes = [f"Left out {', '.join(left_out)}: for data with one label a row."] if left_out else []
+    notes = [f"Left out {', '.join(left_out)}: for data with one label per row."] if left_out else []
     return chosen | {name: text for name, text in own.items() if name not in chosen}, notes
 
 
@@ -257,7 +257,7 @@ class HeadEnsemble(nn.Module):
 
 
 class EachHeadLoss(Loss):
-    """The mean over heads of a loss: each learns by itself, as if the others were not there.
+    """The mean over heads of a loss: each head learns independently of the others.
 
     Shape: scores (N, M, K), targets as in the given loss; returns ().
     Link: that of the given loss, for the mean of the scores.

@@ -28,18 +28,18 @@ from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compa
 
 @dataclass(frozen=True)
 class Comparison:
-    """What each loss came to on the same data.
+    """The results of several losses on the same data.
 
     Attributes:
         rows: For each loss by name: figures "before" calibration (None where the scores mean no probabilities), figures
             "after", and "seconds".
-        judged: The split that the figures are of.
-        folder: Where the runs lie.
-        too_small: Why the judged rows are too few to compare by, in a sentence; None where they are enough.
+        split: The split that the metrics are of.
+        folder: Where the runs are.
+        too_small: A message if that split has too few rows to compare by; None where it has enough.
     """
 
     rows: dict[str, dict[str, Any]]
-    judged: str
+    split: str
     folder: Path
     too_small: str | None = None
 
@@ -54,7 +54,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
-        return {"judged": self.judged, "too_small": self.too_small, "losses": self.rows}
+        return {"judged": self.split, "too_small": self.too_small, "losses": self.rows}
 
     def _repr_html_(self) -> str:
 
@@ -75,19 +75,18 @@ def compare(
 ) -> Comparison:
     """Trains with each loss on the same rows, from the same start, for the same number of steps.
 
-    A loss whose run is in the folder already, from the same settings, is not trained again, and one that was broken
-    off goes on.
+    A finished run with the same settings in the folder is not trained again, and an interrupted one is resumed.
 
     Args:
         data: Samples with labels; splits that are missing are drawn.
         losses: What to train with, as texts or losses, by the name to show.
         settings: Everything but the loss.
-        folder: Where the runs go, one folder a loss.
+        folder: Where the runs go, one folder per loss.
         source: How the data were read, to be kept with the settings.
-        progress: Gives, for the name of a loss, where it is told how far its training is.
-        watch: Shows how many images a frozen backbone has looked at.
-        overwrite: Whether runs in the folder that come from other settings are replaced, not refused.
-        notes: Called with what people should know about the data before training begins.
+        progress: Called with the name of a loss; returns what shows the progress of its training.
+        watch: Shows how many images a frozen backbone has processed.
+        overwrite: Whether to replace runs in the folder that have other settings; without, they raise an error.
+        notes: Called with each note on the data before training begins.
     """
     folder, settings = Path(folder), settings or TrainSettings()
     value: object = losses
@@ -95,10 +94,10 @@ def compare(
         hint = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
         raise InputError("losses", "compare", "be losses by name", repr(value), hint)
     losses = {name: as_text("loss", "compare", loss) for name, loss in losses.items()}
-    for text in losses.values():  # a typing mistake is told before the first loss has trained for an hour
+    for text in losses.values():  # an invalid loss raises an error before the first one is trained
         data = validated_data(data, settings.replace(loss=text), "compare", notes)
     if "test" not in data.split_sizes() and "val" not in data.split_sizes():
-        raise InputError("data", "compare", "have rows to judge by", "none", "Leave `test` above 0.")
+        raise InputError("data", "compare", "have rows to evaluate on", "none", "Leave `test` above 0.")
     prepared = prepare(data, settings, watch=watch)
     context = open_device_context(settings.fit)
     source = {**(source or {}), "digest": dataset_digest(data)}
@@ -133,7 +132,7 @@ def train_one(
     *,
     overwrite: bool,
 ) -> Run:
-    """The run of one recipe: found, gone on with, or trained now; of several processes, the first looks and writes."""
+    """The run of one loss: read, resumed or trained; of several processes, the first reads and writes the folder."""
     state = context.from_first(run_state(folder, {"data": dict(source), **settings.settings()}))
     if state == "finished":
         return Run(folder)
@@ -148,7 +147,7 @@ def train_one(
     trained = fit_classifier(prepared, settings, folder=folder, resume=state == "begun", progress=progress)
     if context.rank == 0:
         write_run(folder, trained, prepared)
-    context.from_first(None)  # nobody reads the run before it is written
+    context.from_first(None)  # no process reads the run before it is written
     return Run(folder)
 
 
@@ -176,7 +175,7 @@ def slug(name: str) -> str:
 
 
 def comparison_as_html(comparison: Comparison) -> str:
-    """One row a loss, the best value of each column in bold."""
+    """One row per loss, the best value of each column in bold."""
     if comparison.too_small is not None:
         return f"<p>{escape(comparison.too_small)}</p>"
     names = {name for row in comparison.rows.values() for name, value in row["after"].items() if value is not None}
@@ -188,5 +187,5 @@ def comparison_as_html(comparison: Comparison) -> str:
         texts = [(format_value(name, row["after"].get(name)), best[name] == loss) for name in columns]
         cells = "".join(f"<td>{f'<b>{escape(text)}</b>' if first else escape(text)}</td>" for text, first in texts)
         body.append(f"<tr><td>{escape(loss)}</td>{cells}</tr>")
-    judged = escape(f"Losses on the rows of {comparison.judged!r}, after calibration")
-    return f"<h3>{judged}</h3><table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    title = escape(f"Losses on the rows of {comparison.split!r}, after calibration")
+    return f"<h3>{title}</h3><table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"

@@ -68,9 +68,9 @@ def train(
         folder: Where the run goes.
         source: How the data were read, to be kept with the settings.
         resume: Whether to go on with the run that is in the folder.
-        progress: Where it is told how far the training is; a bar in a terminal and lines elsewhere by default.
-        watch: Shows how many images a frozen backbone has looked at.
-        notes: Called with what people should know about the data before training begins.
+        progress: Shows the progress; a bar in a terminal and lines elsewhere by default.
+        watch: Shows how many images a frozen backbone has processed.
+        notes: Called with each note on the data before training begins.
     """
     folder, settings = Path(folder), settings or TrainSettings()
     data = validated_data(data, settings, "train", notes)
@@ -85,7 +85,7 @@ def train(
 
 
 def validated_data(data: Dataset, settings: TrainSettings, owner: str, notes: Callable[[str], None] | None) -> Dataset:
-    """The data with all splits and with labels that can be learnt, after a look at what was asked for."""
+    """The data with all splits and with labels that can be learnt, after all settings are checked."""
     candidate_data: object = data
     if not isinstance(candidate_data, Dataset):
         hint = "Pass what `read_data` or `from_arrays` gives."
@@ -104,7 +104,7 @@ def validated_data(data: Dataset, settings: TrainSettings, owner: str, notes: Ca
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:
-    """Refuses a folder with another run, before anything is computed; what the run is, `fit` compares."""
+    """Raises an error for a folder with another run, before anything is computed; `fit` compares the settings."""
     checkpoint, finished = (folder / CHECKPOINT).exists(), (folder / FIGURES).exists()
     if not resume and (checkpoint or finished):
         hint = "Pass resume=True to go on with that run, or another folder."
@@ -123,7 +123,7 @@ def start_run(folder: Path, settings: TrainSettings, prepared: PreparedData, sou
 
 
 def write_run(folder: Path, trained: TrainingResult, prepared: PreparedData) -> None:
-    """Classifier, predictions and figures; the figures come last, so that their file says that the run is whole."""
+    """Writes classifier, predictions and figures; the figures last, whose file marks the run as finished."""
     trained.classifier.save(folder)
     trained.predictions.save(folder / PREDICTIONS)
     figures = figures_of(trained, prepared)
@@ -131,7 +131,7 @@ def write_run(folder: Path, trained: TrainingResult, prepared: PreparedData) -> 
 
 
 def figures_of(trained: TrainingResult, prepared: PreparedData) -> dict[str, Any]:
-    """What is worth knowing about a trained network, as values that JSON can hold."""
+    """The content of `figures.json`: row counts, training time, and the evaluation before and after calibration."""
     table = trained.predictions
     sizes = {name: len(part) for name, part in prepared.parts.items()}
     judged = split_to_evaluate(table)
@@ -153,7 +153,7 @@ def figures_of(trained: TrainingResult, prepared: PreparedData) -> dict[str, Any
 
 
 def before_calibration(rows: Predictions) -> Evaluation | None:
-    """How the probabilities of the loss's own link do; None where it has none, or where there was no calibrator."""
+    """The evaluation of the probabilities of the loss's own link; None without a link or without a calibrator."""
     if rows.calibrator is None or rows.scores is None or rows.link is None or isinstance(rows.link, NoLink):
         return None
     return evaluate(rows.replace(probs=rows.link.probs(rows.scores), decisions=None))
@@ -161,7 +161,7 @@ def before_calibration(rows: Predictions) -> Evaluation | None:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A network that has been trained and made honest.
+    """A trained and calibrated classifier, and its predictions.
 
     Attributes:
         classifier: All that is needed for new samples.
@@ -193,11 +193,11 @@ def fit_classifier(
 
     Args:
         prepared: The data.
-        settings: Loss, head, calibrator, rule and plan.
+        settings: Loss, head, calibrator, rule and fit settings.
         folder: Where checkpoints and the log go; None to keep none.
         resume: Whether to go on from the checkpoint in `folder`.
-        progress: Where the engine tells how far it is.
-        begin: Called once nothing is left to be refused, before the first step.
+        progress: Shows the progress.
+        begin: Called after all checks, before the first step.
     """
     train = prepared.parts["train"]
     loss = build_loss(settings.loss, train.targets, seed=settings.fit.seed)
@@ -246,13 +246,13 @@ def unreadable_images(prepared: PreparedData) -> dict[str, str]:
 
 
 def check_settings(settings: TrainSettings, data: Dataset) -> None:
-    """Refuses, before anything is written or trained, what cannot be built or made of the scores."""
+    """Raises an error, before anything is written or trained, for parts that cannot be built or do not fit the data."""
     assert data.targets is not None
     loss = build_loss(settings.loss, data.targets.take([]), seed=settings.fit.seed)
     calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
     learnt = data.of_split("train").targets
     if loss.single_label and learnt is not None and bool((learnt.sizes() > 1).any()):
-        hint = "Choose a loss for several labels a row, such as BCE."
+        hint = "Choose a loss for several labels per row, such as BCE."
         got = f"{type(loss).__name__} for rows with several labels"
         raise InputError("loss", "train", "fit the rows to train on", got, hint)
     if calibrator is None and isinstance(loss, SumLoss) and not loss.adds_over_labels:
@@ -311,9 +311,9 @@ def held_out_predictions(network: Network, prepared: PreparedData, settings: Tra
 def fit_calibrator_and_rule(
     table: Predictions, calibrator: Calibrator | None, rule: Rule | None
 ) -> tuple[Predictions, Calibrator | None, Rule | None]:
-    """The table with probabilities and decisions by what its split "val" teaches, and what taught them.
+    """The table with probabilities and decisions, and the calibrator and rule, fitted on its split "val".
 
-    Where no image of that split could be read, there is nothing to learn from, and the loss's own link has to do.
+    Without a readable image in that split nothing is fitted, and probabilities are those of the loss's own link.
     """
     assert table.scores is not None
     val = table.of_split("val") if "val" in table.split_sizes() else None

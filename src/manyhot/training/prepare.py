@@ -26,16 +26,16 @@ from manyhot.settings import TrainSettings
 
 Array = np.ndarray[Any, Any]
 SPLITS = ("train", "val", "test")
-# Bytes at either end of a file that are looked at for copies.
+# Bytes at either end of a file that are compared to find duplicates.
 EDGE_BYTES = 4096
 
 
 def with_all_splits(data: Dataset, settings: TrainSettings) -> Dataset:
-    """The data with rows to train on, to tune and calibrate on ("val"), and to judge by ("test").
+    """The data with the splits "train", "val" and "test".
 
-    Splits that are there are kept. Those that are missing are taken out of the rows to train on, so that every label
-    keeps its rate; the notes say so. They are drawn by the labels from before any correction, and rows that came with
-    corrections are trained on: no row changes its split because somebody corrected it.
+    Existing splits are used. Missing ones are drawn from "train", stratified by label, and a note says so. They are
+    drawn by the labels before any correction, and rows that corrections added are trained on, so that a correction
+    never moves a row to another split.
     """
     if data.targets is None:
         hint = "Pass a table with labels; see `manyhot inspect --help`."
@@ -66,7 +66,7 @@ def with_all_splits(data: Dataset, settings: TrainSettings) -> Dataset:
 
 
 def rows_to_split(data: Dataset, rows: Array) -> tuple[Array, SparseTargets]:
-    """Those of `rows` that splits are drawn of, and the targets that decide the draw."""
+    """The rows that splits are drawn from, and their targets, by which they are stratified."""
     assert data.targets is not None
     before = data.uncorrected
     if before is None or before.targets is None:
@@ -79,10 +79,10 @@ def rows_to_split(data: Dataset, rows: Array) -> tuple[Array, SparseTargets]:
 
 
 def duplicate_groups(images: ImageSource) -> Array | None:
-    """(N,) one number for each picture, the same for files that are alike; None where pictures are in no files.
+    """(N,) one number per image, the same for duplicate files; None where images are not in files.
 
-    Files of the same size whose first and last bytes agree are taken for copies. A copy of a picture to train on must
-    not judge what was learnt from it.
+    Files of the same size whose first and last bytes agree count as duplicates. Duplicates of a training image must
+    not be in another split.
     """
     if not isinstance(images, Files):
         return None
@@ -97,7 +97,7 @@ def duplicate_groups(images: ImageSource) -> Array | None:
 
 
 def _size(path: Path) -> int:
-    """The size of a file; 0 where there is none, which the decoder will tell."""
+    """The size of a file; 0 where there is none, which the decoder reports later."""
     return path.stat().st_size if path.is_file() else 0
 
 
@@ -114,7 +114,7 @@ def with_learnable_labels(data: Dataset, min_count: int) -> Dataset:
     counts = data.of_split("train").targets.counts()  # type: ignore[union-attr]
     columns = np.flatnonzero(counts >= min_count)
     if not len(columns):
-        got = f"{int(counts.max(initial=0))} at the most"
+        got = f"at most {int(counts.max(initial=0))}"
         rule = f"have a label with {min_count} rows to train on"
         raise InputError("data", "train", rule, got, "Lower --set min_count, or bring more data.")
     if len(columns) == len(counts):
@@ -162,7 +162,7 @@ class PreparedData:
 
 
 def open_backbone(data: Dataset, settings: TrainSettings) -> Backbone | None:
-    """The backbone that a recipe names; None where the data are features already."""
+    """The backbone that the settings name; None where the data are features already."""
     if data.features is not None:
         return None
     weights = None if settings.weights is None else Path(settings.weights)
@@ -172,12 +172,12 @@ def open_backbone(data: Dataset, settings: TrainSettings) -> Backbone | None:
 def prepare(
     data: Dataset, settings: TrainSettings, backbone: Backbone | None = None, *, watch: Watch | None = None
 ) -> PreparedData:
-    """Reads, and for a frozen backbone describes, every row of the data.
+    """Reads every row of the data, and extracts its features for a frozen backbone.
 
     Args:
         data: With the splits "train", "val" and "test".
-        settings: Backbone, size, augmentation, and what to do about bad images.
-        backbone: That of the recipe, if it has been opened already.
+        settings: Backbone, size, augmentation, and how to handle unreadable images.
+        backbone: That of the settings, if it has been opened already.
         watch: Shows how many images are done.
     """
     if data.features is not None:
@@ -216,17 +216,17 @@ def with_features(
     centre: bool = True,
     bad: dict[str, str] | None = None,
 ) -> PreparedData:
-    """Features around their mean, in a unit in which they vary by 1; as they are for cosine heads.
+    """Features centred and divided by their standard deviation; unchanged for cosine heads.
 
-    The unit is one for all features: those of networks vary most where they tell most, and a unit for each of them
-    would raise the noise of the others to their height.
+    One scale is used for all features: informative features of a network vary most, and a scale per feature would
+    amplify the noise of the others.
     """
     values = torch.as_tensor(features, dtype=torch.float32)
     mean, scale = torch.zeros(values.shape[1]), torch.ones(values.shape[1])
     if centre:
         train = values[torch.from_numpy(np.flatnonzero(_splits(data) == "train"))]
         mean, variance = train.mean(0), train.var(0, correction=0)
-        # What is the same in all rows to train on tells nothing, now or later.
+        # A feature that is constant in the training rows carries no information.
         scale = torch.where(variance > 1e-12 * mean.square(), variance.mean().sqrt(), torch.inf)
     parts: dict[str, Batches] = {}
     for name in splits_of(data):
@@ -236,7 +236,7 @@ def with_features(
 
 
 def with_images(data: Dataset, backbone: Backbone, settings: TrainSettings) -> PreparedData:
-    """Pictures that are read anew in each epoch, each time a little different."""
+    """Images that are read again in each epoch, with augmentation."""
     from manyhot.data.loading import ImageBatches, augmentation
 
     parts: dict[str, Batches] = {}

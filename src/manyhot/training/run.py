@@ -1,4 +1,4 @@
-"""The run folder that a training writes, and its summary in a notebook."""
+"""The folder of a training run, and its summary in a notebook."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ NORMALISER, REPORT, CHECKPOINT = "normaliser.csv", "report.html", "checkpoint/la
 
 
 class Run:
-    """A run folder: settings, classifier, log, predictions and figures, each in a file that people can read.
+    """A run folder: settings, classifier, log, predictions and figures, each in a file of its own.
 
     Args:
-        folder: Where it lies.
+        folder: The folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -57,12 +57,12 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """All settings, with what was chosen for those that nobody set."""
+        """All settings, with the values that defaults were resolved to."""
         return read_settings(self.folder / CONFIG)
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What the evaluation found, before and after calibration."""
+        """The evaluation, before and after calibration."""
         if not self.finished:
             hint = f"Go on with it: manyhot train --resume {self.folder}."
             raise InputError("run", "Run", "be finished", repr(str(self.folder)), hint)
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, str]]:
-        """The log, one row an epoch."""
+        """The log, one row per epoch."""
         with (self.folder / METRICS).open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
@@ -115,9 +115,9 @@ class Run:
 
         Args:
             path: The file; `report.html` in the run folder by default, in the place of an older one.
-            split: The split to judge; by default "test", or "val" without it.
-            root: The folder that paths of pictures begin in; by default where the data of the run lie.
-            images: Whether to show pictures.
+            split: The split to evaluate; by default "test", or "val" without it.
+            root: The folder that image paths are relative to; by default that of the data of the run.
+            images: Whether to show images.
         """
         from manyhot.report.page import write_report
 
@@ -162,13 +162,13 @@ def link_last_run(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file that is there as a whole or not at all."""
+    """Writes a text file atomically."""
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def read_trace(path: Path) -> dict[str, Any]:
-    """The steps that were noted, with log C of their batches, None for one without labels, and its moving average."""
+    """The recorded steps, with log C of their batches, None for a batch without labels, and its moving average."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {
@@ -197,7 +197,7 @@ def normaliser_of_all_rows(folder: Path, steps: list[int], last: int) -> list[fl
 SUMMARY_SETTINGS = {
     "loss": "Loss",
     "backbone": "Backbone",
-    "tune": "TrainingResult",
+    "tune": "Trained",
     "calibrator": "Calibrator",
     "rule": "Rule",
 }
@@ -205,7 +205,7 @@ PROBABILITY_SOURCES = {"before": "own link", "after": "calibrated"}
 
 
 def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Title, value before and value after calibration of the figures that people look at first."""
+    """Title, value before and value after calibration of the main metrics."""
     before = None if figures["before"] is None else compared_values(figures["before"])
     after, rows = compared_values(figures["after"]), []
     for name, value in after.items():
@@ -217,17 +217,17 @@ def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def too_small_of(figures: dict[str, Any]) -> str | None:
-    """Why the judged rows of a run are too few to give figures, in a sentence; None where they are enough."""
+    """A message if a run has too few evaluated rows to report metrics; None where it has enough."""
     return None if figures["judged"] is None else too_small(figures["after"]["counts"])
 
 
 def probability_sources(figures: dict[str, Any]) -> list[str]:
-    """How the probabilities that were judged came about."""
+    """Titles of the probabilities that were evaluated."""
     return list(PROBABILITY_SOURCES.values()) if figures["calibrated"] else ["as trained"]
 
 
 def run_as_html(run: Run) -> str:
-    """What was trained, how good it is, and whether its promises come true."""
+    """Settings, metrics and reliability diagram of a run, for a notebook."""
     config = run.config
     listed = "; ".join(
         f"{title}: {config[name]}" for name, title in SUMMARY_SETTINGS.items() if config.get(name) is not None
@@ -237,12 +237,13 @@ def run_as_html(run: Run) -> str:
         return "".join(parts)
     figures = run.figures
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
-    judged = "" if figures["judged"] is None else f"; judged on {figures['judged']!r}"
-    parts.append(f"<p>{escape(f'Rows: {rows}{judged}')}</p>")
+    split = figures["judged"]
+    evaluated = "" if split is None else f"; evaluated on {split!r}"
+    parts.append(f"<p>{escape(f'Rows: {rows}{evaluated}')}</p>")
     small = too_small_of(figures)
     if small is not None:
         parts.append(f"<p>{escape(small)}</p>")
-    elif figures["judged"] is not None:
+    elif split is not None:
         columns = probability_sources(figures)
         parts.append(
             table_as_html(["", *columns], [[title, *values[-len(columns) :]] for title, *values in summary(figures)])
@@ -252,7 +253,7 @@ def run_as_html(run: Run) -> str:
 
 
 def reliability_image(figures: dict[str, Any]) -> str:
-    """The reliability diagram as a picture in the text; nothing where nothing draws it, or nothing is promised."""
+    """The reliability diagram as an image in the text; "" without matplotlib or without probabilities."""
     curves = {
         title: figures[key]["groups"]["probabilities"]["details"]
         for key, title in PROBABILITY_SOURCES.items()

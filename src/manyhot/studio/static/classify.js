@@ -19,7 +19,7 @@ export function mountClassify(root) {
     return;
   }
   const words =
-    "There is no model here, so new pictures cannot be classified. Open the folder of a run, or start with ";
+    "There is no model here, so new images cannot be classified. Open the folder of a run, or start with ";
   const command = el("code", {}, "manyhot studio … --model RUN");
   root.append(el("p", { class: "notice", "data-testid": "no-model" }, words, command, "."));
 }
@@ -104,7 +104,7 @@ function dropZone(model, take) {
   return el(
     "div",
     { class: "drop-zone", id: "drop-zone", "data-testid": "drop-zone" },
-    el("p", { class: "drop-words" }, "Drop pictures anywhere on this page, paste one, or"),
+    el("p", { class: "drop-words" }, "Drop images anywhere on this page, paste one, or"),
     el("label", { class: "file-button", for: "files" }, input, "Choose files"),
     el("p", { class: "soft" }, model.words, ` · up to ${megabytes(model.upload_bytes)} a file`),
   );
@@ -142,7 +142,7 @@ function refusalOf(file, model) {
   if (file.size > model.upload_bytes) {
     return `${file.name} has ${megabytes(file.size)}; at most ${megabytes(model.upload_bytes)} can be sent. Make it smaller.`;
   }
-  if (file.type && !file.type.startsWith("image/")) return `${file.name} is no picture. Send a JPEG, PNG or WebP file.`;
+  if (file.type && !file.type.startsWith("image/")) return `${file.name} is no image. Send a JPEG, PNG or WebP file.`;
   return null;
 }
 
@@ -235,5 +235,5 @@ function showSaid(answer, said) {
     others || "",
     el("p", { class: "soft" }, `${Math.max(1, Math.round(1000 * said.seconds))} ms`),
   );
-  say(`${said.name}: ${said.ask ? "a person should look" : said.none ? "none of these" : said.given.join(", ")}`);
+  say(`${said.name}: ${said.ask ? "abstained" : said.none ? "none of these" : said.given.join(", ")}`);
 }

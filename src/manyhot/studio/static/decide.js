@@ -105,13 +105,13 @@ function showValue(field, { by, value }) {
 
 /** Precision, recall and sizes, as numbers and small bars. */
 function figuresBox() {
-  const precision = figure("Precision", "precision", "of the labels that are given are right");
-  const recall = figure("Recall", "recall", "of the labels that are there are given");
+  const precision = figure("Precision", "precision", "of the predicted labels are right");
+  const recall = figure("Recall", "recall", "of the true labels are predicted");
   const words = el("p", { class: "decide-words", "data-testid": "decide-words" });
   const promise = el("p", { class: "promise", "data-testid": "promise", hidden: true });
   const problem = el("p", { class: "notice", role: "alert", hidden: true });
   const numbers = ["mean-size", "none-share", "ask-share"].map((id) => el("dd", { "data-testid": id }));
-  const names = ["Labels a picture", "None of these", "Ask a person"];
+  const names = ["Labels per image", "None of these", "Abstained"];
   const table = el(
     "dl",
     { class: "numbers" },
@@ -131,8 +131,8 @@ function figuresBox() {
     recall.show(decided);
     const rows = decided.observed?.rows;
     const split = judgedSplit();
-    const pictures = `${rows === 1 ? "picture" : "pictures"}${split ? ` of ${split}` : ""}`;
-    basis.textContent = rows ? `Observed on ${whole(rows)} ${pictures}.` : (decided.too_small ?? "");
+    const images = `${rows === 1 ? "image" : "images"}${split ? ` of ${split}` : ""}`;
+    basis.textContent = rows ? `Observed on ${whole(rows)} ${images}.` : (decided.too_small ?? "");
     const texts = [decided.mean_size.toFixed(2), percent(decided.none_share), percent(decided.ask_share)];
     texts.forEach((text, at) => (numbers[at].textContent = text));
     setSizes(chart, decided.sizes, decided.more);

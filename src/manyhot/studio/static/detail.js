@@ -72,13 +72,13 @@ export class Detail {
     );
     const focused = this.dialog.querySelector(`[data-testid="${held}"]`);
     (focused ?? this.dialog.querySelector("[data-testid=detail-next]")).focus();
-    if (item) say(`${item.name}, ${item.ask ? "ask a person" : item.none ? "none of these" : item.given.join(", ")}`);
+    if (item) say(`${item.name}, ${item.ask ? "abstained" : item.none ? "none of these" : item.given.join(", ")}`);
   }
 
   tools() {
     const plain = (text, testid, act, rest) => button(text, act, { kind: "plain", testid, ...rest });
     const turn = (text, testid, by, words) =>
-      plain(text, testid, () => this.step(by), { "aria-label": `${words} picture`, title: `${words} (${text})` });
+      plain(text, testid, () => this.step(by), { "aria-label": `${words} image`, title: `${words} (${text})` });
     return el(
       "div",
       { class: "detail-tools" },

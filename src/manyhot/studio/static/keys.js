@@ -24,15 +24,15 @@ const GROUPS = [
   [
     "Results",
     [
-      ["← → ↑ ↓", "Move between pictures"],
-      ["Home End", "First and last picture"],
-      ["Enter", "Open the picture"],
+      ["← → ↑ ↓", "Move between images"],
+      ["Home End", "First and last image"],
+      ["Enter", "Open the image"],
     ],
   ],
   [
-    "Open picture",
+    "Open image",
     [
-      ["← →", "Previous and next picture"],
+      ["← →", "Previous and next image"],
       ["r", "Review it"],
     ],
   ],
@@ -43,9 +43,9 @@ const GROUPS = [
       ["y", "It is there"],
       ["n", "It is not there"],
       ["a", "Add a label"],
-      ["Enter", "These labels are right; next picture"],
+      ["Enter", "These labels are right; next image"],
       ["s or →", "Skip"],
-      ["←", "Back to the picture before"],
+      ["←", "Back to the previous image"],
       ["u", "Undo"],
     ],
   ],

@@ -5,9 +5,9 @@ import { el, mark } from "./dom.js";
 
 /** What a person who does not see the picture is told of it. */
 export function altOf(item) {
-  if (item.ask) return "Picture on which a person should decide";
+  if (item.ask) return "Image on which the rule abstains";
   if (item.none) return "Picture with none of the labels";
-  return item.given.length ? `Picture with ${item.given.join(", ")}` : "Picture";
+  return item.given.length ? `Image with ${item.given.join(", ")}` : "Image";
 }
 
 /** The picture of an item in a box whose size does not depend on it; words where it cannot be shown. */
@@ -21,7 +21,7 @@ export function frame(item, side, { lazy = false, testid = null } = {}) {
     decoding: "async",
     loading: lazy ? "lazy" : "eager",
   });
-  image.addEventListener("error", () => withoutPicture(box, "The picture cannot be shown."), { once: true });
+  image.addEventListener("error", () => withoutPicture(box, "The image cannot be shown."), { once: true });
   image.src = picture(item.row, side);
   box.append(image);
   return box;
@@ -29,7 +29,7 @@ export function frame(item, side, { lazy = false, testid = null } = {}) {
 
 function withoutPicture(box, why) {
   box.classList.add("frame-empty");
-  box.replaceChildren(el("span", { class: "frame-why" }, el("b", {}, "No picture"), why ?? ""));
+  box.replaceChildren(el("span", { class: "frame-why" }, el("b", {}, "No image"), why ?? ""));
   return box;
 }
 
@@ -38,7 +38,7 @@ export const truthOf = (label) => label.edited ?? label.target;
 
 /** The labels that a picture was given, as chips; "none of these" and "ask a person" are answers of their own. */
 export function chips(item, most = Infinity) {
-  if (item.ask) return [el("span", { class: "chip chip-ask" }, "Ask a person")];
+  if (item.ask) return [el("span", { class: "chip chip-ask" }, "Abstained")];
   if (item.none) return [el("span", { class: "chip chip-none" }, "None of these")];
   const known = new Map(item.labels.map((label) => [label.name, truthOf(label)]));
   const shown = item.given.slice(0, most).map((name) => chip(name, known.get(name)));
@@ -63,12 +63,12 @@ export function verdict(answer, testid) {
   if (answer.ask) {
     box.classList.add("verdict-ask");
     box.append(
-      el("strong", {}, "A person should look"),
-      el("span", {}, "The answer is too uncertain to be given without one."),
+      el("strong", {}, "Abstained"),
+      el("span", {}, "The prediction is too uncertain."),
     );
   } else if (answer.none) {
     box.classList.add("verdict-none");
-    box.append(el("strong", {}, "None of these"), el("span", {}, "No label is probable enough to be given."));
+    box.append(el("strong", {}, "None of these"), el("span", {}, "No label is probable enough."));
   } else {
     box.append(el("span", { class: "chips" }, chips(answer)));
   }
@@ -105,7 +105,7 @@ function bar(label) {
       "span",
       { class: "bar-name", title: label.name },
       label.name,
-      label.given && el("span", { class: "unseen" }, ", given"),
+      label.given && el("span", { class: "unseen" }, ", predicted"),
     ),
     el(
       "span",

@@ -41,7 +41,7 @@ function diagram({ bins, label }, width) {
   const y = (fraction) => PAD.top + side * (1 - fraction);
   const base = PAD.top + side + AXIS + COUNTS;
   const height = base + AXIS;
-  const name = `Reliability of ${label ?? "all labels"}: ${bins.map((bin) => `promised ${percent(bin.promised)}, observed ${percent(bin.observed)}`).join("; ")}.`;
+  const name = `Reliability of ${label ?? "all labels"}: ${bins.map((bin) => `predicted ${percent(bin.promised)}, observed ${percent(bin.observed)}`).join("; ")}.`;
   return svg(
     "svg",
     { class: "chart", role: "img", "aria-label": name, width, height, viewBox: `0 0 ${width} ${height}` },
@@ -51,7 +51,7 @@ function diagram({ bins, label }, width) {
     bins.map((bin) => point(bin, x, y)),
     turned("observed frequency", 12, y(0.5)),
     counts(bins, x, base),
-    svg("text", { class: "axis", x: x(0.5), y: height - 4, "text-anchor": "middle" }, "promised probability"),
+    svg("text", { class: "axis", x: x(0.5), y: height - 4, "text-anchor": "middle" }, "predicted probability"),
   );
 }
 
@@ -66,7 +66,7 @@ function grid(x, y) {
 
 function point(bin, x, y) {
   const [middle, least, most] = [x(bin.promised), y(bin.least), y(bin.most)];
-  const words = `Promised ${percent(bin.promised)}, observed ${percent(bin.observed)} (${percent(bin.least)} to ${percent(bin.most)}), ${whole(bin.cells)} answers`;
+  const words = `Predicted ${percent(bin.promised)}, observed ${percent(bin.observed)} (${percent(bin.least)} to ${percent(bin.most)}), ${whole(bin.cells)} answers`;
   return svg(
     "g",
     { class: "point" },

@@ -176,7 +176,7 @@ class Desk {
   showNothingLeft() {
     go({ row: "" }, { replace: true });
     const { done } = this.queue.counts;
-    const words = `${whole(done)} ${done === 1 ? "picture is" : "pictures are"} done.`;
+    const words = `${whole(done)} ${done === 1 ? "image is" : "images are"} done.`;
     this.showEnd(`Nothing is left to look at in this order. ${words}`);
   }
 

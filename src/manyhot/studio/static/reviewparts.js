@@ -28,7 +28,7 @@ export function orderField(choose) {
   const field = el(
     "fieldset",
     { class: "segments" },
-    el("legend", { class: "unseen" }, "Which pictures first"),
+    el("legend", { class: "unseen" }, "Which images first"),
     labels,
   );
   return { root: el("div", { class: "review-order" }, field, why), value, show };

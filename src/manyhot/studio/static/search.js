@@ -23,7 +23,7 @@ class SearchView {
     this.hits = el("p", { class: "hits", role: "status", "data-testid": "hits" });
     this.results = new Gallery({
       onOpen: (row) => this.detail.open(row),
-      onPage: (page, shown) => (this.hits.textContent = shown ? page.hits_words : "There are no pictures here."),
+      onPage: (page, shown) => (this.hits.textContent = shown ? page.hits_words : "There are no images here."),
     });
     this.detail = new Detail(this.results);
     root.append(this.bar.root, this.hits, this.results.root);

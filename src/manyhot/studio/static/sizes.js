@@ -39,11 +39,11 @@ export function setSizes(chart, sizes, more) {
   const words = sizes.map(
     (count, size) => `${size}${more && size === sizes.length - 1 ? " or more" : ""}: ${whole(count)}`,
   );
-  chart.setAttribute("aria-label", `Pictures by number of labels. ${words.join(", ")}.`);
+  chart.setAttribute("aria-label", `Images by number of labels. ${words.join(", ")}.`);
   chart.replaceChildren(
     ...bars,
     line,
-    svg("text", { class: "axis", x: WIDTH / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "labels a picture"),
+    svg("text", { class: "axis", x: WIDTH / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "labels per image"),
   );
 }
 

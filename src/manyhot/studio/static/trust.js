@@ -8,10 +8,10 @@ import { reliabilityChart } from "./reliability.js";
 import { go, onRoute } from "./route.js";
 import { collection, judgedSplit } from "./session.js";
 
-const UNKNOWN = "Whether probabilities come true can be told only where true labels are known.";
+const UNKNOWN = "Calibration can be measured only where true labels are known.";
 const LEGEND =
-  "On the diagonal, probabilities come true. Below it the model is too sure, above it not sure enough. " +
-  "The bars are 95 % intervals; where they are long there are few answers.";
+  "On the diagonal, probabilities are calibrated. Below it the model is overconfident, above it underconfident. " +
+  "The bars are 95 % intervals; they are long where there are few answers.";
 
 export function mountTrust(root) {
   root.append(el("h2", { class: "view-title" }, "Trust"));
@@ -115,11 +115,11 @@ class Reliability {
 /** Which pictures are judged. */
 function rowsWords(split) {
   const { rows, splits } = collection();
-  return `Judged on ${split ? `the ${whole(splits[split])} pictures of ${split}` : `all ${whole(rows)} pictures`}.`;
+  return `Evaluated on ${split ? `the ${whole(splits[split])} images of ${split}` : `all ${whole(rows)} images`}.`;
 }
 
 function sentences({ words, cells, ece_words, ace_words }, rows) {
-  const few = words.length === 0 && ["There are too few sure answers to say how many came true."];
+  const few = words.length === 0 && ["There are too few confident answers to measure their calibration."];
   const numbers = [
     ["Expected calibration error", ece_words],
     ["Average calibration error", ace_words],
@@ -138,7 +138,7 @@ function sentences({ words, cells, ece_words, ace_words }, rows) {
 }
 
 function binsTable(bins) {
-  const head = ["Probability", "Promised", "Observed", "95 % interval", "Answers"];
+  const head = ["Probability", "Predicted", "Observed", "95 % interval", "Answers"];
   const between = (low, high) => `${percent(low)} to ${percent(high)}`;
   const row = ({ low, high, promised, observed, least, most, cells }) =>
     [between(low, high), percent(promised), percent(observed), between(least, most), whole(cells)].map(cell);

@@ -1,4 +1,4 @@
-"""Bad input gets one sentence: which argument, the rule, what came, the remedy."""
+"""The messages of invalid input: the argument, the constraint, the received value and a fix."""
 
 import re
 
@@ -12,12 +12,12 @@ SCORES, TARGETS = torch.zeros(4, 3), torch.zeros(4, 3)
 NAN = float("nan")
 
 
-def refused(sentence):
-    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+def raises_message(message):
+    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
 
 
 def test_shape_of_targets():
-    with refused(
+    with raises_message(
         "`targets` of `TwoWayLoss` must be (N, K) like `scores` (4, 3); got (4,). "
         "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
     ):
@@ -25,7 +25,7 @@ def test_shape_of_targets():
 
 
 def test_other_number_of_labels():
-    with refused(
+    with raises_message(
         "`targets` of `BinaryCrossEntropyLoss` must be (N, K) like `scores` (4, 3); got (4, 5). "
         "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
     ):
@@ -33,17 +33,19 @@ def test_other_number_of_labels():
 
 
 def test_shape_of_scores():
-    with refused("`scores` of `AsymmetricLoss` must be (N, K); got (4,). Pass one row a sample, one column a label."):
+    with raises_message(
+        "`scores` of `AsymmetricLoss` must be (N, K); got (4,). Pass one row per sample and one column per label."
+    ):
         mh.AsymmetricLoss()(torch.zeros(4), torch.zeros(4))
 
 
 def test_two_heads_wanted():
-    with refused("`scores` of `AverageKLoss` must be (N, 2, K); got (4, 3). Pass what `TwoHeads` returns."):
+    with raises_message("`scores` of `AverageKLoss` must be (N, 2, K); got (4, 3). Pass what `TwoHeads` returns."):
         mh.AverageKLoss(2)(SCORES, TARGETS)
 
 
 def test_kind_of_scores():
-    with refused(
+    with raises_message(
         "`scores` of `QuasibinaryLoss` must be a tensor of floating-point numbers; got a tensor of torch.int64. "
         "Call `.float()` on them."
     ):
@@ -51,7 +53,7 @@ def test_kind_of_scores():
 
 
 def test_kind_of_targets():
-    with refused(
+    with raises_message(
         "`targets` of `MultiLabelSoftmaxLoss` must be a tensor of real numbers; got list. "
         "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
     ):
@@ -65,7 +67,9 @@ def test_nan_targets(name):
     targets = torch.zeros(4, 3)
     loss, aligned = case.build(targets), case.aligned(targets)
     targets[1, 2] = NAN
-    with pytest.raises(ValueError, match=r"`targets` of `\w+` must be 1, 0.*; got NaN\. Mark unknown cells with -1\."):
+    with pytest.raises(
+        ValueError, match=r"`targets` of `\w+` must be 1, 0.*; got NaN\. Mark unknown cells with manyhot\.UNKNOWN"
+    ):
         loss(torch.zeros(shape), targets, *aligned)
 
 
@@ -84,15 +88,33 @@ def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read(name)
 
 
 @pytest.mark.parametrize(
-    ("value", "sentence"), [(2.0, "got 2."), (-0.5, "got -0.5."), (-3.0, "got -3."), (0.5, "got 0.5.")]
+    ("value", "message"), [(2.0, "got 2."), (-0.5, "got -0.5."), (-3.0, "got -3."), (0.5, "got 0.5.")]
 )
-def test_values_of_targets(value, sentence):
+def test_values_of_targets(value, message):
     targets = TARGETS.clone()
     targets[2, 1] = value
-    with pytest.raises(ValueError, match=re.escape(f"`targets` of `TwoWayLoss` must be 1, 0 or -1; {sentence}")):
+    with pytest.raises(ValueError, match=re.escape(f"`targets` of `TwoWayLoss` must be 1, 0 or -1; {message}")):
         mh.TwoWayLoss()(SCORES, targets)
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         mh.checks.check_targets(targets)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_the_ignore_index_of_torch(dtype):
+    targets = TARGETS.to(dtype)
+    targets[2, 1] = -100
+    for owner, take in (
+        ("TwoWayLoss", mh.TwoWayLoss()),
+        ("LogLoss", mh.metrics.LogLoss().update),
+        ("check_targets", lambda scores, targets: mh.checks.check_targets(targets)),
+    ):
+        with raises_message(
+            f"`targets` of `{owner}` must be 1, 0 or -1; got -100. Mark present cells with 1. "
+            "Mark unknown cells with manyhot.UNKNOWN, which is -1."
+        ):
+            take(SCORES.sigmoid(), targets)
+    targets[2, 1] = mh.UNKNOWN
+    assert mh.TwoWayLoss()(SCORES, targets).isfinite()
 
 
 def test_soft_targets_only_where_losses_add_over_labels():
@@ -116,13 +138,13 @@ def test_sparse_targets():
         ("BinaryCrossEntropyLoss", mh.BinaryCrossEntropyLoss()),
         ("LogLoss", mh.metrics.LogLoss().update),
     ):
-        with refused(f"`targets` of `{owner}` must be dense; got a sparse tensor. Call `.to_dense()` on them."):
+        with raises_message(f"`targets` of `{owner}` must be dense; got a sparse tensor. Call `.to_dense()` on them."):
             take(SCORES.sigmoid(), torch.ones(4, 3).to_sparse())
 
 
 def test_one_label_a_row():
-    with refused(
-        "`targets` of `SoftmaxCrossEntropyLoss` must have one label a row at the most; got a row with several. "
+    with raises_message(
+        "`targets` of `SoftmaxCrossEntropyLoss` must have at most one label per row; got a row with several. "
         "Use a loss for several labels, such as `MultiLabelSoftmaxLoss` or `BinaryCrossEntropyLoss`."
     ):
         mh.losses.SoftmaxCrossEntropyLoss()(SCORES, torch.ones(4, 3))
@@ -140,7 +162,7 @@ def test_one_label_a_row():
 )
 def test_no_probabilities_without_a_link(make):
     loss = make()
-    with refused(
+    with raises_message(
         f"`link` of `{type(loss).__name__}` must be that of a loss which adds over labels to give probabilities; "
         "got a loss whose scores only rank. Fit a calibrator on held-out scores and targets."
     ):
@@ -151,9 +173,9 @@ def test_no_probabilities_without_a_link(make):
 
 
 def test_reduction():
-    with refused("`reduction` of `TwoWayLoss` must be one of 'mean'; got 'none'. Pick one of these."):
+    with raises_message("`reduction` of `TwoWayLoss` must be one of 'mean'; got 'none'. Pick one of these."):
         mh.losses.Loss.__init__(mh.TwoWayLoss(), None, "none")
-    with refused(
+    with raises_message(
         "`reduction` of `BinaryCrossEntropyLoss` must be one of 'mean', 'batchmean', 'sum', 'none'; got 'avg'. "
         "Pick one of these."
     ):
@@ -161,7 +183,7 @@ def test_reduction():
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "message"),
     [
         (
             lambda: mh.AsymmetricLoss(gamma_neg=-1),
@@ -207,7 +229,7 @@ def test_reduction():
         ),
         (
             lambda: mh.CosineHead(2, 3).init_diverse_bias(1),
-            "`bias` of `CosineHead.init_diverse_bias` must have one number a label; got shared.",
+            "`bias` of `CosineHead.init_diverse_bias` must have one number per label; got shared.",
         ),
         (
             lambda: mh.Labels(["a"]).encode([["a"]], unknown=[[], []]),
@@ -275,17 +297,17 @@ def test_reduction():
         (lambda: mh.Labels(["a"]).decode(torch.zeros(2, 2)), "`decisions` of `Labels` must be (N, 1); got (2, 2)."),
     ],
 )
-def test_construction(make, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+def test_construction(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         make()
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "message"),
     [
         (
             lambda: mh.BinaryCrossEntropyLoss(pos_weight=[1.0, 2.0])(SCORES, TARGETS),
-            "`pos_weight` of `SigmoidLink` must have one weight a label; got 2 weights for 3 labels.",
+            "`pos_weight` of `SigmoidLink` must have one weight per label; got 2 weights for 3 labels.",
         ),
         (
             lambda: mh.losses.ClassWiseLoss(5)(SCORES, TARGETS),
@@ -309,7 +331,7 @@ def test_construction(make, sentence):
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.losses.SoftmaxCrossEntropyLoss(), 1.0)(SCORES, torch.ones(4, 3)),
-            "`targets` of `SoftmaxCrossEntropyLoss` must have one label a row at the most; got a row with several.",
+            "`targets` of `SoftmaxCrossEntropyLoss` must have at most one label per row; got a row with several.",
         ),
         (
             lambda: mh.losses.ROLELoss(torch.zeros(3, 3), 1.0)(SCORES, TARGETS, torch.arange(4)),
@@ -317,7 +339,7 @@ def test_construction(make, sentence):
         ),
         (
             lambda: mh.BinaryCrossEntropyLoss()(SCORES, TARGETS, TARGETS),
-            "`arguments` of `BinaryCrossEntropyLoss` must be 2 at the most; got 3. Leave the others out.",
+            "`arguments` of `BinaryCrossEntropyLoss` must be at most 2; got 3. Leave the others out.",
         ),
         (
             lambda: mh.QuasibinaryLoss().link.scores(torch.tensor([0.5])),
@@ -341,12 +363,12 @@ def test_construction(make, sentence):
         (lambda: mh.links.phi("0.5", gamma_neg=4), "`probs` of `phi` must be a table of real numbers; got str."),
     ],
 )
-def test_use(call, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+def test_use(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         call()
 
 
-def test_a_refused_batch_leaves_the_state_alone():
+def test_an_invalid_batch_leaves_the_state_alone():
     loss = mh.QuasibinaryLoss()
     loss(torch.zeros(2, 3), torch.eye(2, 3))
     before = {name: value.clone() for name, value in loss.state_dict().items()}

@@ -66,7 +66,7 @@ REFUSED = [
     ),
     (
         lambda: mh.decide.CostThresholds([1, 2], [1, 2, 3]),
-        "`false_negative` of `CostThresholds` must have one cost a label like `false_positive` (2); got 3. Pass one",
+        "`false_negative` of `CostThresholds` must have one cost per label like `false_positive` (2); got 3. Pass one",
     ),
     (
         lambda: mh.decide.CostThresholds([1, 0], 0.0),
@@ -74,7 +74,7 @@ REFUSED = [
     ),
     (
         lambda: mh.decide.CostThresholds([1, 2])(torch.zeros(1, 3)),
-        "`values` of `CostThresholds` must have the 2 labels that costs are given for; got 3. Pass one cost a label.",
+        "`values` of `CostThresholds` must have the 2 labels that costs are given for; got 3. Pass one cost per label.",
     ),
     (
         lambda: mh.decide.CostThresholds()(torch.tensor([[2.0]])),
@@ -136,7 +136,7 @@ REFUSED = [
         lambda: mh.Abstain(mh.TopK(1)).fit(torch.tensor([[3.0]])),
         "`probs` of `Abstain` must lie between 0 and 1; got 3.",
     ),
-    (lambda: mh.TopK(1)(torch.zeros(3)), "`values` of `TopK` must be (N, K); got (3,). Pass one row a sample"),
+    (lambda: mh.TopK(1)(torch.zeros(3)), "`values` of `TopK` must be (N, K); got (3,). Pass one row per sample"),
     (lambda: mh.TopK(1)(torch.tensor([[NAN]])), "`values` of `TopK` must be numbers; got NaN at row 0, column 0."),
     (lambda: mh.TopK(1)(torch.zeros(1, 2).int()), "`values` of `TopK` must be floating-point numbers; got a tensor of"),
 ]
