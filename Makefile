@@ -32,7 +32,7 @@ export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup browser lint format quick unit coverage core wheel docs test demo bench clean distclean
+.PHONY: help setup browser lint format quick unit messages coverage core wheel docs test demo bench clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -63,6 +63,12 @@ quick: $(READY) ## laws, vectors and units of the core, for the inner loop: no b
 
 unit: $(READY) browser ## the tests and the examples in docstrings, in WORKERS processes if set
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
+
+messages: $(READY) browser ## write the whole messages of the errors that tests expect to tests/errors/messages.txt
+	rm -rf .messages && mkdir .messages
+	MANYHOT_COLLECT_MESSAGES=$(CURDIR)/.messages OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
+	LC_ALL=C sort -u .messages/*.txt > tests/errors/messages.txt
+	rm -rf .messages
 
 coverage: $(READY) browser ## the tests again, and which lines and branches they run; PARTS="tests/laws ..." for a part
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --cov --cov-report=term --cov-report=xml $(PARTS)

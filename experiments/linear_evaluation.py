@@ -224,13 +224,14 @@ COLUMNS = (
     Column("strengths solved"),
     Column("seconds", "plain", 0, None),
 )
-NOTE = """Frozen EfficientNet-Lite0 with ImageNet weights, {width} principal components; only the loss of the linear \
-head differs. {strengths} strengths of the penalty; the one with the best top-1 accuracy on validation rows is \
-evaluated on test rows (accuracies in percent). Bold: not significantly worse than the best, test rows resampled in pairs. The \
-intervals cover what other test rows would change, given these heads. "Best on test" picks the strength on the test \
-rows, as the paper seems to, which names no validation rows. The unit of a strength is another for each loss. "Solved" \
-counts problems that reached their minimum, one per label for BCE and SPA and one in all for the others, and strengths \
-at which all of them did. Tiny-ImageNet's classes are among those the backbone was trained on, which flatters all \
+NOTE = """Frozen EfficientNet-Lite0 with ImageNet weights, {width} principal components; only the loss of the \
+linear head differs. {strengths} strengths of the penalty; the one with the best top-1 accuracy on \
+validation rows is evaluated on test rows (accuracies in percent). Bold: not significantly worse than the \
+best, test rows resampled in pairs. The intervals cover what other test rows would change, given these \
+heads. "Best on test" picks the strength on the test rows, as the paper seems to, which names no \
+validation rows. The unit of a strength is another for each loss. "Solved" counts problems that reached \
+their minimum, one per label for BCE and SPA and one in all for the others, and strengths at which all of \
+them did. Tiny-ImageNet's classes are among those the backbone was trained on, which flatters all \
 accuracies on it.
 """
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from manyhot.checks import as_probs, as_scores, as_targets, as_weights, check_num_labels
+from tests.errors.expected import raises_input_error
 
 
 def test_arrays_and_tensors_are_the_same():
@@ -25,15 +26,13 @@ def test_arrays_that_torch_does_not_take_as_they_are():
     assert as_targets("f", np.ones((2, 3), np.uint16), torch.zeros(2, 3)).tolist() == [[1, 1, 1]] * 2
     frame = pd.DataFrame({"cat": [0.5, 1.0], "dog": [0.25, 0.0]})
     assert as_probs("f", frame).tolist() == [[0.5, 0.25], [1.0, 0.0]]
-    with pytest.raises(ValueError, match=r"must be a table of real numbers; got DataFrame\."):
+    with raises_input_error(rule="be a table of real numbers", got="DataFrame"):
         as_probs("f", pd.DataFrame({"cat": ["a", "b"]}))
 
 
 def test_infinite_scores_pass_and_nan_does_not():
     assert as_scores("f", torch.tensor([[torch.inf, -torch.inf]])).isinf().all()
-    with pytest.raises(
-        ValueError, match=r"`scores` of `f` must be numbers; got NaN at row 1, column 0\. Drop or repair"
-    ):
+    with raises_input_error("scores", "f", rule="be numbers", got="NaN at row 1, column 0", hint="Drop or repair"):
         as_scores("f", torch.tensor([[0.0, torch.inf], [torch.nan, -torch.inf]]))
 
 
@@ -49,14 +48,14 @@ def test_infinite_scores_pass_and_nan_does_not():
     ],
 )
 def test_refused_scores(values, words):
-    with pytest.raises(ValueError, match=words):
+    with raises_input_error(match=words):
         as_scores("f", values)
 
 
 @pytest.mark.parametrize("bad", [-0.001, 1.5])
 def test_scores_are_not_taken_for_probabilities(bad):
-    with pytest.raises(
-        ValueError, match=r"`probs` of `f` must lie between 0 and 1; got .* with a link or a calibrator"
+    with raises_input_error(
+        "probs", "f", rule="lie between 0 and 1", hint="Turn scores into probabilities with a link or a calibrator"
     ):
         as_probs("f", torch.tensor([[0.5, bad]]))
 
@@ -65,11 +64,9 @@ def test_targets():
     like = torch.zeros(2, 2)
     assert as_targets("f", [[True, False], [True, True]], like).tolist() == [[1, 0], [1, 1]]
     assert as_targets("f", np.array([[1.0, 0.0], [-1.0, 1.0]]), like).dtype == torch.int8
-    with pytest.raises(
-        ValueError, match=r"must be \(N, K\) like `scores` \(2, 2\); got \(2,\)\. Pass `manyhot.one_hot"
-    ):
+    with raises_input_error(rule="be (N, K) like `scores` (2, 2)", got="(2,)", hint="Pass `manyhot.one_hot"):
         as_targets("f", torch.tensor([0, 1]), like)
-    with pytest.raises(ValueError, match=r"must be 1, 0 or -1; got 2"):
+    with raises_input_error(rule="be 1, 0 or -1"):
         as_targets("f", torch.tensor([[2, 0], [0, 0]]), like)
 
 
@@ -77,12 +74,12 @@ def test_weights():
     like = torch.zeros(2, 3)
     assert as_weights("f", None, like) is None
     assert as_weights("f", [1, 2], like).tolist() == [[1, 1, 1], [2, 2, 2]]
-    with pytest.raises(ValueError, match=r"must be \(N,\) or \(N, K\) like `scores` \(2, 3\); got \(3,\)"):
+    with raises_input_error(rule="be (N,) or (N, K) like `scores` (2, 3)", got="(3,)"):
         as_weights("f", torch.ones(3), like)
-    with pytest.raises(ValueError, match=r"must be finite and not negative; got -1\."):
+    with raises_input_error(rule="be finite and not negative", got="-1"):
         as_weights("f", torch.tensor([1.0, -1.0]), like)
 
 
 def test_columns():
-    with pytest.raises(ValueError, match=r"must have the 4 labels that were fitted; got 3\."):
+    with raises_input_error(rule="have the 4 labels that were fitted"):
         check_num_labels("f", torch.zeros(2, 3), 4)

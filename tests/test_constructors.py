@@ -7,6 +7,7 @@ import pytest
 
 import manyhot as mh
 from manyhot.registry import classes, construct
+from tests.errors.expected import raises_input_error
 
 
 def build(text):
@@ -22,7 +23,7 @@ def test_ways_to_write_a_rule(text):
 
 def test_a_name_alone_and_negative_numbers():
     assert isinstance(build("label-thresholds"), mh.LabelThresholds)
-    with pytest.raises(ValueError, match="`k` of `TopK`"):
+    with raises_input_error("k", "TopK"):
         build("TopK(-1)")
 
 
@@ -53,7 +54,7 @@ def test_rules_inside_of_rules():
     ],
 )
 def test_refused(text, words):
-    with pytest.raises(ValueError, match=words):
+    with raises_input_error(match=words):
         build(text)
 
 

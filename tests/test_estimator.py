@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import manyhot as mh
 from manyhot.estimator import ManyHotClassifier, assign_folds
+from tests.errors.expected import raises_input_error
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +101,7 @@ def test_losses_have_short_names():
     np.testing.assert_array_equal(
         short.fit(features, targets).predict_proba(features), long.fit(features, targets).predict_proba(features)
     )
-    with pytest.raises(ValueError, match=r"Did you mean BCE\?"):
+    with raises_input_error(hint="Did you mean BCE?"):
         ManyHotClassifier(**{**QUICK, "loss": "BCEE"}).fit(features, targets)
 
 
@@ -248,14 +249,14 @@ def test_folds_are_of_one_size_and_share_rare_labels():
     ],
 )
 def test_what_cannot_be_taken_is_refused(words, y, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+    with raises_input_error(match=re.escape(sentence)):
         ManyHotClassifier(**words).fit([[0.0], [1.0]], y)
 
 
 def test_probabilities_of_scores_that_only_rank_are_refused():
     features, targets = make_data()
     model = ManyHotClassifier("TwoWayLoss()", rule=mh.TopK(1), strength=1.0, calibrator=None)
-    with pytest.raises(ValueError, match="a loss whose scores only rank"):
+    with raises_input_error(got="a loss whose scores only rank"):
         model.fit(features, targets).predict_proba(features)
     assert model.decision_function(features).shape == targets.shape
 

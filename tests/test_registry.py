@@ -6,6 +6,7 @@ import manyhot as mh
 from manyhot import registry
 from manyhot.errors import InputError
 from manyhot.registry import CLASSES, RENAMED, classes, construct, find_class, register, upgrade_text
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ class TestRegister:
             pass
 
         assert find_class("Strict") is None
-        with pytest.raises(InputError, match="must name something known; got 'Strict'"):
+        with raises_input_error(rule="name something known", got="'Strict'"):
             construct("Strict(0.9)", mh.Rule)
 
     def test_the_last_class_of_a_name_counts(self):
@@ -80,17 +81,17 @@ class TestConstruct:
         assert (caught.value.argument, caught.value.owner) == ("k", "TopK")
 
     def test_an_object_of_another_kind(self):
-        with pytest.raises(InputError, match=r"`rule` of `train` must be a rule; got SigmoidLink\. Name one, such as"):
+        with raises_input_error("rule", "train", rule="be a rule", got="SigmoidLink", hint="Name one, such as"):
             construct("SigmoidLink", mh.Rule, argument="rule", owner="train")
 
     def test_names_that_the_caller_understands_are_suggested(self):
-        with pytest.raises(InputError, match=r"Did you mean default\?"):
+        with raises_input_error(hint="Did you mean default?"):
             construct("defualt", mh.Rule, names=["default"])
 
     @pytest.mark.parametrize(("old", "new"), RENAMED.items())
     def test_old_names_are_suggested_but_not_accepted(self, old, new):
         for text in (old, f"{old}()", old.lower()):
-            with pytest.raises(InputError, match=rf"must name something known; .*Did you mean {new}\?"):
+            with raises_input_error(match=rf"must name something known; .*Did you mean {new}\?"):
                 construct(text, object)
 
 

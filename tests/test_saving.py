@@ -8,6 +8,7 @@ import torch
 import manyhot as mh
 from manyhot.files import atomic_write
 from manyhot.serialization import from_dict, to_dict
+from tests.errors.expected import raises_input_error
 
 LINKS = {
     "sigmoid": mh.SigmoidLink(),
@@ -31,13 +32,15 @@ def test_links_come_back_exactly(link, tmp_path):
 
 def test_a_link_without_probabilities_comes_back(tmp_path):
     mh.save(mh.TwoWayLoss().link, tmp_path / "link.json")
-    with pytest.raises(ValueError, match="`link` of `TwoWayLoss`"):
+    with raises_input_error("link", "TwoWayLoss"):
         mh.load(tmp_path / "link.json").probs(torch.zeros(1, 1))
 
 
 def test_a_derived_link_cannot_be_saved(tmp_path):
     link = mh.ratio_link(lambda scores, targets: (torch.sigmoid(scores) - targets) ** 2)
-    with pytest.raises(ValueError, match=r"must keep its constructor's arguments .* got RatioLink without 'loss'\."):
+    with raises_input_error(
+        rule="keep its constructor's arguments as attributes to be saved", got="RatioLink without 'loss'"
+    ):
         mh.save(link, tmp_path / "link.json")
     assert not list(tmp_path.iterdir())
 
@@ -55,7 +58,7 @@ def test_infinite_and_missing_numbers_are_valid_json(tmp_path):
 
 def test_a_file_can_name_nothing_but_links_calibrators_and_rules():
     for kind in ("os.system", "LinearHead", "evaluate", "", None):
-        with pytest.raises(ValueError, match="must be a link, a calibrator or a rule of manyhot"):
+        with raises_input_error(rule="be a link, a calibrator or a rule of manyhot"):
             from_dict({"kind": kind, "arguments": {}, "buffers": {}})
 
 
@@ -64,10 +67,7 @@ def test_own_classes_are_registered(tmp_path, monkeypatch):
         pass
 
     mh.save(Half(0.25), tmp_path / "rule.json")
-    with pytest.raises(
-        ValueError,
-        match=r"got 'Half'\. Update manyhot, or register your own class with `manyhot\.registry\.register`\.",
-    ):
+    with raises_input_error(got="'Half'", hint="Update manyhot, or register your own class with"):
         mh.load(tmp_path / "rule.json")
     monkeypatch.setattr("manyhot.registry._registered", {})
     assert mh.registry.register(Half) is Half
@@ -78,11 +78,11 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path):
     (tmp_path / "text.json").write_text("no json")
     (tmp_path / "other.json").write_text('{"format": 99}')
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match=r"`path` of `load` must be a JSON file; got .*text\.json.* Pass a file"):
+    with raises_input_error("path", "load", rule="be a JSON file", hint="Pass a file"):
         mh.load(tmp_path / "text.json")
-    with pytest.raises(ValueError, match="must be a JSON file"):
+    with raises_input_error(rule="be a JSON file"):
         mh.load(tmp_path / "bytes.json")
-    with pytest.raises(ValueError, match="must hold format 1 to 3 of manyhot"):
+    with raises_input_error(rule="hold format 1 to 3 of manyhot"):
         mh.load(tmp_path / "other.json")
 
 
@@ -130,19 +130,17 @@ def test_describe_holds_plain_values():
 def test_a_broken_file_is_refused(broken, tmp_path):
     content = {"format": 1, **to_dict(mh.Threshold(0.3)), **broken}
     (tmp_path / "rule.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"`path` of `load` must hold all that `save` wrote; got '.*rule\.json' \("):
+    with raises_input_error("path", "load", rule="hold all that `save` wrote"):
         mh.load(tmp_path / "rule.json")
 
 
 def test_only_what_learns_can_be_saved(tmp_path):
-    with pytest.raises(ValueError, match=r"`module` of `save` must be a link, a calibrator or a rule; got FScores\."):
+    with raises_input_error("module", "save", rule="be a link, a calibrator or a rule", got="FScores"):
         mh.save(mh.metrics.FScores(), tmp_path / "metric.json")
 
 
 def test_a_loss_is_saved_by_its_link(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"got BinaryCrossEntropyLoss\. Save its `link`; a loss itself goes into a chec"
-    ):
+    with raises_input_error(got="BinaryCrossEntropyLoss", hint="Save its `link`; a loss itself goes into a chec"):
         mh.save(mh.BinaryCrossEntropyLoss(), tmp_path / "loss.json")
 
 
@@ -169,7 +167,7 @@ def test_a_table_whose_calibrator_lost_a_buffer_is_refused(tmp_path, monkeypatch
     described["buffers"].pop("slopes")
     monkeypatch.setattr("manyhot.predictions.parquet.to_dict", lambda module: described)
     mh.Predictions(scores=scores, calibrator=calibrator).save(tmp_path / "table.parquet")
-    with pytest.raises(
-        ValueError, match=r"must hold a calibrator as `save` wrote it; got .* without its buffer 'slopes'"
+    with raises_input_error(
+        rule="hold a calibrator as `save` wrote it", got="ValueError: PlattScaling without its buffer 'slopes'"
     ):
         mh.Predictions.open(tmp_path / "table.parquet")

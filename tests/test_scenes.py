@@ -9,6 +9,7 @@ import torch
 
 from manyhot.data import Scenes, digit_scenes, template_features
 from manyhot.data.digits import DIGIT, LABEL_NAMES, LABEL_RATES, _Pool
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +128,12 @@ def test_features_do_not_depend_on_batches_or_place():
     ],
 )
 def test_bad_arguments_are_refused_in_one_sentence(arguments, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+    with raises_input_error(match=f"^{re.escape(sentence)}"):
         digit_scenes(**{"n": 2, "seed": 0} | arguments)
 
 
 def test_features_refuse_images_of_the_wrong_shape():
-    with pytest.raises(ValueError, match=r"`images` of `template_features` must be \(N, H, W\).*got \(3, 4\)"):
+    with raises_input_error("images", "template_features", rule="be (N, H, W) of at least 8 x 8 pixels", got="(3, 4)"):
         template_features(torch.zeros(3, 4))
 
 

@@ -10,6 +10,7 @@ import torch
 
 from manyhot.data import read_data
 from manyhot.predictions import from_csv, from_frame, from_npz, from_parquet
+from tests.errors.expected import raises_input_error
 
 ROWS = ("a.jpg", "b.jpg", "c.jpg")
 NAMED_LABELS = [["cat", "dog"], ["dog"], []]
@@ -156,7 +157,7 @@ def test_whole_numbers_under_labels_are_classes_and_not_a_score(folder):
     table = from_csv(path, kind="probs")
     assert table.labels.names == ["0", "1"]
     assert torch.equal(table.targets, torch.tensor([[1, 0], [0, 1], [0, 1]], dtype=torch.int8))
-    with pytest.raises(ValueError, match=r"must name the 2 labels; got '0'"):
+    with raises_input_error(rule="name the 2 labels", got="'0'"):
         from_csv(written(folder, ("id", ROWS), *SCORES, ("label", "011")), kind="probs")
 
 
@@ -185,5 +186,13 @@ def test_the_vocabulary_loads_without_torch():
 
 def test_a_split_by_its_old_name_is_pointed_to_the_usual_one(folder):
     table = from_csv(written(folder, *columns_of(), *SCORES), kind="probs")
-    with pytest.raises(ValueError, match=r"got 'Validation'\. Did you mean 'val'\?"):
+    with raises_input_error(got="'Validation'", hint="Did you mean 'val'?"):
         table.of_split("Validation")
+
+
+def test_labels_may_have_numbers_for_names_where_another_column_says_that_there_is_a_header(folder):
+    columns = (("path", ROWS), ("0.5", ("1", "0", "1")), ("1.5", ("0", "1", "1")))
+    assert read_data(written(folder, *columns)).labels.names == ["0.5", "1.5"]
+    table = from_csv(written(folder, *columns), kind="probs")
+    assert table.labels.names == ["0.5", "1.5"]
+    assert table.ids == list(ROWS)

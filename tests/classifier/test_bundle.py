@@ -9,10 +9,10 @@ from torch import nn
 import manyhot as mh
 from manyhot.backbones import create_backbone
 from manyhot.classifier import Classifier
-from manyhot.errors import InputError
 from manyhot.heads import MLPHead
 from manyhot.network import Network
 from tests.classifier.networks import LABELS, body, held_out, of_features, pictures, small
+from tests.errors.expected import raises_input_error
 
 HEADS = {
     "linear": (lambda: mh.LinearHead(8, 4, bias="shared"), "plain"),
@@ -56,7 +56,7 @@ def test_a_head_with_another_name_now_comes_back(version, tmp_path):
     features = torch.randn(5, 8)
     assert torch.equal(Classifier.load(tmp_path).network.scores(features), network.scores(features))
     path.write_text(json.dumps(content | {"head": content["head"] | {"kind": "HiddenHead"}}))
-    with pytest.raises(InputError, match=r"as `save` wrote it; got .*KeyError"):
+    with raises_input_error(rule="as `save` wrote it"):
         Classifier.load(tmp_path)
 
 
@@ -89,10 +89,7 @@ def test_a_calibrator_that_lost_a_buffer_is_refused(tmp_path):
     content = json.loads((tmp_path / "classifier.json").read_text())
     del content["calibrator"]["buffers"]["intercept"]
     (tmp_path / "classifier.json").write_text(json.dumps(content))
-    with pytest.raises(
-        InputError,
-        match=r"must hold a classifier\.json as `save` wrote it; .*BetaCalibration without its buffer 'inter",
-    ):
+    with raises_input_error(rule="hold a classifier.json as `save` wrote it"):
         Classifier.load(tmp_path)
 
 
@@ -109,7 +106,7 @@ def test_a_network_of_ones_own_is_asked_for(tmp_path):
     classifier = small(rule=mh.TopK(1))
     classifier.save(tmp_path)
     sentence = r"must be given for a network of your own, 'Sequential'; got none\. Build that network and pass it"
-    with pytest.raises(InputError, match=sentence):
+    with raises_input_error(match=sentence):
         Classifier.load(tmp_path)
     other = body()
     for parameter in other.parameters():
@@ -117,12 +114,10 @@ def test_a_network_of_ones_own_is_asked_for(tmp_path):
     back = Classifier.load(tmp_path, backbone=other)
     assert torch.equal(back.predict(pictures()).scores, classifier.predict(pictures()).scores)
     wrong = nn.Sequential(nn.Conv2d(3, 8, 5), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(2), nn.Flatten())
-    with pytest.raises(
-        InputError, match=r"must hold weights of the network's shapes, \(8, 3, 5, 5\); got \(8, 3, 3, 3\)"
-    ):
+    with raises_input_error(rule="hold weights of the network's shapes, (8, 3, 5, 5)", got="(8, 3, 3, 3)"):
         Classifier.load(tmp_path, backbone=wrong)
     of_features().save(tmp_path)
-    with pytest.raises(InputError, match=r"`backbone` of `Classifier\.load` must be left out for a classifier of fea"):
+    with raises_input_error(match=r"`backbone` of `Classifier\.load` must be left out for a classifier of fea"):
         Classifier.load(tmp_path, backbone=other)
 
 
@@ -130,7 +125,7 @@ def test_weights_that_share_memory_are_saved_and_those_too_many_named(tmp_path):
     classifier = of_features()
     classifier.network.head.register_parameter("again", classifier.network.head.weight)
     classifier.save(tmp_path)
-    with pytest.raises(InputError, match=r"shapes, nothing; got \(4, 8\) for 'head\.again'"):
+    with raises_input_error(rule="shapes, nothing", got="(4, 8) for 'head.again'"):
         Classifier.load(tmp_path)
 
 
@@ -143,7 +138,7 @@ def test_rules_of_ones_own_are_registered(tmp_path, monkeypatch):
             return values > -1
 
     of_features(rule=Everything()).save(tmp_path)
-    with pytest.raises(InputError, match="register your own class"):
+    with raises_input_error(match="register your own class"):
         Classifier.load(tmp_path)
     monkeypatch.setattr("manyhot.registry._registered", {})
     mh.registry.register(Everything)
@@ -155,7 +150,7 @@ def test_a_head_of_ones_own_is_refused(tmp_path):
         pass
 
     classifier = Classifier(Network(None, Own(8, 4)), LABELS, link=mh.SigmoidLink())
-    with pytest.raises(InputError, match=r"`head` of `Classifier\.save` must be one of LinearHead, CosineHead"):
+    with raises_input_error("head", "Classifier.save", rule="be one of LinearHead, CosineHead"):
         classifier.save(tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -169,20 +164,18 @@ def test_saving_again_replaces_and_a_mixture_is_refused(tmp_path):
     classifier.save(tmp_path)
     assert torch.equal(Classifier.load(tmp_path).network.head.weight, classifier.network.head.weight)
     (tmp_path / "classifier.json").write_text(before)
-    with pytest.raises(
-        InputError, match=r"must hold the weights that its classifier\.json was written with; got others"
-    ):
+    with raises_input_error(rule="hold the weights that its classifier.json was written with", got="others"):
         Classifier.load(tmp_path)
 
 
 def test_folders_without_a_classifier_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"must be a folder with a classifier; got .*none', where there is nothing\."):
+    with raises_input_error(rule="be a folder with a classifier"):
         Classifier.load(tmp_path / "none")
-    with pytest.raises(InputError, match=r"without a classifier\.json\. Pass the folder of a run"):
+    with raises_input_error(got="without a classifier.json", hint="Pass the folder of a run"):
         mh.load(tmp_path)
     full().save(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(InputError, match=r"must hold model\.safetensors; got .* without it\. Copy it there"):
+    with raises_input_error(rule="hold model.safetensors", hint="Copy it there"):
         Classifier.load(tmp_path)
 
 
@@ -191,7 +184,7 @@ def test_cut_off_weights_are_refused(tmp_path, keep):
     full().save(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match=r"must hold whole weights; got .*model\.safetensors' of [\d,]+ bytes"):
+    with raises_input_error(rule="hold whole weights"):
         Classifier.load(tmp_path)
 
 
@@ -201,7 +194,7 @@ def test_changed_weights_are_refused(tmp_path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(InputError, match="must hold the weights that its"):
+    with raises_input_error(rule="hold the weights that its"):
         Classifier.load(tmp_path)
 
 
@@ -234,7 +227,7 @@ def test_edited_json_is_one_sentence(tmp_path, change, words):
     full().save(tmp_path)
     path = tmp_path / "classifier.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(InputError, match=words):
+    with raises_input_error(match=words):
         Classifier.load(tmp_path)
 
 
@@ -242,7 +235,7 @@ def test_edited_json_is_one_sentence(tmp_path, change, words):
 def test_what_is_no_json_is_refused(tmp_path, text):
     full().save(tmp_path)
     (tmp_path / "classifier.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InputError, match=r"must hold a classifier\.json"):
+    with raises_input_error(rule="hold a classifier.json"):
         Classifier.load(tmp_path)
 
 
@@ -252,5 +245,5 @@ def test_each_missing_entry_is_one_sentence(tmp_path):
     content = json.loads(path.read_text())
     for name in set(content) - {"manyhot"}:
         path.write_text(json.dumps({key: value for key, value in content.items() if key != name}))
-        with pytest.raises(InputError, match=r"classifier\.json"):
+        with raises_input_error(rule="classifier.json"):
             Classifier.load(tmp_path)

@@ -8,10 +8,10 @@ from PIL import Image
 import manyhot as mh
 from manyhot.classifier import Answer, Classifier
 from manyhot.data import from_arrays, read_images
-from manyhot.errors import InputError
 from manyhot.images import UnreadableImage
 from manyhot.network import Network
 from tests.classifier.networks import LABELS, files, held_out, of_features, pictures, small
+from tests.errors.expected import raises_input_error
 
 
 def same(table, other):
@@ -85,7 +85,7 @@ def test_bad_images_are_left_out_by_name(classifier, tmp_path):
     (note,) = [note for note in table.notes if note.startswith("Left out ")]
     assert str(paths[1]) in note
     assert list(table.unreadable) == [str(paths[1])]
-    with pytest.raises(UnreadableImage, match=r"1\.png"):
+    with raises_input_error(match=r"1\.png", kind=UnreadableImage):
         classifier.predict(paths[:3], on_bad_image="fail")
     table = classifier.predict(paths[1])
     assert (len(table), table.scores.shape) == (0, (0, 4))
@@ -134,16 +134,26 @@ def test_scores_that_only_rank_stay_scores():
     classifier = of_features(link=mh.TwoWayLoss().link)
     table = classifier.predict(torch.randn(3, 8))
     assert table.kinds == ("scores",)
-    with pytest.raises(InputError, match=r"`link` of `TwoWayLoss` must be .* Fit a calibrator on held-out scores"):
+    with raises_input_error(
+        "link",
+        "TwoWayLoss",
+        rule="be that of a loss which adds over labels to give probabilities",
+        got="a loss whose scores only rank",
+        hint="Fit a calibrator on held-out scores",
+    ):
         table.probabilities()
-    with pytest.raises(InputError, match="Fit a calibrator"):
+    with raises_input_error(hint="Fit a calibrator"):
         classifier.answers(torch.randn(3, 8))
     scores = torch.randn(50, 4)
     ranked = of_features(link=mh.TwoWayLoss().link, rule=mh.AverageK(1).fit(scores))
     table = ranked.predict(torch.randn(3, 8))
     assert torch.equal(table.decisions, table.scores >= ranked.rule.threshold.float())
-    with pytest.raises(
-        InputError, match=r"`rule` of `Classifier` must only compare .* got ExpectedFBeta\. Pass a fitted"
+    with raises_input_error(
+        "rule",
+        "Classifier",
+        rule="only compare where there are no probabilities",
+        got="ExpectedFBeta",
+        hint="Pass a fitted",
     ):
         of_features(link=mh.TwoWayLoss().link, rule=mh.ExpectedFBeta())
 
@@ -184,38 +194,36 @@ def test_answers_are_for_people():
     ],
 )
 def test_what_is_no_picture_is_refused(classifier, samples, words):
-    with pytest.raises(InputError, match=words):
+    with raises_input_error(match=words):
         classifier.predict(samples)
 
 
 def test_what_are_no_features_is_refused():
     classifier = of_features()
-    with pytest.raises(InputError, match=r"must be features \(N, D\) with D = 8; got \(3, 5\)"):
+    with raises_input_error(rule="be features (N, D) with D = 8", got="(3, 5)"):
         classifier.predict(torch.randn(3, 5))
-    with pytest.raises(InputError, match="this classifier has no backbone to read images with"):
+    with raises_input_error(hint="this classifier has no backbone to read images with"):
         classifier.predict("cat.jpg")
-    with pytest.raises(InputError, match="must hold features; got a data set of images"):
+    with raises_input_error(rule="hold features", got="a data set of images"):
         classifier.predict(from_arrays(np.zeros((1, 4, 4, 3), np.uint8), [[0]]))
 
 
 def test_parts_that_do_not_fit_are_refused():
     network = Network(None, mh.LinearHead(8, 4))
-    with pytest.raises(InputError, match=r"`labels` of `Classifier` must have as many names .* 4; got 1\."):
+    with raises_input_error("labels", "Classifier", rule="have as many names as the head has labels, 4"):
         Classifier(network, ["cat"], link=mh.SigmoidLink())
-    with pytest.raises(InputError, match=r"`link` of `Classifier` must be a link; got NoneType\. Pass `loss\.link`"):
+    with raises_input_error("link", "Classifier", rule="be a link", got="NoneType", hint="Pass `loss.link`"):
         Classifier(network, LABELS, link=None)
-    with pytest.raises(InputError, match="`state` of `PlattScaling` must be fitted before use"):
+    with raises_input_error("state", "PlattScaling", rule="be fitted before use"):
         Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=mh.PlattScaling())
     of_probs = mh.PlattScaling().fit(torch.rand(9, 4), torch.ones(9, 4), kind="probs")
-    with pytest.raises(
-        InputError, match="`kind` of `PlattScaling` must be 'probs', on which it was fitted; got 'scores'"
-    ):
+    with raises_input_error("kind", "PlattScaling", rule="be 'probs', on which it was fitted", got="'scores'"):
         Classifier(network, LABELS, link=mh.SigmoidLink(), calibrator=of_probs)
-    with pytest.raises(InputError, match="must be a Network; got Linear"):
+    with raises_input_error(rule="be a Network", got="Linear"):
         Classifier(torch.nn.Linear(2, 2), LABELS, link=mh.SigmoidLink())
-    with pytest.raises(InputError, match="must have a Backbone or none; got Flatten"):
+    with raises_input_error(rule="have a Backbone or none", got="Flatten"):
         Classifier(Network(torch.nn.Flatten(), mh.LinearHead(8, 4)), LABELS, link=mh.SigmoidLink())
-    with pytest.raises(InputError, match="must have a head of manyhot; got Linear"):
+    with raises_input_error(rule="have a head of manyhot", got="Linear"):
         Classifier(Network(None, torch.nn.Linear(8, 4)), LABELS, link=mh.SigmoidLink())
 
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from manyhot.images import UnreadableImage, count_scans, decode, largest_tile
+from tests.errors.expected import raises_input_error
 from tests.studio.bombs import many_scans, saved, tiff, zeros
 
 
@@ -40,7 +41,7 @@ def test_a_film_behind_a_photo_is_no_part_of_it():
 
 def test_a_picture_of_thousands_of_scans_is_refused_at_once():
     start = time.process_time()
-    with pytest.raises(UnreadableImage, match="more than 100 scans"):
+    with raises_input_error(match="more than 100 scans", kind=UnreadableImage):
         decode(many_scans(5_000, side=5_000), name="scans", min_side=64)
     assert time.process_time() - start < 3
 
@@ -50,7 +51,9 @@ def test_tiles_that_are_larger_than_the_picture_are_refused():
     for again in ((), [(322, 16), (323, 16)]):
         vast = tiff(1, 1, data, tile=(46_320, 46_320), again=again)
         assert largest_tile(io.BytesIO(vast)) == 46_320**2
-        with pytest.raises(UnreadableImage, match=r"tiles of 2,145,542,400 pixels, more than the 134,217,728 allowed"):
+        with raises_input_error(
+            match=r"tiles of 2,145,542,400 pixels, more than the 134,217,728 allowed", kind=UnreadableImage
+        ):
             decode(vast, name="tiles")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from manyhot.data import SparseTargets, from_arrays, read_corrections, read_data, read_images
 from manyhot.data.corrections import _CellValues, overlay
 from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_pictures_that_were_moved_are_paired_by_the_ends_of_their_paths(write):
 
 def test_ends_of_paths_that_corrections_have_twice_tell_nothing(photos, write):
     table = write("path,dog\n/old/x/a.jpg,0\n/old/y/a.jpg,0\n", "reviewed.csv")
-    with pytest.raises(InputError, match="must be about images of the data; got none"):
+    with raises_input_error(rule="be about images of the data", got="none"):
         photos.corrected(read_corrections(table))
 
 
@@ -192,12 +193,12 @@ def test_images_without_labels_get_those_of_the_corrections(write, photos, tmp_p
 
 
 def test_corrections_without_labels_are_refused(photos, tmp_path):
-    with pytest.raises(InputError, match="`corrections` of `corrected` must have labels; got samples without any"):
+    with raises_input_error("corrections", "corrected", rule="have labels", got="samples without any"):
         photos.corrected(read_images(tmp_path / "images"))
 
 
 def test_a_table_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"`path` of `read_corrections` must lead to data; got .*gone.csv"):
+    with raises_input_error("path", "read_corrections", rule="lead to data"):
         read_corrections(tmp_path / "gone.csv")
 
 

@@ -13,8 +13,8 @@ from PIL import Image, ImageOps
 
 from manyhot.data import Files
 from manyhot.data.sources import read_image
-from manyhot.errors import InputError
 from manyhot.images import IGNORE_PILLOW_WARNINGS, UnreadableImage, decode
+from tests.errors.expected import raises_input_error
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -205,7 +205,7 @@ def test_the_error_says_what_is_wrong():
     assert reason(b"version https://git-lfs.github.com/spec/v1\n").startswith("it is a Git LFS pointer")
     assert reason(b"\0\0\0\x18ftypheic\0\0\0\0") == "it is a HEIC photo; convert it to JPEG"
     assert reason(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n").startswith("it is a PostScript drawing")
-    with pytest.raises(InputError, match=r"^The image 'a\.png' cannot be read: the file is empty\.$"):
+    with raises_input_error(match=r"^The image 'a\.png' cannot be read: the file is empty\.$"):
         decode(b"", name="a.png")
 
 
@@ -297,9 +297,9 @@ def test_sources_that_cannot_be_read(tmp_path):
     (tmp_path / "good.png").write_bytes(encoded(photo(), "PNG"))
     files = Files(["gone.jpg", "folder.jpg", "good.png"], root=tmp_path)
     assert read_image(files, 2).size == (64, 48)
-    with pytest.raises(UnreadableImage, match=r"'gone\.jpg' cannot be read: there is no such file"):
+    with raises_input_error(match=r"'gone\.jpg' cannot be read: there is no such file", kind=UnreadableImage):
         read_image(files, 0)
-    with pytest.raises(UnreadableImage, match=r"'folder\.jpg' cannot be read: it is a folder"):
+    with raises_input_error(match=r"'folder\.jpg' cannot be read: it is a folder", kind=UnreadableImage):
         read_image(files, 1)
 
 

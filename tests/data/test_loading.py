@@ -1,6 +1,8 @@
 """Batches of images: the same whatever the workers, the order and the breaks; bad images never end a run."""
 
 import os
+import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,10 +11,10 @@ from PIL import Image
 
 from manyhot.data import Dataset, Files, Pixels, SparseTargets
 from manyhot.data.loading import Augmentation, ImageBatches, augmentation, default_workers
-from manyhot.errors import InputError
 from manyhot.images import UnreadableImage, decode
 from manyhot.labels import Labels
 from manyhot.preprocessing import Preprocessing
+from tests.errors.expected import raises_input_error
 
 SMALL = Preprocessing(size=(16, 16))
 N = 24
@@ -121,7 +123,7 @@ def test_bad_images_are_left_out_and_named(folder, workers):
         "3.png": "there is no such file",
     }
     strict = ImageBatches(dataset_of(folder), SMALL, workers=workers, on_bad_image="fail")
-    with pytest.raises(UnreadableImage, match=r"'2\.png' cannot be read: the file ends too early"):
+    with raises_input_error(match=r"'2\.png' cannot be read: the file ends too early", kind=UnreadableImage):
         list(strict.load([[0, 4], [5, 2]], epoch=0))
 
 
@@ -166,22 +168,27 @@ def test_arrays_are_images_too():
 
 def test_refusals(folder):
     dataset = dataset_of(folder)
-    with pytest.raises(InputError, match="`dataset` of `ImageBatches` must hold images; got features"):
+    with raises_input_error("dataset", "ImageBatches", rule="hold images", got="features"):
         ImageBatches(Dataset(Labels([]), None, ids=["a"], features=np.zeros((1, 2))), SMALL)
-    with pytest.raises(
-        InputError, match="`on_bad_image` of `ImageBatches` must be one of 'skip', 'fail'; got 'explode'"
-    ):
+    with raises_input_error("on_bad_image", "ImageBatches", rule="be one of 'skip', 'fail'", got="'explode'"):
         ImageBatches(dataset, SMALL, on_bad_image="explode")
-    with pytest.raises(InputError, match="`workers` of `ImageBatches` must be a whole number, at least 0; got -1"):
+    with raises_input_error("workers", "ImageBatches", rule="be a whole number, at least 0", got="-1"):
         ImageBatches(dataset, SMALL, workers=-1)
-    with pytest.raises(InputError, match=r"`augmentation` .* got 'strog'. Did you mean 'strong'\?"):
+    with raises_input_error(
+        "augmentation",
+        "augmentation",
+        rule="be one of 'none', 'light', 'strong'",
+        got="'strog'",
+        hint="Did you mean 'strong'?",
+    ):
         ImageBatches(dataset, SMALL, augmentation="strog")
-    with pytest.raises(InputError, match="`cache` of `ImageBatches` must be one of 'pixels'; got 'all'"):
+    with raises_input_error("cache", "ImageBatches", rule="be one of 'pixels'", got="'all'"):
         ImageBatches(dataset, SMALL, cache="all")
 
 
-def test_pixels_that_do_not_fit_on_the_disk_are_refused_before_they_are_read(folder):
-    with pytest.raises(InputError, match=r"`cache` of `ImageBatches` must leave space for .* GB of pixels"):
+def test_pixels_that_do_not_fit_on_the_disk_are_refused_before_they_are_read(folder, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 10**9))
+    with raises_input_error("cache", "ImageBatches", rule="leave space for 1266637.4 GB of pixels"):
         ImageBatches(dataset_of(folder), Preprocessing(size=(2**22, 2**22)), cache="pixels")
 
 
@@ -250,7 +257,7 @@ def test_augmentations_can_be_described():
         assert Augmentation.restore(chosen.describe()) == chosen
         assert augmentation(chosen.describe()) == chosen
         assert augmentation(chosen) is chosen
-    with pytest.raises(InputError, match=r"must hold known effects; got 'flp'. Did you mean 'flip'\?"):
+    with raises_input_error(rule="hold known effects", got="'flp'", hint="Did you mean 'flip'?"):
         Augmentation.restore({"flp": True})
-    with pytest.raises(InputError, match="`crop` of `Augmentation` must be a number above 0 and at most 1; got 0"):
+    with raises_input_error("crop", "Augmentation", rule="be a number above 0 and at most 1"):
         Augmentation(crop=0)

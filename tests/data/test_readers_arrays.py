@@ -8,7 +8,7 @@ from scipy import sparse
 
 import manyhot as mh
 from manyhot.data import Dataset, Files, Pixels, SparseTargets, from_arrays
-from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 X = np.arange(12, dtype=np.float64).reshape(3, 4)
 Y = [[1, 0, -1], [0, 0, 0], [1, 1, 0]]
@@ -77,7 +77,7 @@ def test_images_in_memory_and_on_disk():
     ],
 )
 def test_refusals(x, y, options, sentence):
-    with pytest.raises(InputError, match=sentence):
+    with raises_input_error(match=sentence):
         from_arrays(x, y, **options)
 
 
@@ -90,16 +90,13 @@ def test_what_a_data_set_can_do():
     assert data.drop_rare(1).labels.names == ["a", "<b>"]
     assert "<td>&lt;b&gt;</td><td>1</td><td>3</td>" in data._repr_html_()
     assert data.take([2]).features.tolist() == [X[2].tolist()]
-    with pytest.raises(
-        InputError,
-        match=r"`split` of `Dataset` must be one of the splits, 'val', 'train'; got 'vla'\. Did you mean 'val'\?",
+    with raises_input_error(
+        "split", "Dataset", rule="be one of the splits, 'val', 'train'", got="'vla'", hint="Did you mean 'val'?"
     ):
         data.of_split("vla")
-    with pytest.raises(InputError, match=r"must be one of the 3 names; got 'd'"):
+    with raises_input_error(rule="be one of the 3 names", got="'d'"):
         data.select_labels(["d"])
-    with pytest.raises(
-        InputError, match=r"`min_count` of `Dataset.drop_rare` must be a whole number, at least 1; got 0"
-    ):
+    with raises_input_error("min_count", "Dataset.drop_rare", rule="be a whole number, at least 1"):
         data.drop_rare(0)
-    with pytest.raises(InputError, match=r"`targets` of `Dataset` must have the 1 columns of `labels`; got 3"):
+    with raises_input_error("targets", "Dataset", rule="have the 1 columns of `labels`"):
         Dataset(mh.Labels(["a"]), data.targets, data.ids)

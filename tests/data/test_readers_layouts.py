@@ -12,7 +12,7 @@ import pytest
 
 from manyhot.data import read_data, read_images
 from manyhot.data.sources import Files, ParquetImages, Pixels, TarMembers
-from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 
 def rows(data):
@@ -72,25 +72,21 @@ def test_a_folder_of_images_alone(tmp_path):
         str(tmp_path / "sub/b.PNG"),
     ]
     put(tmp_path / "other", a_jpg="x")
-    with pytest.raises(
-        InputError, match=r"must have a folder for each label; got .* lie in no label's folder\. Use `read_images`"
-    ):
+    with raises_input_error(rule="have a folder for each label"):
         read_data(tmp_path / "other")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"`path` of `read_images` must lead to images; got '.*empty' without any"):
+    with raises_input_error("path", "read_images", rule="lead to images"):
         read_images(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"must lead to data; got '.*empty', which has neither images nor tables"):
+    with raises_input_error(rule="lead to data"):
         read_data(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"must be images; got '.*notes\.txt'"):
+    with raises_input_error(rule="be images"):
         read_images([tmp_path / "a.jpg", tmp_path / "notes.txt"])
 
 
 def test_images_of_a_table(tmp_path):
     put(tmp_path, a_jpg="x", b_jpg="y", list_csv="photo,comment\nb.jpg,nice\na.jpg,\n")
     assert read_images(tmp_path / "list.csv").ids == ["b.jpg", "a.jpg"]
-    with pytest.raises(
-        InputError, match="must be images and folders, or tables, or tars; got 2 paths of several kinds"
-    ):
+    with raises_input_error(rule="be images and folders, or tables, or tars", got="2 paths of several kinds"):
         read_images([tmp_path / "list.csv", tmp_path / "a.jpg"])
 
 
@@ -151,7 +147,7 @@ def test_broken_coco(tmp_path, change, sentence):
     content = json.loads(coco({"1.jpg": {}}, [("1.jpg", "dog")]))
     change(content)
     put(tmp_path, c_json=json.dumps(content), **{"1_jpg": "x"})
-    with pytest.raises(InputError, match=sentence):
+    with raises_input_error(match=sentence):
         read_data(tmp_path / "c.json")
 
 
@@ -181,10 +177,10 @@ def test_voc(tmp_path):
     assert "1 labels are unknown, because all their objects are marked as difficult." in data.notes
     assert "Left out 1 listed images without annotations." in data.notes
     put(tmp_path / "VOC2007", ImageSets__Main__val_txt="000001\n")
-    with pytest.raises(InputError, match="must be one for each image; got '000001' in 'train' and 'val'"):
+    with raises_input_error(rule="be one for each image", got="'000001' in 'train' and 'val'"):
         read_data(tmp_path / "VOC2007")
     put(tmp_path / "VOC2007", Annotations__000002_xml="<annotation>", ImageSets__Main__val_txt="")
-    with pytest.raises(InputError, match=r"must hold whole XML files; got .*000002\.xml"):
+    with raises_input_error(rule="hold whole XML files"):
         read_data(tmp_path / "VOC2007")
 
 
@@ -246,7 +242,7 @@ def test_parquet_of_images(tmp_path):
 
 def test_broken_parquet(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(InputError, match=r"must be a whole Parquet file; got '.*x\.parquet'"):
+    with raises_input_error(rule="be a whole Parquet file"):
         read_data(tmp_path / "x.parquet")
 
 
@@ -283,17 +279,17 @@ def test_tar_shards_with_texts(tmp_path, side, texts, names):
 
 def test_what_tars_can_lack(tmp_path):
     pack(tmp_path / "x.tar", {"1.jpg": "x"})
-    with pytest.raises(InputError, match=r"must have labels in key.json, key.cls or key.txt; got images alone"):
+    with raises_input_error(rule="have labels in key.json, key.cls or key.txt", got="images alone"):
         read_data(tmp_path / "x.tar")
     pack(tmp_path / "x.tar", {"1.jpg": "x", "1.json": '{"caption": "dog"}'})
-    with pytest.raises(InputError, match=r"must have labels under a known key of the JSON; got the keys 'caption'"):
+    with raises_input_error(rule="have labels under a known key of the JSON", got="the keys 'caption'"):
         read_data(tmp_path / "x.tar")
     assert rows(read_data(tmp_path / "x.tar", labels_column="caption")) == {"1": ["dog"]}
     pack(tmp_path / "x.tar", {"1.jpg": "x", "1.json": "{"})
-    with pytest.raises(InputError, match=r"must hold whole JSON files; got 1\.json"):
+    with raises_input_error(rule="hold whole JSON files", got="1.json"):
         read_data(tmp_path / "x.tar")
     (tmp_path / "x.tar").write_bytes(b"\x1f\x8b" + bytes(2000))
-    with pytest.raises(InputError, match=r"must be a plain tar archive; got '.*x\.tar'"):
+    with raises_input_error(rule="be a plain tar archive"):
         read_data(tmp_path / "x.tar")
 
 
@@ -316,7 +312,7 @@ def test_archives_of_arrays(tmp_path):
     assert isinstance(data.images, Pixels)
     assert data.splits.tolist() == ["train", "train", "test"]
     np.savez(tmp_path / "a.npz", x=x)
-    with pytest.raises(InputError, match="must hold arrays `x` and `y`; got the arrays 'x'"):
+    with raises_input_error(rule="hold arrays `x` and `y`", got="the arrays 'x'"):
         read_data(tmp_path / "a.npz")
 
 
@@ -325,27 +321,25 @@ def test_layout_can_be_said(tmp_path):
     assert rows(read_data(tmp_path)) == {"dog/1.jpg": ["brown"]}
     assert rows(read_data(tmp_path, layout="folders")) == {"cat/2.jpg": ["cat"], "dog/1.jpg": ["dog"]}
     assert isinstance(read_data(tmp_path).images, Files)
-    with pytest.raises(InputError, match="`layout` of `read_data` must fit the folder: 'coco' has files of its own"):
+    with raises_input_error("layout", "read_data", rule="fit the folder: 'coco' has files of its own"):
         read_data(tmp_path, layout="coco")
-    with pytest.raises(InputError, match="must be one folder for layout 'folders'"):
+    with raises_input_error(rule="be one folder for layout 'folders'"):
         read_data(tmp_path / "notes.csv", layout="folders")
 
 
 def test_files_of_several_layouts(tmp_path):
     put(tmp_path, a_csv="path,label\nx.jpg,y\n")
     pack(tmp_path / "b.tar", {"1.jpg": "x"})
-    with pytest.raises(
-        InputError, match=r"must be files of one layout; got '.*a\.csv' \(table\) and '.*b\.tar' \(webdataset\)"
-    ):
+    with raises_input_error(rule="be files of one layout"):
         read_data([tmp_path / "a.csv", tmp_path / "b.tar"])
-    with pytest.raises(InputError, match="must lead to data; got an empty list"):
+    with raises_input_error(rule="lead to data", got="an empty list"):
         read_data([])
 
 
 def test_splits_beside_labels(tmp_path):
     put(tmp_path, train__dog__1_jpg="x", extra__cat__2_jpg="y")
-    with pytest.raises(
-        InputError, match="must have folders of splits or of labels at the top; got the split 'train' beside 'extra'"
+    with raises_input_error(
+        rule="have folders of splits or of labels at the top", got="the split 'train' beside 'extra'"
     ):
         read_data(tmp_path)
     assert read_data(tmp_path, split_column="").labels.names == ["extra/cat", "train/dog"]
@@ -391,7 +385,7 @@ def test_parquet_files_of_several_types(tmp_path):
     pq.write_table(empty, tmp_path / "1.parquet")
     assert rows(read_data(tmp_path)) == {"a.jpg": ["dog"], "b.jpg": []}
     pq.write_table(pa.table({"path": ["b.jpg"], "labels": ["dog|cat"]}), tmp_path / "1.parquet")
-    with pytest.raises(InputError, match="must hold either lists or texts in a column; got both in column 'labels'"):
+    with raises_input_error(rule="hold either lists or texts in a column", got="both in column 'labels'"):
         read_data(tmp_path)
 
 

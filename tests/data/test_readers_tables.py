@@ -9,6 +9,7 @@ import manyhot as mh
 from manyhot.data import image_tables as tables_module
 from manyhot.data import read_data
 from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture
@@ -108,9 +109,7 @@ def test_rows_of_the_same_image_are_joined(photos):
 
 
 def test_an_image_in_two_splits_is_refused(photos):
-    with pytest.raises(
-        InputError, match=r"`split` of `read_data` must be one for each image; got 'a.jpg' in 'train' and 'val'"
-    ):
+    with raises_input_error("split", "read_data", rule="be one for each image", got="'a.jpg' in 'train' and 'val'"):
         read_data(photos("path,label,split\na.jpg,dog,train\na.jpg,cat,valid\n"))
 
 
@@ -146,7 +145,7 @@ def test_joining_does_not_depend_on_what_is_stored(photos, first):
 
 
 def test_wrong_values_of_label_columns(photos):
-    with pytest.raises(InputError, match=r"must hold 1, 0, -1 or blank for each label; got 2 in column 'cat', row 2\."):
+    with raises_input_error(rule="hold 1, 0, -1 or blank for each label", got="2 in column 'cat', row 2"):
         read_data(photos("path,dog,cat\na.jpg,1,0\nb.jpg,1,2\n"), labels=["dog", "cat"])
 
 
@@ -162,7 +161,7 @@ def test_splits_get_their_usual_names(photos):
 
 def test_blank_splits(photos):
     path = photos("path,label,split\na.jpg,x,train\nb.jpg,x,\n")
-    with pytest.raises(InputError, match=r"must be there in every row; got 1 rows without one\. .*split_column=''"):
+    with raises_input_error(rule="be there in every row", got="1 rows without one"):
         read_data(path)
     assert read_data(path, split_column="").splits is None
     assert read_data(photos("path,label,split\na.jpg,x,\n")).splits is None
@@ -223,8 +222,8 @@ def test_labels_to_keep(photos):
     data = read_data(path, labels=["dog", "cat"])
     assert rows(data) == {"a.jpg": ["dog", "cat"], "b.jpg": ["dog"], "c.jpg": []}
     assert "Left out 1 label: 'bird'." in data.notes
-    with pytest.raises(
-        InputError, match=r"`labels` of `read_data` must name labels that occur; got 'dgo'\. Did you mean 'dog'\?"
+    with raises_input_error(
+        "labels", "read_data", rule="name labels that occur", got="'dgo'", hint="Did you mean 'dog'?"
     ):
         read_data(path, labels=["dgo", "cat"])
     data = read_data(path, labels=mh.Labels(["dog", "whale"]))
@@ -288,30 +287,24 @@ def test_image_folders_of_hugging_face(photos, tmp_path):
     ],
 )
 def test_refusals(photos, text, options, sentence):
-    with pytest.raises(InputError, match=sentence):
+    with raises_input_error(match=sentence):
         read_data(photos(text), **options)
 
 
 def test_paths_that_lead_nowhere(photos, tmp_path):
-    with pytest.raises(
-        InputError, match=r"`path` of `read_data` must lead to data; got '.*none\.csv', where there is nothing"
-    ):
+    with raises_input_error("path", "read_data", rule="lead to data"):
         read_data(tmp_path / "none.csv")
     photos("path,label\na.jpg,x\n", table="one.csv")
     photos("path,label\na.jpg,x\n", table="two.csv")
-    with pytest.raises(
-        InputError, match=r"must be one table, or tables named like splits; got a folder with 'one\.csv', 'two\.csv'"
-    ):
+    with raises_input_error(rule="be one table, or tables named like splits", got="a folder with 'one.csv', 'two.csv'"):
         read_data(tmp_path)
     (tmp_path / "photos.zip").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"Unpack it, and pass the folder\."):
+    with raises_input_error(hint="Unpack it, and pass the folder."):
         read_data(tmp_path / "photos.zip")
-    with pytest.raises(InputError, match=r"Use `read_images` for images without labels"):
+    with raises_input_error(match=r"Use `read_images` for images without labels"):
         read_data(tmp_path / "a.jpg")
     photos("path,other\na.jpg,x\n", table="three.csv")
-    with pytest.raises(
-        InputError, match=r"must hold the same columns in all files; got '.*three\.csv' without 'label'"
-    ):
+    with raises_input_error(rule="hold the same columns in all files"):
         read_data([tmp_path / "one.csv", tmp_path / "three.csv"])
 
 
@@ -359,19 +352,17 @@ def test_json_of_several_types(photos):
     data = read_data(photos("\n".join(map(json.dumps, lines)), table="m.jsonl"))
     assert rows(data) == {"a.jpg": ["5", "dog"], "b.jpg": ["cat"], "c.jpg": []}
     objects = [{"file_name": "a.jpg", "objects": [{"category": "dog"}]}]
-    with pytest.raises(InputError, match=r"`labels_column` of `read_data` must hold lists of names; got list<"):
+    with raises_input_error("labels_column", "read_data", rule="hold lists of names", got="list<"):
         read_data(photos("\n".join(map(json.dumps, objects)), table="m.jsonl"), labels_column="objects")
-    with pytest.raises(InputError, match=r"must be JSON, one object a line; got '.*m\.jsonl'"):
+    with raises_input_error(rule="be JSON, one object a line"):
         read_data(photos("{broken", table="m.jsonl"))
-    with pytest.raises(
-        InputError, match=r"must hold JSON objects; got '.*m\.json'\. Write one object for each image\."
-    ):
+    with raises_input_error(rule="hold JSON objects", hint="Write one object for each image."):
         read_data(photos("[1, 2]", table="m.json"))
 
 
 def test_tables_in_other_encodings_and_of_uneven_rows(photos, tmp_path):
     (tmp_path / "latin.csv").write_bytes("path,labels\na.jpg,Käse\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"in UTF-8; got '.*latin\.csv'"):
+    with raises_input_error(rule="in UTF-8"):
         read_data(tmp_path / "latin.csv")
-    with pytest.raises(InputError, match="must be a whole table of text in UTF-8; got"):
+    with raises_input_error(rule="be a whole table of text in UTF-8"):
         read_data(photos("path,labels\na.jpg,dog\nb.jpg,cat,bird\n"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from manyhot.data import SparseTargets
 from manyhot.data.split import stratified_split
-from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 THREE = {"train": 0.8, "val": 0.1, "test": 0.1}
 
@@ -157,15 +157,11 @@ def test_known_absences_among_unknown_cells_are_spread():
 
 def test_refusals():
     targets = SparseTargets.from_rows([[0], []], num_labels=1)
-    with pytest.raises(InputError, match=r"`shares` of `stratified_split` must add up to 1; got 0\.9\. Pass"):
+    with raises_input_error("shares", "stratified_split", rule="add up to 1", got="0.9", hint="Pass"):
         stratified_split(targets, {"train": 0.8, "val": 0.1})
-    with pytest.raises(
-        InputError, match="`shares` of `stratified_split` must be a number above 0 and at most 1; got 0"
-    ):
+    with raises_input_error("shares", "stratified_split", rule="be a number above 0 and at most 1"):
         stratified_split(targets, {"train": 1.0, "val": 0})
-    with pytest.raises(
-        InputError, match="`groups` of `stratified_split` must name a group for each of the 2 rows; got 3"
-    ):
+    with raises_input_error("groups", "stratified_split", rule="name a group for each of the 2 rows"):
         stratified_split(targets, {"train": 1.0}, groups=[1, 2, 3])
-    with pytest.raises(InputError, match="add up to 1; got 0"):
+    with raises_input_error(rule="add up to 1"):
         stratified_split(targets, {})

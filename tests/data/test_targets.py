@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from manyhot.data import SparseTargets
-from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 TABLES = hnp.arrays(
     np.int8,
@@ -110,5 +110,5 @@ def test_a_million_rows_take_the_memory_of_their_labels():
     ],
 )
 def test_refusals(make, sentence):
-    with pytest.raises(InputError, match=sentence):
+    with raises_input_error(match=sentence):
         make()

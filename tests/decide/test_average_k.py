@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import manyhot as mh
 from manyhot.decide.sets import order_statistics
+from tests.errors.expected import raises_input_error
 
 
 def naive_threshold(values, k):
@@ -105,12 +106,12 @@ class TestBatches:
 
     def test_an_iterator_is_refused(self):
         words = r"`batches` of `AverageK` must allow several passes; got an iterator that ends after one\. Pass a list"
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             mh.AverageK(2).fit_batches(iter([self.values]))
 
     def test_batches_that_change_are_refused(self):
         passes = iter([[self.values], [self.values[:4]]])
-        with pytest.raises(ValueError, match=r"must be the same in every pass; got 101 rows, then 4\. Leave them"):
+        with raises_input_error(rule="be the same in every pass", got="101 rows, then 4", hint="Leave them"):
             mh.AverageK(2).fit_batches(lambda: next(passes))
 
     @pytest.mark.parametrize("other", [torch.zeros(3, 6), torch.zeros(3, 7, dtype=torch.float64)])
@@ -118,7 +119,7 @@ class TestBatches:
         words = (
             r"`batches` of `AverageK` must have 7 labels in torch\.float32 like the first one; got \d in torch\.float"
         )
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             mh.AverageK(2).fit_batches([self.values, other])
 
 

@@ -9,6 +9,7 @@ from manyhot.classifier import Classifier
 from manyhot.network import Network
 from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
 from manyhot.training.pipeline import fit_calibrator_and_rule
+from tests.errors.expected import raises_input_error
 
 
 def drawn(rows=200, labels=5):
@@ -117,5 +118,5 @@ def test_calibrated_probabilities_that_are_rounded_to_nearly_one_do_not_tie_eith
 
 
 def test_whole_probabilities_are_still_wanted_by_rules_that_compute_with_them():
-    with pytest.raises(ValueError, match="ExpectedFBeta"):
+    with raises_input_error(owner="ExpectedFBeta"):
         mh.ExpectedFBeta()(torch.tensor([[1.2, 0.3]]))

@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score, precision_recall_curve
 
 import manyhot as mh
 from manyhot.decide.thresholds import CutoffCurve, FBetaObjective, PrecisionObjective, RecallObjective
+from tests.errors.expected import raises_input_error
 
 
 def naive_cut_off(values, targets, *, beta=None, precision=None, recall=None):
@@ -237,9 +238,7 @@ def test_infinite_values():
 
 def test_another_number_of_labels_is_refused():
     rule = mh.LabelThresholds().fit(*problem(20, 3))
-    with pytest.raises(
-        ValueError, match=r"`values` of `LabelThresholds` must have the 3 labels that were fitted; got 2"
-    ):
+    with raises_input_error("values", "LabelThresholds", rule="have the 3 labels that were fitted"):
         rule(torch.zeros(1, 2))
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from tests.errors.expected import raises_input_error
 
 NAN = float("nan")
 
@@ -144,5 +145,5 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words[:60] for _, words in REFUSED])
 def test_refused(call, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
+    with raises_input_error(match=re.escape(words)):
         call()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import manyhot as mh
 from manyhot.decide.thresholds import row_intervals, sweep, sweep_groups
+from tests.errors.expected import raises_input_error
 
 tables = st.integers(1, 4).flatmap(
     lambda labels: st.lists(
@@ -154,7 +155,5 @@ def test_a_class_without_rows_gets_the_common_threshold():
     common = mh.decide.UniformThreshold().fit(values, mh.one_hot(torch.tensor([0, 1, 1]), 3)).threshold
     assert rule.thresholds[2] == common
     assert rule.low[2].isnan()
-    with pytest.raises(
-        ValueError, match=r"`values` of `ClassThresholds` must have the 3 labels that were fitted; got 2"
-    ):
+    with raises_input_error("values", "ClassThresholds", rule="have the 3 labels that were fitted"):
         rule(torch.zeros(1, 2))

@@ -12,6 +12,7 @@ from manyhot.engine.devices import open_device_context
 from manyhot.engine.optim import build_optimizer, lr_factor, parameter_groups
 from manyhot.errors import InputError
 from tests.engine.problems import data_of, network_of, targets_of
+from tests.errors.expected import raises_input_error
 
 
 @pytest.mark.parametrize(
@@ -60,16 +61,14 @@ def test_lists_of_milestones_are_taken():
 
 
 def test_half_floats_need_a_gpu():
-    with pytest.raises(
-        InputError, match=r"`precision` of `FitSettings` must be '32' or 'bf16' on a CPU; got '16'. Take 'bf16'."
+    with raises_input_error(
+        "precision", "FitSettings", rule="be '32' or 'bf16' on a CPU", got="'16'", hint="Take 'bf16'."
     ):
         open_device_context(FitSettings(precision="16", accelerator="cpu"))
 
 
 def test_machines_that_are_not_there():
-    with pytest.raises(
-        InputError, match=r"`accelerator` of `FitSettings` must be one that this machine has; got 'mps' with"
-    ):
+    with raises_input_error("accelerator", "FitSettings", rule="be one that this machine has", got="'mps' with"):
         open_device_context(FitSettings(accelerator="mps"))
 
 
@@ -170,9 +169,7 @@ def test_what_cannot_be_trained(change, words):
 def test_a_judge_that_does_not_give_the_monitored_figure():
     data = data_of(targets_of())
     settings = FitSettings(epochs=1, monitor="F1", accelerator="cpu")
-    with pytest.raises(
-        InputError, match=r"`monitor` of `FitSettings` must be one of the figures 'accuracy'; got 'F1'."
-    ):
+    with raises_input_error("monitor", "FitSettings", rule="be one of the figures 'accuracy'", got="'F1'"):
         fit(
             network_of(),
             mh.TwoWayLoss(),
@@ -186,7 +183,7 @@ def test_a_judge_that_does_not_give_the_monitored_figure():
 
 def test_nothing_to_train():
     network = network_of().requires_grad_(False)
-    with pytest.raises(InputError, match=r"`network` of `fit` must have parameters to train; got only frozen ones."):
+    with raises_input_error("network", "fit", rule="have parameters to train", got="only frozen ones"):
         fit(
             network,
             mh.TwoWayLoss(),
@@ -208,9 +205,7 @@ def test_what_is_frozen_stands_still():
 
 def test_a_single_row_for_batch_norm():
     settings = FitSettings(epochs=1, batch_size=9, accelerator="cpu")
-    with pytest.raises(
-        InputError, match=r"`batch_size` of `FitSettings` must give a BatchNorm several rows; got 1 in step 5."
-    ):
+    with raises_input_error("batch_size", "FitSettings", rule="give a BatchNorm several rows", got="1 in step 5"):
         fit(network_of(norm=True), mh.TwoWayLoss(), data_of(targets_of()), settings=settings, progress=NoProgress())
 
 

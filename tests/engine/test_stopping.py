@@ -18,9 +18,9 @@ from manyhot.engine import FitSettings, NoProgress, NotFinite, Stopped, fit
 from manyhot.engine.checkpoint import Checkpoint
 from manyhot.engine.optim import order_of_epoch
 from manyhot.engine.trainer import StopSignals
-from manyhot.errors import InputError
 from tests.engine.killed import trained
 from tests.engine.problems import DoubleFeatures, assert_same, data_of, network_of, targets_of, weights
+from tests.errors.expected import raises_input_error
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 8
@@ -199,7 +199,7 @@ def test_rows_that_cannot_be_read():
     settings = FitSettings(epochs=2, batch_size=1, accelerator="cpu")
     some = fit(network_of(), mh.TwoWayLoss(), data_of(dense, bad=[0, 1, 2]), settings=settings, progress=NoProgress())
     assert some.history[-1]["steps"] == 2 * len(dense)
-    with pytest.raises(InputError, match=r"`train` of `fit` must have rows that can be read; got none."):
+    with raises_input_error("train", "fit", rule="have rows that can be read", got="none"):
         fit(
             network_of(),
             mh.TwoWayLoss(),

@@ -18,6 +18,7 @@ from manyhot.errors import InputError, owned, require, suggest
 from manyhot.images import UnreadableImage
 from manyhot.preprocessing import Preprocessing
 from manyhot.search.lexer import QueryError
+from tests.errors.expected import raises_input_error
 
 FIELDS = {"argument": "k", "owner": "AverageK", "rule": "be at least 1", "got": "0.5", "hint": "Pass a larger number."}
 MESSAGE = "`k` of `AverageK` must be at least 1; got 0.5. Pass a larger number."
@@ -73,7 +74,7 @@ class TestOwned:
         def read(path):
             raise InputError("path", rule="exist", got=path)
 
-        with pytest.raises(InputError, match=r"^`path` of `read` must exist; got a\.csv\.$") as caught:
+        with raises_input_error("path", "read", rule="exist", got="a.csv") as caught:
             read("a.csv")
         assert caught.value.owner == "read"
 
@@ -83,7 +84,7 @@ class TestOwned:
             raise InputError("path", rule="exist", got=path)
 
         for path in ("a", "b"):
-            with pytest.raises(InputError, match=f"`path` of `read` must exist; got {path}."):
+            with raises_input_error(match=f"`path` of `read` must exist; got {path}."):
                 read(path)
 
     def test_the_innermost_name_stays(self):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from tests.errors.expected import raises_input_error
 from tests.losses import CASES
 
 SCORES, TARGETS = torch.zeros(4, 3), torch.zeros(4, 3)
@@ -13,7 +14,7 @@ NAN = float("nan")
 
 
 def raises_message(message):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
+    return raises_input_error(match=f"^{re.escape(message)}$")
 
 
 def test_shape_of_targets():
@@ -67,9 +68,7 @@ def test_nan_targets(name):
     targets = torch.zeros(4, 3)
     loss, aligned = case.build(targets), case.aligned(targets)
     targets[1, 2] = NAN
-    with pytest.raises(
-        ValueError, match=r"`targets` of `\w+` must be 1, 0.*; got NaN\. Mark unknown cells with manyhot\.UNKNOWN"
-    ):
+    with raises_input_error("targets", got="NaN", hint="Mark unknown cells with manyhot.UNKNOWN"):
         loss(torch.zeros(shape), targets, *aligned)
 
 
@@ -93,9 +92,9 @@ def test_nan_targets_are_never_taken_for_unknown_where_values_are_not_read(name)
 def test_values_of_targets(value, message):
     targets = TARGETS.clone()
     targets[2, 1] = value
-    with pytest.raises(ValueError, match=re.escape(f"`targets` of `TwoWayLoss` must be 1, 0 or -1; {message}")):
+    with raises_input_error(match=re.escape(f"`targets` of `TwoWayLoss` must be 1, 0 or -1; {message}")):
         mh.TwoWayLoss()(SCORES, targets)
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with raises_input_error(match=re.escape(message)):
         mh.checks.check_targets(targets)
 
 
@@ -120,7 +119,7 @@ def test_the_ignore_index_of_torch(dtype):
 def test_soft_targets_only_where_losses_add_over_labels():
     soft = torch.full((4, 3), 0.5)
     assert mh.BinaryCrossEntropyLoss()(SCORES, soft).item() == pytest.approx(0.6931, abs=1e-4)
-    with pytest.raises(ValueError, match="Round them, or use a loss that adds over labels"):
+    with raises_input_error(hint="Round them, or use a loss that adds over labels"):
         mh.QuasibinaryLoss()(SCORES, soft)
 
 
@@ -129,7 +128,7 @@ def test_a_single_soft_target_among_many_hard_ones_is_found(dtype):
     targets = torch.ones(300, 300, dtype=dtype)
     mh.checks.check_targets(targets)
     targets[7, 5] = 0.002
-    with pytest.raises(ValueError, match=r"must be 1, 0 or -1; got 0\.00"):
+    with raises_input_error(rule="be 1, 0 or -1", got="0.00"):
         mh.checks.check_targets(targets)
 
 
@@ -168,7 +167,7 @@ def test_no_probabilities_without_a_link(make):
     ):
         loss.link.probs(SCORES)
     for ask in (loss.link.log_odds, loss.link.scores, mh.GlobalBatch(loss).link.probs):
-        with pytest.raises(ValueError, match="Fit a calibrator"):
+        with raises_input_error(hint="Fit a calibrator"):
             ask(SCORES)
 
 
@@ -298,7 +297,7 @@ def test_reduction():
     ],
 )
 def test_construction(make, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with raises_input_error(match=re.escape(message)):
         make()
 
 
@@ -364,7 +363,7 @@ def test_construction(make, message):
     ],
 )
 def test_use(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with raises_input_error(match=re.escape(message)):
         call()
 
 
@@ -372,6 +371,6 @@ def test_an_invalid_batch_leaves_the_state_alone():
     loss = mh.QuasibinaryLoss()
     loss(torch.zeros(2, 3), torch.eye(2, 3))
     before = {name: value.clone() for name, value in loss.state_dict().items()}
-    with pytest.raises(ValueError, match="got NaN"):
+    with raises_input_error(got="NaN"):
         loss(torch.ones(2, 3), torch.full((2, 3), NAN))
     assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())

@@ -9,6 +9,7 @@ import torch
 
 import manyhot as mh
 from manyhot.evaluation import passes as findings
+from tests.errors.expected import raises_input_error
 from tests.evaluation import tables
 
 
@@ -126,20 +127,27 @@ ONE_A_LABEL = "have one number for each of the 6 labels"
 
 
 def refused(sentence):
-    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+    return raises_input_error(match=f"^{re.escape(sentence)}$")
 
 
 def test_without_targets():
-    with refused(
-        "`predictions` of `evaluate` must hold targets; got scores. Add the true labels with `replace(targets=...)`."
+    with raises_input_error(
+        "predictions",
+        "evaluate",
+        rule="hold targets",
+        got="scores",
+        hint="Add the true labels with `replace(targets=...)`.",
     ):
         mh.evaluate(mh.Predictions(scores=torch.zeros(2, 2)))
 
 
 def test_what_is_not_a_table():
-    with refused(
-        "`predictions` of `evaluate` must be a table of predictions; got a tensor of torch.float32. "
-        "Pass `Predictions(scores=..., targets=...)`, or open a file with `Predictions.open`."
+    with raises_input_error(
+        "predictions",
+        "evaluate",
+        rule="be a table of predictions",
+        got="a tensor of torch.float32",
+        hint="Pass `Predictions(scores=..., targets=...)`, or open a file with",
     ):
         mh.evaluate(torch.zeros(2, 2))
 
@@ -161,11 +169,11 @@ def test_what_is_not_a_table():
     ],
 )
 def test_refusals(options, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+    with raises_input_error(match=f"^{re.escape(sentence)}"):
         mh.evaluate(tables.with_link(), **options)
 
 
 def test_a_value_that_is_not_there():
     evaluation = mh.evaluate(tables.with_link())
-    with pytest.raises(ValueError, match=r"must be one of its values; got 'mAP'\. There are map, map_sample, "):
+    with raises_input_error(rule="be one of its values", got="'mAP'", hint="There are map, map_sample,"):
         evaluation["mAP"]

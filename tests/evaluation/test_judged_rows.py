@@ -9,6 +9,7 @@ from manyhot.cli.train import print_run
 from manyhot.data import from_arrays
 from manyhot.evaluation.result import value_rows
 from manyhot.training.run import summary
+from tests.errors.expected import raises_input_error
 from tests.evaluation import tables
 
 
@@ -48,7 +49,7 @@ def test_another_split_or_all_rows_are_judged_when_asked_for():
     )
     whole = mh.evaluate(table, split="all")
     assert (whole.split, whole.counts["rows"]) == (None, 400)
-    with pytest.raises(ValueError, match="'dev'"):
+    with raises_input_error(got="'dev'"):
         mh.evaluate(table, split="dev")
 
 

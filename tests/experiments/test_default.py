@@ -6,8 +6,8 @@ import pytest
 from experiments import default
 from experiments.default import PAPERS, PARTS, SHIPPED, DefaultComparison, FeatureFiles
 from experiments.runs import RunStore
-from manyhot.errors import InputError
 from manyhot.training import TrainSettings
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_all_layouts_of_files_are_read(files):
     assert files("whole").split_sizes() == files("parts").split_sizes() == {"train": 200, "test": 60}
     assert files("bare").split_sizes() == {"train": 234, "test": 26}
     assert files("whole, 80").split_sizes() == {"train": 80, "test": 60}
-    with pytest.raises(InputError, match="`set` of `experiments` must have a file"):
+    with raises_input_error("set", "experiments", rule="have a file"):
         files("other")
 
 

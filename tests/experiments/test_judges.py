@@ -11,6 +11,7 @@ from sklearn.metrics import average_precision_score, f1_score, log_loss, roc_auc
 import manyhot as mh
 from experiments.metrics import METRICS, retrieval
 from manyhot.heads import CosineHead, LinearHead, TwoHeads
+from tests.errors.expected import raises_input_error
 from tests.experiments.outcomes import many, output_of, single
 
 MULTI = (mh.AsymmetricLoss, mh.QuasibinaryLoss, mh.losses.MultiLabelSoftmaxLoss, mh.TwoWayLoss)
@@ -118,7 +119,7 @@ def test_one_label_by_plain_loops(loss):
 def test_one_label_leaves_out_rows_without_a_label_and_refuses_several():
     output = single(mh.BinaryCrossEntropyLoss(), out=0.25)
     assert figures_of("one_label", output)["rows"] == 195
-    with pytest.raises(ValueError, match="`output` of `one_label` must have at most one label per row; got a row"):
+    with raises_input_error("output", "one_label", rule="have at most one label per row", got="a row"):
         METRICS["one_label"](many(mh.BinaryCrossEntropyLoss()))
 
 

@@ -11,6 +11,7 @@ from experiments.datasets import LAYOUTS, find_layout, read_layout
 from manyhot.data.sources import read_image
 from manyhot.errors import InputError
 from manyhot.images import is_image
+from tests.errors.expected import raises_input_error
 from tests.experiments import unpacked_sets
 from tests.experiments.unpacked_sets import BLUE, SETS, matlab, paint, write
 
@@ -91,7 +92,7 @@ def test_cifar_is_not_read_into_memory_as_a_whole(tmp_path):
     file.write_bytes(bytes(content))
     assert data.images.read(0)[..., 0].min() == 77
     file.write_bytes(bytes(content[:5000]))
-    with pytest.raises(InputError, match=r"train.bin/1' cannot be read: .* ends within record 1"):
+    with raises_input_error(match=r"train.bin/1' cannot be read: .* ends within record 1"):
         read_image(data.images, 1)
 
 
@@ -228,14 +229,14 @@ def test_a_folder_of_something_else_is_not_taken_for_any(tmp_path):
     assert find_layout(tmp_path) is None
     assert "must hold one of these data sets: a plain table, CIFAR-10," in message(tmp_path)
     assert message(tmp_path, "mnist").startswith("`name` of `read_layout` must be one of 'plain', 'cifar10'")
-    with pytest.raises(InputError, match=r"`folder` of `find_layout` must be a folder; got .*nowhere"):
+    with raises_input_error("folder", "find_layout", rule="be a folder"):
         find_layout(tmp_path / "nowhere")
 
 
 def test_a_folder_above_several_sets_is_read_by_name(tmp_path):
     unpacked_sets.cifar10(tmp_path)
     expected = unpacked_sets.cub(tmp_path)
-    with pytest.raises(InputError, match="must hold one data set; got 'cifar10' and 'cub' in"):
+    with raises_input_error(rule="hold one data set", got="'cifar10' and 'cub' in"):
         find_layout(tmp_path)
     assert rows(read_layout(tmp_path, "cub")) == expected
 

@@ -9,7 +9,7 @@ import torch
 
 from experiments import linear_evaluation as study
 from experiments.data import Generated
-from manyhot.errors import InputError
+from tests.errors.expected import raises_input_error
 
 NAME = "flowers features"
 
@@ -40,7 +40,7 @@ def test_all_losses_run_once_and_give_a_page(tmp_path, monkeypatch):
     study.run(Generated(), tmp_path, sets=[NAME], log=messages.append)
     assert messages[-1] == f"{NAME}: done before."
     page = study.page(tmp_path, sets=[NAME])
-    assert "120 rows to train on, 60 to choose on, 60 to judge on:" in page
+    assert "120 rows to train on, 60 to choose on, 60 to evaluate on:" in page
     assert [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")][2:] == [
         f"| {loss}" for loss in study.LOSSES
     ]
@@ -142,11 +142,7 @@ def test_bold_are_the_best_and_what_may_equal_it(tmp_path, quick):
 
 
 def test_what_is_not_one_label_a_row_of_features_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match=r"must name sets of frozen features; got 'flowers'\. Use 'flowers features'\."
-    ):
+    with raises_input_error(rule="name sets of frozen features", got="'flowers'", hint="Use 'flowers features'."):
         study.run(Generated(), tmp_path, sets=["flowers"], log=str)
-    with pytest.raises(
-        InputError, match="must have exactly one label a row; got other rows in 'train' of 'coco features'"
-    ):
+    with raises_input_error(rule="have exactly one label a row", got="other rows in 'train' of 'coco features'"):
         study.run(Generated(), tmp_path, sets=["coco features"], log=str)

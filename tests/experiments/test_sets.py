@@ -13,6 +13,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.engine import FitSettings
 from manyhot.errors import InputError
 from manyhot.labels import Labels
+from tests.errors.expected import raises_input_error
 
 
 def rows_with(labels, splits, *, num_labels=3, width=4):
@@ -188,7 +189,7 @@ def test_splits_of_feature_files_can_be_renamed_and_names_may_be_missing(tmp_pat
 
 def test_data_without_splits_are_refused(tmp_path):
     data = from_arrays(np.zeros((2, 2)), np.eye(2, dtype=np.int8))
-    with pytest.raises(
-        InputError, match=r"`data` of `mine` must have labels and splits; got none. See experiments/README.md"
+    with raises_input_error(
+        "data", "mine", rule="have labels and splits", got="none", hint="See experiments/README.md"
     ):
         rows_of(data, torch.zeros(2, 2), "mine")

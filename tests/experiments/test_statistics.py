@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 from experiments.tables import MeanInterval, over_seeds, paired, student_quantile
+from tests.errors.expected import raises_input_error
 
 
 @pytest.mark.parametrize("degrees", [*range(1, 31), 100, 10_000])
@@ -39,7 +40,7 @@ def test_pairs_cancel_what_seeds_share():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="`values` of `over_seeds` must hold a value for each seed; got none"):
+    with raises_input_error("values", "over_seeds", rule="hold a value for each seed", got="none"):
         over_seeds([])
-    with pytest.raises(ValueError, match="`b` of `paired` must have the 2 seeds of `a`; got 3"):
+    with raises_input_error("b", "paired", rule="have the 2 seeds of `a`"):
         paired([1, 2], [1, 2, 3])

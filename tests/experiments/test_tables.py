@@ -1,8 +1,7 @@
 """Tables as text, and what is bold in them."""
 
-import pytest
-
 from experiments.tables import Column, MeanInterval, Table, best_cells
+from tests.errors.expected import raises_input_error
 
 LOW = Column("log loss", "plain", 2, "low")
 
@@ -46,9 +45,9 @@ def test_one_half_is_no_negative_zero():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="`rows` of `Table` must have a cell for each of the 2 columns; got 1"):
+    with raises_input_error("rows", "Table", rule="have a cell for each of the 2 columns"):
         Table([Column("arm"), LOW], [["BCE"]])
-    with pytest.raises(ValueError, match="`unit` of `Column` must be 'percent' or 'plain'; got 'seconds'"):
+    with raises_input_error("unit", "Column", rule="be 'percent' or 'plain'", got="'seconds'"):
         Column("time", "seconds")
-    with pytest.raises(ValueError, match="`best` of `Column` must be 'high', 'low' or None; got 'max'"):
+    with raises_input_error("best", "Column", rule="be 'high', 'low' or None", got="'max'"):
         Column("time", best="max")

@@ -6,6 +6,7 @@ import torch
 import manyhot as mh
 from manyhot.testing import LINK_PROPERTIES, check_link_is_slope_ratio
 from manyhot.testing.losses import check_link_is_increasing
+from tests.errors.expected import raises_input_error
 
 
 def fitted_quasibinary():
@@ -117,9 +118,7 @@ def test_ratio_link_finds_the_link_of_a_foreign_loss():
 
 
 def test_ratio_link_refuses_a_loss_that_mixes_labels():
-    with pytest.raises(
-        ValueError, match=r"`loss` of `ratio_link` must add over labels; got TwoWayLoss\. Fit a calibrator"
-    ):
+    with raises_input_error("loss", "ratio_link", rule="add over labels", got="TwoWayLoss", hint="Fit a calibrator"):
         mh.ratio_link(mh.TwoWayLoss())
 
 
@@ -140,11 +139,9 @@ class TestQuasibinaryLink:
         assert link.log_probs(scores).exp().sum().item() == pytest.approx(targets.sum().item(), rel=1e-4)
 
     def test_refuses_before_a_label_was_seen(self):
-        with pytest.raises(
-            ValueError, match=r"must have seen a label before it gives probabilities; got none yet\. Train"
-        ):
+        with raises_input_error(rule="have seen a label before it gives probabilities", got="none yet", hint="Train"):
             mh.QuasibinaryLoss().link.probs(torch.zeros(1, 2))
-        with pytest.raises(ValueError, match=r"`batches` of `QuasibinaryLink.fit` must hold a label; got none\."):
+        with raises_input_error("batches", "QuasibinaryLink.fit", rule="hold a label", got="none"):
             mh.links.QuasibinaryLink().fit([(torch.zeros(2, 2), torch.zeros(2, 2))])
 
 

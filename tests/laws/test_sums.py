@@ -5,10 +5,10 @@ import torch
 
 import manyhot as mh
 from manyhot.calibrate import BetaCalibration
-from manyhot.errors import InputError
 from manyhot.losses import AdditiveLoss, Branches, Curve, SumLink, SumLoss
 from manyhot.testing import check_link, check_link_is_slope_ratio, check_loss
 from manyhot.training.build import build_loss
+from tests.errors.expected import raises_input_error
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def test_a_curve_of_ones_own_gets_its_link_by_the_law():
 
 def test_a_ranking_part_leaves_no_link_unless_one_is_given():
     loss = SumLoss(BCE(), TWO_WAY())
-    with pytest.raises(InputError, match="SumLoss"):
+    with raises_input_error(owner="SumLoss"):
         loss.link.probs(torch.zeros(1, 2))
     assert not loss.adds_over_labels
     assert loss.mixes_rows
@@ -129,5 +129,5 @@ def test_recipes_write_sums_in_words():
     ],
 )
 def test_what_cannot_be_added_is_refused(make, words):
-    with pytest.raises(InputError, match=words):
+    with raises_input_error(match=words):
         make()

@@ -6,6 +6,7 @@ import torch
 import manyhot as mh
 from manyhot.linear import fit_path
 from manyhot.metrics import LogLoss, average_precision
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture
@@ -89,18 +90,14 @@ def test_a_function_may_judge(data):
 def test_what_cannot_be_chosen_is_refused(data):
     features, targets, others, truth = data
     path = fit_path(features, targets, mh.losses.MultiLabelSoftmaxLoss(), strengths=[1.0])
-    with pytest.raises(
-        ValueError, match=r"`sharing` of `LinearPath.choose` must be 'all' for a loss that mixes labels"
-    ):
+    with raises_input_error("sharing", "LinearPath.choose", rule="be 'all' for a loss that mixes labels"):
         path.choose(others, truth, sharing="none")
-    with pytest.raises(ValueError, match=r"`by` of `LinearPath.choose` must be one of 'mAP', 'log loss'; got 'f1'\."):
+    with raises_input_error("by", "LinearPath.choose", rule="be one of 'mAP', 'log loss'", got="'f1'"):
         path.choose(others, truth, by="f1")
-    with pytest.raises(ValueError, match="a loss whose scores only rank"):
+    with raises_input_error(got="a loss whose scores only rank"):
         path.choose(others, truth, by="log loss")
     plain = fit_path(features, targets, mh.BinaryCrossEntropyLoss(), strengths=[1.0])
-    with pytest.raises(
-        ValueError, match=r"`by` of `LinearPath.choose` must give one number per label for sharing="
-    ):
+    with raises_input_error("by", "LinearPath.choose", rule="give one number per label for sharing="):
         plain.choose(others, truth, by=lambda scores, targets: 1.0, sharing="none")
-    with pytest.raises(ValueError, match=r"must be \(N, D\) with D = 30; got \(200, 4\)"):
+    with raises_input_error(rule="be (N, D) with D = 30", got="(200, 4)"):
         path.choose(others[:, :4], truth)

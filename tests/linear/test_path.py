@@ -13,6 +13,7 @@ import manyhot as mh
 from manyhot.data.targets import SparseTargets
 from manyhot.linear import fit_path
 from manyhot.linear import path as path_module
+from tests.errors.expected import raises_input_error
 
 STRENGTHS = [100.0, 1.0, 0.01]
 
@@ -290,5 +291,5 @@ def test_what_cannot_be_fitted_is_refused(change, sentence):
         "targets": torch.tensor([[0], [1]]),
         "loss": mh.BinaryCrossEntropyLoss(),
     } | change
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+    with raises_input_error(match=f"^{re.escape(sentence)}$"):
         fit_path(arguments.pop("features"), arguments.pop("targets"), arguments.pop("loss"), **arguments)

@@ -8,6 +8,7 @@ import torch
 
 import manyhot as mh
 from manyhot import metrics
+from tests.errors.expected import raises_input_error
 from tests.metrics import naive
 
 
@@ -68,7 +69,5 @@ def test_rows_without_labels_count_in_the_size():
 
 @pytest.mark.parametrize("threshold", [math.nan, "0.5x", torch.zeros(2)])
 def test_bad_thresholds_are_refused(threshold):
-    with pytest.raises(
-        ValueError, match=r"`threshold` of `AverageKAccuracy` must be one number; got .* Pass `rule.thr"
-    ):
+    with raises_input_error("threshold", "AverageKAccuracy", rule="be one number", hint="Pass `rule.thr"):
         metrics.AverageKAccuracy(2, threshold=threshold)

@@ -8,6 +8,7 @@ import torch
 
 from manyhot import metrics
 from manyhot.testing import metrics as testing
+from tests.errors.expected import raises_input_error
 from tests.metrics.cases import CASES
 
 
@@ -145,9 +146,9 @@ def test_metrics_that_differ_cannot_be_merged():
         "`other` of `MeanAveragePrecision` must be a `MeanAveragePrecision` of the same settings; got AUROC. "
         "Merge metrics that are alike."
     )
-    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+    with raises_input_error(match=f"^{re.escape(words)}$"):
         metrics.MeanAveragePrecision().merge(metrics.AUROC())
-    with pytest.raises(ValueError, match="of the same settings"):
+    with raises_input_error(rule="of the same settings"):
         metrics.MeanAveragePrecision().merge(metrics.MeanAveragePrecision(average="micro"))
 
 
@@ -157,18 +158,18 @@ def test_another_number_of_labels_is_refused():
         "Use a metric for each set of labels."
     )
     metric = metrics.CoverageError().update(torch.zeros(1, 3), torch.zeros(1, 3))
-    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+    with raises_input_error(match=f"^{re.escape(words)}$"):
         metric.update(torch.zeros(1, 2), torch.zeros(1, 2))
-    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+    with raises_input_error(match=f"^{re.escape(words)}$"):
         metric.merge(metrics.CoverageError().update(torch.zeros(1, 2), torch.zeros(1, 2)))
 
 
 def test_settings_are_checked():
-    with pytest.raises(ValueError, match=r"`average` of `AUROC` must be one of 'macro', 'micro'; got 'samples'\."):
+    with raises_input_error("average", "AUROC", rule="be one of 'macro', 'micro'", got="'samples'"):
         metrics.AUROC(average="samples")
-    with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be one or more whole numbers; got int\."):
+    with raises_input_error("ks", "RankingAtK", rule="be one or more whole numbers", got="int"):
         metrics.RankingAtK(ks=3)
-    with pytest.raises(ValueError, match=r"`ks` of `RankingAtK` must be a whole number, at least 1; got 0\."):
+    with raises_input_error("ks", "RankingAtK", rule="be a whole number, at least 1"):
         metrics.RankingAtK(ks=(1, 0))
 
 

@@ -9,6 +9,7 @@ import torch
 import manyhot as mh
 from manyhot import metrics
 from manyhot.search import Collection
+from tests.errors.expected import raises_input_error
 from tests.metrics import naive
 
 
@@ -109,5 +110,5 @@ def test_nothing_collected():
 
 def test_labels_that_are_not_there_are_refused():
     words = r"`queries` of `MatchCounts` must name labels below 3, the number of labels; got 3. Count labels from 0."
-    with pytest.raises(ValueError, match=words):
+    with raises_input_error(match=words):
         metrics.MatchCounts([([3], [])]).update(np.zeros((2, 3)), np.zeros((2, 3)))

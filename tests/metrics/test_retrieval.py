@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from manyhot import metrics
+from tests.errors.expected import raises_input_error
 from tests.metrics import naive
 
 
@@ -137,7 +138,5 @@ def test_bad_queries_are_refused(queries, words):
 
 
 def test_labels_that_are_not_there_are_refused():
-    with pytest.raises(
-        ValueError, match=r"must name labels below 3, the number of labels; got 3. Count labels from 0."
-    ):
+    with raises_input_error(rule="name labels below 3, the number of labels", hint="Count labels from 0."):
         metrics.RetrievalPrecision([([3], [])]).update(np.zeros((2, 3)), np.zeros((2, 3)))

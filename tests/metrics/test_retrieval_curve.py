@@ -8,6 +8,7 @@ import torch
 
 from manyhot import metrics
 from manyhot.metrics.retrieval import strata
+from tests.errors.expected import raises_input_error
 from tests.metrics import naive
 
 
@@ -45,7 +46,7 @@ class TestAll:
 
     def test_too_many_queries_ask_for_a_draw(self):
         metric = metrics.RetrievalCurve().update(np.zeros((2, 80)), np.zeros((2, 80)))
-        with pytest.raises(ValueError, match=r"got 769,548,876. Draw some with `stratified_queries`."):
+        with raises_input_error(got="769,548,876", hint="Draw some with `stratified_queries`."):
             metric.compute()
 
 
@@ -159,7 +160,7 @@ class TestStratifiedMean:
 
     def test_values_of_other_queries_are_refused(self):
         words = r"`values` of `stratified_mean` must be \(Q,\) like the 3 queries; got \(2,\)."
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             metrics.stratified_mean(torch.zeros(2), metrics.all_queries(3, 1), 3)
 
 
@@ -172,5 +173,5 @@ class TestStratifiedMean:
     ],
 )
 def test_settings_are_checked(options, words):
-    with pytest.raises(ValueError, match=words):
+    with raises_input_error(match=words):
         metrics.RetrievalCurve(**options)

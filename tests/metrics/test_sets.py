@@ -11,6 +11,7 @@ import torch
 
 from manyhot.decide.rule import Decision
 from manyhot.metrics import FScores, SetAccuracy
+from tests.errors.expected import raises_input_error
 
 
 def drawn(rows=200, labels=6, *, seed=0):
@@ -127,7 +128,7 @@ def test_without_rows_nothing_is_defined():
 
 
 def raises_message(message):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
+    return raises_input_error(match=f"^{re.escape(message)}$")
 
 
 def test_what_is_not_decided_raises_an_error():
@@ -148,15 +149,15 @@ def test_shapes_are_checked():
     rows = "Pass one row per sample and one column per label."
     with raises_message(f"`decisions` of `FScores` must be (N, K); got (4,). {rows}"):
         FScores().update(torch.zeros(4, dtype=torch.bool), torch.zeros(4))
-    with pytest.raises(ValueError, match=re.escape("`targets` of `FScores` must be (N, K) like `decisions` (4, 3)")):
+    with raises_input_error("targets", "FScores", rule="be (N, K) like `decisions` (4, 3)"):
         FScores().update(torch.zeros(4, 3, dtype=torch.bool), torch.zeros(4, 2))
     decision = Decision(torch.zeros(4, 3, dtype=torch.bool), torch.zeros(3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=re.escape("`abstain` of `FScores` must be (N,) of booleans with N = 4")):
+    with raises_input_error("abstain", "FScores", rule="be (N,) of booleans with N = 4"):
         FScores().update(decision, torch.zeros(4, 3))
 
 
 def test_beta_is_checked():
-    with pytest.raises(ValueError, match="`beta` of `FScores` must be a number above 0; got -1"):
+    with raises_input_error("beta", "FScores", rule="be a number above 0", got="-1"):
         FScores(-1)
 
 

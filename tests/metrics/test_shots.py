@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from manyhot.metrics import by_shots
+from tests.errors.expected import raises_input_error
 
 COUNTS = [0, 19, 20, 100, 101, 5000, 50]
 VALUES = torch.tensor([0.1, 0.3, 0.5, 0.6, 0.7, 0.9, math.nan])
@@ -40,7 +41,7 @@ def test_no_labels():
     ],
 )
 def test_refusals(values, counts, bounds, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+    with raises_input_error(match=f"^{re.escape(sentence)}"):
         by_shots(values, counts, **bounds)
 
 

@@ -9,6 +9,7 @@ import torch
 from manyhot import metrics
 from manyhot.metrics import retrieval as tag_queries
 from manyhot.metrics.retrieval import Stratum, strata
+from tests.errors.expected import raises_input_error
 from tests.metrics import naive
 
 
@@ -131,7 +132,7 @@ class TestSequence:
 
 @pytest.mark.parametrize("make", [metrics.count_queries, metrics.all_queries])
 def test_counts_must_be_whole(make):
-    with pytest.raises(ValueError, match="`num_labels` of `count_queries` must be a whole number, at least 1; got 0"):
+    with raises_input_error("num_labels", "count_queries", rule="be a whole number, at least 1"):
         make(0)
 
 

@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 import torch
 
 import manyhot as mh
 from manyhot.predictions import Predictions
+from tests.errors.expected import raises_input_error
 
 LABELS = ["cat", "traffic light", "dog"]
 PLAIN = "id,cat,dog,bird\na,0.9,0.2,0.5\nb,0.1,0.3,1\n"
@@ -52,4 +52,4 @@ def assert_same(one, other):
 
 
 def refused(sentence):
-    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+    return raises_input_error(match=f"^{re.escape(sentence)}$")

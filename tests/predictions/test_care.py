@@ -7,20 +7,19 @@ import pandas
 import pytest
 
 from manyhot.predictions import from_csv, from_npz, from_parquet, read_predictions
+from tests.errors.expected import raises_input_error
 
 
 def test_an_id_twice_is_refused_when_streaming_too(write, tmp_path):
     path = write("id,cat\na,0.1\nb,0.2\na,0.3\n")
-    with pytest.raises(ValueError, match="`ids` of `Predictions` must be all different; got 'a' twice"):
+    with raises_input_error("ids", "Predictions", rule="be all different", got="'a' twice"):
         read_predictions(path, kind="probs", to=tmp_path / "out.parquet")
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
 
 def test_a_label_is_not_lost_for_one_bad_cell(write):
     path = write("id,place,cat,dog\na,x,0.1,0.2\nb,y,0.3,hello\nc,7,0.5,0.6\n")
-    with pytest.raises(
-        ValueError, match=r"must hold numbers for each label; got text in column 'dog'\. Repair the file"
-    ):
+    with raises_input_error(rule="hold numbers for each label", got="text in column 'dog'", hint="Repair the file"):
         from_csv(path, kind="probs")
     assert from_csv(path, kind="probs", labels=["cat"]).labels.names == ["cat"]
 
@@ -30,7 +29,7 @@ def test_targets_in_words_are_not_taken_for_unknown(write):
     truth = write("id,cat,dog\na,yes,1\nb,no,0\n", "truth.csv")
     assert from_csv(path, kind="probs", targets=truth).targets.tolist() == [[1, 1], [0, 0]]
     truth = write("id,cat,dog\na,yes,1\nb,perhaps,0\n", "truth.csv")
-    with pytest.raises(ValueError, match=r"yes, no or blank for each label; got 'perhaps' in column 'cat'\. "):
+    with raises_input_error(rule="yes, no or blank for each label", got="'perhaps' in column 'cat'"):
         from_csv(path, kind="probs", targets=truth)
 
 
@@ -68,8 +67,8 @@ def test_archives_that_are_cut_short_or_hold_objects(tmp_path):
     np.savez(path, probs=np.full((20, 2), 0.5))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"table\.npz', which cannot be read"):
+    with raises_input_error(got="table.npz', which cannot be read"):
         from_npz(path, kind="probs")
     np.savez(path, probs=np.full((1, 1), 0.5), names=np.array([json], dtype=str).astype(object))
-    with pytest.raises(ValueError, match=r"table\.npz', which holds Python objects\. Save names as"):
+    with raises_input_error(got="table.npz', which holds Python objects", hint="Save names as"):
         from_npz(path, kind="probs")

@@ -8,6 +8,7 @@ import torch
 
 import manyhot as mh
 from manyhot.predictions import from_csv, from_frame
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import PLAIN, PROBS, refused
 
 
@@ -92,7 +93,7 @@ def test_gzip(tmp_path):
         file.write(PLAIN)
     assert from_csv(tmp_path / "table.csv.gz", kind="probs").ids == ["a", "b"]
     (tmp_path / "bad.csv.gz").write_text(PLAIN)
-    with pytest.raises(ValueError, match=r"`path` of `from_csv` must be text in UTF-8; got .*[Gg]zip"):
+    with raises_input_error("path", "from_csv", rule="be text in UTF-8"):
         from_csv(tmp_path / "bad.csv.gz", kind="probs")
 
 
@@ -298,11 +299,11 @@ def test_refusals(write, text, options, sentence):
     ],
 )
 def test_broken_tables(write, text, part):
-    with pytest.raises(ValueError, match=f"^`path` of `from_csv` must be a whole table of text in UTF-8; got .*{part}"):
+    with raises_input_error(match=f"^`path` of `from_csv` must be a whole table of text in UTF-8; got .*{part}"):
         from_csv(write(text), kind="probs")
 
 
 def test_other_encodings(tmp_path):
     (tmp_path / "table.csv").write_bytes("id,Zürich\na,0.5\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="`path` of `from_csv` must be text in UTF-8"):
+    with raises_input_error("path", "from_csv", rule="be text in UTF-8"):
         from_csv(tmp_path / "table.csv", kind="probs")

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyhot.predictions import Predictions, open_predictions
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import assert_same, refused, table
 
 
@@ -44,7 +45,7 @@ def test_cut_short(tmp_path, kept):
     path = saved(tmp_path)
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(ValueError, match=r"be a whole Parquet file; got .*It was cut short; write or copy it again"):
+    with raises_input_error(rule="be a whole Parquet file", hint="It was cut short; write or copy it again"):
         open_predictions(path)
 
 
@@ -55,7 +56,7 @@ def test_a_single_damaged_byte(tmp_path, place):
     content[int(place * len(content))] ^= 1
     path.write_bytes(content)
     stored = open_predictions(path)
-    with pytest.raises(ValueError, match=r"^`path` of `open_predictions` must be a whole Parquet file; got "):
+    with raises_input_error("path", "open_predictions", rule="be a whole Parquet file"):
         stored.load()
 
 
@@ -131,7 +132,7 @@ def test_values_that_another_program_spoilt(tmp_path, column, value, sentence):
         return content.set_column(place, column, pa.array(values, content.schema.field(column).type))
 
     rewrite(path, spoil)
-    with pytest.raises(ValueError, match="^" + sentence.replace("(", r"\(")):
+    with raises_input_error(match="^" + sentence.replace("(", r"\(")):
         open_predictions(path).load()
 
 
@@ -153,5 +154,5 @@ def test_pandas_can_write_it_too(tmp_path):
     """A table that lost its metadata on the way through pandas says how to bring it in again."""
     path = saved(tmp_path)
     pd.read_parquet(path).to_parquet(path)
-    with pytest.raises(ValueError, match="Import it with `from_parquet`"):
+    with raises_input_error(match="Import it with `from_parquet`"):
         open_predictions(path)

@@ -15,6 +15,7 @@ from manyhot.predictions import (
     from_parquet,
     read_predictions,
 )
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import PLAIN, PROBS, assert_same, refused, table
 
 
@@ -67,12 +68,15 @@ def test_frames_with_an_arrow_form():
 
 
 def test_what_is_no_frame():
-    with refused(
-        "`frame` of `from_frame` must be a data frame of pandas or polars or a table of Arrow; got list. "
-        "Pass arrays to `Predictions` itself."
+    with raises_input_error(
+        "frame",
+        "from_frame",
+        rule="be a data frame of pandas or polars or a table of Arrow",
+        got="list",
+        hint="Pass arrays to `Predictions` itself.",
     ):
         from_frame([[0.5]], kind="probs")
-    with pytest.raises(ValueError, match="`frame` of `from_frame` must have columns of different names; got 'a' twice"):
+    with raises_input_error("frame", "from_frame", rule="have columns of different names", got="'a' twice"):
         from_frame(pd.DataFrame([[0.5, 0.5]], columns=["a", "a"]), kind="probs")
 
 
@@ -124,9 +128,12 @@ def test_npz(tmp_path):
         "Read array 'splits' as splits.",
         "Left out 'extra'.",
     ]
-    with refused(
-        "`path` of `from_npz` must hold an array `probs`; got the arrays 'scores', 'splits', 'extra', 'targets', "
-        "'names', 'ids'. Save them with `np.savez(path, probs=probs)`."
+    with raises_input_error(
+        "path",
+        "from_npz",
+        rule="hold an array `probs`",
+        got="the arrays 'scores', 'splits', 'extra', 'targets', 'names', 'ids'",
+        hint="Save them with `np.savez(path, probs=probs)`.",
     ):
         from_npz(path, kind="probs")
 
@@ -147,12 +154,10 @@ def test_npy_and_an_array_of_another_name(tmp_path):
 
 def test_nothing_in_an_archive_is_executed(tmp_path):
     np.savez(tmp_path / "table.npz", scores=np.zeros((1, 1)), names=np.array(["cat", None], dtype=object))
-    with pytest.raises(
-        ValueError, match="`path` of `from_npz` must be arrays of numbers and texts without Python objects"
-    ):
+    with raises_input_error("path", "from_npz", rule="be arrays of numbers and texts without Python objects"):
         from_npz(tmp_path / "table.npz", kind="scores")
     (tmp_path / "odd.npz").write_bytes(b"not an archive")
-    with pytest.raises(ValueError, match="`path` of `from_npz` must be arrays"):
+    with raises_input_error("path", "from_npz", rule="be arrays"):
         from_npz(tmp_path / "odd.npz", kind="scores")
 
 
@@ -177,9 +182,9 @@ def test_import_by_the_name_of_the_file(write, tmp_path):
         f"got '{write(PLAIN, 'table.xls')}'. Rename the file, or convert it first."
     ):
         read_predictions(tmp_path / "table.xls", kind="probs")
-    with pytest.raises(ValueError, match=r"`path` of `read_predictions` must be a file; got .*, where there is none"):
+    with raises_input_error("path", "read_predictions", rule="be a file"):
         read_predictions(tmp_path / "nothing.csv", kind="probs")
-    with pytest.raises(ValueError, match="`path` of `read_predictions` must be a Parquet file, a folder of them"):
+    with raises_input_error("path", "read_predictions", rule="be a Parquet file, a folder of them"):
         read_predictions(tmp_path / "nothing", kind="probs")
 
 
@@ -192,9 +197,12 @@ def test_import_of_our_own_table(write, tmp_path):
         assert notes == [f"Opened {read!r}."]
         assert_same(read.load(), whole)
     whole.replace(probs=None).save(tmp_path / "scores.parquet")
-    with refused(
-        "`kind` of `read_predictions` must be among those of the table, scores, targets, decisions; got 'probs'. "
-        "Leave it out: the table knows what it holds."
+    with raises_input_error(
+        "kind",
+        "read_predictions",
+        rule="be among those of the table, scores, targets, decisions",
+        got="'probs'",
+        hint="Leave it out: the table knows what it holds.",
     ):
         read_predictions(tmp_path / "scores.parquet", kind="probs")
     read, _ = read_predictions(tmp_path / "ours.parquet", kind=None, split="val")
@@ -214,7 +222,9 @@ def test_import_of_a_split(write):
     labels = write("id,labels,split\na,cat,val\nb,,test\n", "labels.csv")
     read, _ = read_predictions(write("id,cat\na,0.5\nb,0.25\n"), kind="probs", targets=labels, split="val")
     assert (read.ids, read.targets.tolist()) == (["a"], [[1]])
-    with refused("`split` of `Predictions` must be one of the splits, 'val', 'test'; got 'x'. Pass one of these."):
+    with raises_input_error(
+        "split", "Predictions", rule="be one of the splits, 'val', 'test'", got="'x'", hint="Pass one of these."
+    ):
         read_predictions(path, kind="probs", split="x")
 
 
@@ -236,8 +246,8 @@ def test_streaming_to_parquet_is_reading_in_memory(write, tmp_path, monkeypatch,
 
 def test_a_broken_table_leaves_no_file_behind(write, tmp_path):
     path = write("id,cat\n" + "a,0.5\n" * 2000 + "b,many\n")
-    with pytest.raises(ValueError, match="many"):
+    with raises_input_error(got="many"):
         read_predictions(path, kind="probs", to=tmp_path / "out.parquet")
-    with pytest.raises(ValueError, match="as many rows"):
+    with raises_input_error(rule="as many rows"):
         read_predictions(write(PLAIN), kind="probs", targets=np.zeros((3, 3)), to=tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out*"))

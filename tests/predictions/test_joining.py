@@ -8,6 +8,7 @@ import scipy.sparse
 import torch
 
 from manyhot.predictions import Predictions, from_csv
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import PLAIN, refused
 
 
@@ -69,7 +70,7 @@ def test_targets_row_by_row(write, tmp_path):
     for given in (tmp_path / "sparse.npz", [["cat"], ["dog", "bird"]]):
         assert from_csv(write(PLAIN), kind="probs", targets=given).targets.tolist() == sparse.tolist()
     for rows in (1, 3):
-        with pytest.raises(ValueError, match=f"`targets` of `from_csv` must have as many rows as the.*; got {rows}"):
+        with raises_input_error(match=f"`targets` of `from_csv` must have as many rows as the.*; got {rows}"):
             from_csv(write(PLAIN), kind="probs", targets=np.zeros((rows, 3)))
 
 

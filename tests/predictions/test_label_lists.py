@@ -8,7 +8,8 @@ from manyhot.data.targets import LabelLists
 from manyhot.labels import Labels
 from manyhot.tables.columns import PredictionReadOptions
 from manyhot.tables.label_cells import LabelNameReader, separator_for_labels
-from tests.predictions.tables import LABELS, refused
+from tests.errors.expected import raises_input_error
+from tests.predictions.tables import LABELS
 
 
 @pytest.mark.parametrize(
@@ -51,10 +52,7 @@ def test_lists():
 
 
 def test_other_names():
-    with refused(
-        "`targets` of `from_csv` must name the 3 labels; got 'dgo'. "
-        "Did you mean 'dog'? Pass `other_labels='leave out'` to do without such names."
-    ):
+    with raises_input_error("targets", "from_csv", rule="name the 3 labels", got="'dgo'"):
         targets(["cat|dgo"], "|")
     found, notes = targets(["cat|zebra", "zebra"], "|", leave_out=True)
     assert found == [[1, 0, 0], [0, 0, 0]]

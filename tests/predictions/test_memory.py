@@ -12,6 +12,7 @@ from manyhot.calibrate.calibrator import Calibrator
 from manyhot.data import from_arrays
 from manyhot.decide.rule import Decision, Rule
 from manyhot.predictions import Predictions, index_targets
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import LABELS, assert_same, refused, table
 
 SCORES = torch.tensor([[2.0, -1.0, 0.0], [0.5, 0.5, 0.5]])
@@ -113,8 +114,8 @@ def test_sparse_targets_may_hold_unknown_cells_and_no_other_values():
     matrix = scipy.sparse.coo_matrix(([1, -1], ([0, 1], [0, 2])), shape=(2, 3))
     assert Predictions(scores=SCORES, targets=matrix).targets.tolist() == [[1, 0, 0], [0, 0, -1]]
     two = scipy.sparse.coo_matrix(([2], ([0], [0])), shape=(2, 3))
-    with refused(
-        "`targets` of `Predictions` must be 1, 0 or -1 where they are stored; got 2. Store a 1 for each label."
+    with raises_input_error(
+        "targets", "Predictions", rule="be 1, 0 or -1 where they are stored", hint="Store a 1 for each label."
     ):
         Predictions(scores=SCORES, targets=two)
 
@@ -157,16 +158,19 @@ def test_rows_of_a_series_that_are_no_lists_are_refused_by_name(row):
 
 def test_texts_of_several_labels_are_not_taken_for_one():
     for given in (["cat|dog", "dog"], pandas.Series(["cat|dog", "dog"])):
-        with refused(
-            "`y` of `from_arrays` must hold one label or a list of labels for each sample; got 'cat|dog'. "
-            "Split the texts first: `[text.split('|') for text in y]`."
+        with raises_input_error(
+            "y",
+            "from_arrays",
+            rule="hold one label or a list of labels for each sample",
+            got="'cat|dog'",
+            hint="Split the texts first: `[text.split('|') for text in y]`.",
         ):
             from_arrays(torch.eye(2), given)
     assert from_arrays(torch.eye(2), pandas.Series(["cat", "dog"])).labels.names == ["cat", "dog"]
 
 
 def test_lists_of_a_series_that_name_no_label_are_refused():
-    with pytest.raises(ValueError, match="got 'z'"):
+    with raises_input_error(got="'z'"):
         Predictions(scores=SCORES, targets=pandas.Series([["z"], []]), labels=["a", "b", "c"])
 
 
@@ -177,13 +181,15 @@ def test_the_list_of_two_column_arrays_of_scikit_learn_is_taken_as_probabilities
     expected = np.stack([one[:, 1] for one in given], axis=1)
     assert np.array_equal(Predictions(probs=given).probs.numpy(), expected)
     constant = RandomForestClassifier(3, random_state=0).fit(features, np.c_[truth, np.zeros(8)])
-    with refused(
-        "`probs` of `Predictions` must be (N, K), or one array (N, 2) per label of two columns that add up to 1; got a "
-        "list with (8, 1) in it. Pass one column per label; where a label never occurs, scikit-learn gives no column "
-        "for its presence."
+    with raises_input_error(
+        "probs",
+        "Predictions",
+        rule="be (N, K), or one array (N, 2) per label of two columns that add up",
+        got="a list with (8, 1) in it",
+        hint="Pass one column per label; where a label never occurs, scikit-learn",
     ):
         Predictions(probs=constant.predict_proba(features))
-    with pytest.raises(ValueError, match=r"add up to 1; got a list with \(2, 2\) in it"):
+    with raises_input_error(rule="add up to 1", got="a list with (2, 2) in it"):
         Predictions(probs=[np.array([[0.1, 0.2], [0.3, 0.4]])])
 
 
@@ -223,9 +229,9 @@ def test_probabilities_are_refused_without_a_link():
     hint = "Fit a calibrator on held-out scores and targets, and pass `replace(probs=calibrator(scores))`."
     with refused(f"`probs` of `Predictions` must be there or follow from a link; got scores without a link. {hint}"):
         Predictions(scores=SCORES).probabilities()
-    with pytest.raises(ValueError, match="of `TwoWayLoss` must be that of a loss which adds over labels"):
+    with raises_input_error(owner="TwoWayLoss", rule="be that of a loss which adds over labels"):
         Predictions(scores=SCORES, link=mh.TwoWayLoss().link).probabilities()
-    with pytest.raises(ValueError, match="got neither probabilities nor scores"):
+    with raises_input_error(got="neither probabilities nor scores"):
         table().read(kinds=["targets"]).probabilities()
 
 
@@ -252,7 +258,12 @@ def test_what_made_a_column_goes_with_it():
 
 
 def test_replace_refuses_other_names():
-    with pytest.raises(ValueError, match=r"`columns` of `Predictions.replace` must be among labels, link.*got 'prob'"):
+    with raises_input_error(
+        "columns",
+        "Predictions.replace",
+        rule="be among labels, link, calibrator, rule, scores, probs, targets,",
+        got="'prob'",
+    ):
         table().replace(prob=SCORES)
 
 
@@ -315,14 +326,15 @@ def test_splits():
     assert test.splits == ["test"] * 3
     assert test.ids == ["sample 0", "sample 3", "sample 6"]
     assert_same(whole.read(split="test", labels=["dog"]), test.read(labels=["dog"]))
-    with refused("`split` of `Predictions` must be one of the splits, 'test', 'val'; got 'tset'. Did you mean 'test'?"):
-        whole.of_split("tset")
-    with refused("`split` of `Predictions` must be one of the splits, 'test', 'val'; got 'x'. Pass one of these."):
-        whole.read(split="x")
-    with refused(
-        "`split` of `Predictions` must be a split of the table, which has none; got 'val'. "
-        "Give it splits: a column `split` in the file, or `splits` of `Predictions`."
+    with raises_input_error(
+        "split", "Predictions", rule="be one of the splits, 'test', 'val'", got="'tset'", hint="Did you mean 'test'?"
     ):
+        whole.of_split("tset")
+    with raises_input_error(
+        "split", "Predictions", rule="be one of the splits, 'test', 'val'", got="'x'", hint="Pass one of these."
+    ):
+        whole.read(split="x")
+    with raises_input_error("split", "Predictions", rule="be a split of the table, which has none", got="'val'"):
         Predictions(scores=SCORES).of_split("val")
 
 
@@ -341,7 +353,7 @@ def test_probabilities_that_need_all_labels_are_computed_before_some_are_left_ou
     whole = Predictions(scores=SCORES, labels=LABELS, **made_by)
     some = whole.read(labels=["dog", "cat"])
     assert torch.equal(some.probabilities(), whole.probabilities()[:, [2, 0]])
-    with pytest.raises(ValueError, match="scores without a link"):
+    with raises_input_error(got="scores without a link"):
         whole.read(labels=["dog"], kinds=["scores"]).probabilities()
 
 
@@ -349,7 +361,7 @@ def test_a_link_never_stands_in_for_the_calibrator_that_replaced_it():
     calibrator = Doubled().learn()
     whole = Predictions(scores=SCORES, probs=calibrator(SCORES), link=mh.SigmoidLink(), calibrator=calibrator)
     assert torch.equal(whole.read(labels=["1"]).probabilities(), whole.probs[:, [1]])
-    with pytest.raises(ValueError, match="scores without a link"):
+    with raises_input_error(got="scores without a link"):
         whole.read(labels=["1"], kinds=["scores"]).probabilities()
 
 

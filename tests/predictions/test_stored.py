@@ -23,6 +23,7 @@ from manyhot.predictions import (
     read_predictions,
 )
 from manyhot.search import Collection
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import LABELS, assert_same, refused, table
 from tests.predictions.test_memory import Doubled, Half
 
@@ -173,10 +174,16 @@ def test_splits_on_disk(tmp_path):
     assert val.split_sizes() == {"val": 4}
     assert_same(val.load(), whole.of_split("val"))
     assert_same(val.of_split("val").load(), val.load())
-    with refused("`split` of `StoredPredictions` must be one of the splits, 'val'; got 'test'. Pass one of these."):
+    with raises_input_error(
+        "split", "StoredPredictions", rule="be one of the splits, 'val'", got="'test'", hint="Pass one of these."
+    ):
         val.of_split("test")
-    with refused(
-        "`split` of `StoredPredictions` must be one of the splits, 'test', 'val'; got 'vall'. Did you mean 'val'?"
+    with raises_input_error(
+        "split",
+        "StoredPredictions",
+        rule="be one of the splits, 'test', 'val'",
+        got="'vall'",
+        hint="Did you mean 'val'?",
     ):
         stored.read(split="vall")
     val.save(tmp_path / "val.parquet")
@@ -198,9 +205,12 @@ def test_saving_over_the_file_that_is_read(tmp_path):
 def test_what_made_the_columns_is_kept(tmp_path, monkeypatch):
     whole = table(link=mh.SigmoidLink(pos_weight=[1.0, 2.0, 3.0]), calibrator=Doubled().learn(), rule=Half())
     whole.save(tmp_path / "table.parquet")
-    with refused(
-        "`path` of `open_predictions` must name a calibrator that is known; got 'Doubled'. "
-        "Update manyhot, or register your own class with `manyhot.registry.register`."
+    with raises_input_error(
+        "path",
+        "open_predictions",
+        rule="name a calibrator that is known",
+        got="'Doubled'",
+        hint="Update manyhot, or register your own class with",
     ):
         Predictions.open(tmp_path / "table.parquet")
     monkeypatch.setattr("manyhot.registry._registered", {"Doubled": Doubled, "Half": Half})
@@ -219,7 +229,7 @@ def test_some_labels_keep_their_probabilities(tmp_path, link):
     whole = Predictions(scores=torch.randn(5, 3), labels=LABELS, link=link)
     some = round_trip(whole, tmp_path).read(labels=["dog", "cat"])
     if isinstance(link, mh.links.NoLink):
-        with pytest.raises(ValueError, match="`link` of `TwoWayLoss`"):
+        with raises_input_error("link", "TwoWayLoss"):
             some.probabilities()
     else:
         assert torch.equal(some.probabilities(), whole.probabilities()[:, [2, 0]])

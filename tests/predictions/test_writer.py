@@ -10,6 +10,7 @@ import torch
 
 import manyhot as mh
 from manyhot.predictions import Predictions, PredictionsWriter
+from tests.errors.expected import raises_input_error
 from tests.predictions.tables import LABELS, assert_same, refused, table
 from tests.waiting import eventually
 
@@ -101,9 +102,12 @@ def test_a_killed_process_leaves_the_old_file(tmp_path):
 
 def test_nothing_written(tmp_path):
     with (
-        refused(
-            "`batch` of `PredictionsWriter` must be written at least once; got none. "
-            "Write a table without rows if there are none."
+        raises_input_error(
+            "batch",
+            "PredictionsWriter",
+            rule="be written at least once",
+            got="none",
+            hint="Write a table without rows if there are none.",
         ),
         PredictionsWriter(tmp_path / "table.parquet", LABELS),
     ):
@@ -112,9 +116,12 @@ def test_nothing_written(tmp_path):
 
 
 def test_outside_of_a_block(tmp_path):
-    with refused(
-        "`batch` of `PredictionsWriter` must be written in a `with` block; got it outside of one. "
-        "Write `with` before it."
+    with raises_input_error(
+        "batch",
+        "PredictionsWriter",
+        rule="be written in a `with` block",
+        got="it outside of one",
+        hint="Write `with` before it.",
     ):
         PredictionsWriter(tmp_path / "table.parquet", LABELS).write(table())
 
@@ -144,9 +151,12 @@ def test_other_labels(tmp_path, labels, got):
 
 def test_other_columns(tmp_path):
     with (
-        refused(
-            "`batch` of `PredictionsWriter` must hold scores of float32, ids like the first one; "
-            "got scores of float64, ids, splits. Give every batch the same columns."
+        raises_input_error(
+            "batch",
+            "PredictionsWriter",
+            rule="hold scores of float32, ids like the first one",
+            got="scores of float64, ids, splits",
+            hint="Give every batch the same columns.",
         ),
         PredictionsWriter(tmp_path / "table.parquet", ["cat"]) as writer,
     ):
@@ -167,7 +177,7 @@ def test_texts_that_no_file_can_hold(tmp_path):
 
 def test_a_link_that_cannot_be_saved(tmp_path):
     link = mh.ratio_link(lambda scores, targets: (scores - targets) ** 2)
-    with pytest.raises(ValueError, match="`module` of `save` must keep its constructor's arguments"):
+    with raises_input_error("module", "save", rule="keep its constructor's arguments"):
         table(link=link).save(tmp_path / "table.parquet")
 
     class Odd(mh.SigmoidLink):
@@ -175,9 +185,12 @@ def test_a_link_that_cannot_be_saved(tmp_path):
             super().__init__()
             self.of = of
 
-    with refused(
-        "`link` of `save` must hold nothing but numbers, texts and tensors; got Odd. "
-        "Leave it out with `replace(link=None)`."
+    with raises_input_error(
+        "link",
+        "save",
+        rule="hold nothing but numbers, texts and tensors",
+        got="Odd",
+        hint="Leave it out with `replace(link=None)`.",
     ):
         table(link=Odd()).save(tmp_path / "table.parquet")
     assert os.listdir(tmp_path) == []

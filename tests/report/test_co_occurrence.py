@@ -10,6 +10,7 @@ import torch
 from manyhot.errors import InputError
 from manyhot.report import count_pairs, draw_co_occurrence
 from manyhot.report.plots_compare import cluster_order
+from tests.errors.expected import raises_input_error
 from tests.report.test_looks import contrast
 
 NAMES = ["cat", "animal", "car"]
@@ -156,7 +157,7 @@ def test_pictures_with_the_same_order_show_the_same_labels():
     counts = count_pairs(torch.tensor([[1, 1, 0], [0, 1, 0]]))
     figure = draw_co_occurrence(counts, names=["a", "b", "c"], order=[2, 0, 1])
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["c (0)", "a (1)", "b (2)"]
-    with pytest.raises(ValueError, match="`order` of `draw_co_occurrence` must name columns of labels"):
+    with raises_input_error("order", "draw_co_occurrence", rule="name columns of labels"):
         draw_co_occurrence(counts, names=["a", "b", "c"], order=[3])
-    with pytest.raises(ValueError, match="each once"):
+    with raises_input_error(rule="each once"):
         draw_co_occurrence(counts, names=["a", "b", "c"], order=[1, 1])

@@ -11,6 +11,7 @@ from manyhot.errors import InputError
 from manyhot.report import as_png, draw_examples
 from manyhot.report.plots_compare import LabelPrediction, bar_style, shorten_middle
 from manyhot.report.style import DARK, LIGHT
+from tests.errors.expected import raises_input_error
 
 LABELS = [("cat", 0.93, True, 1), ("dog", 0.41, True, 0), ("sky", 0.2, False, 1), ("car", 0.004, False, 0)]
 
@@ -146,5 +147,5 @@ def test_a_picture_may_be_an_array_of_bytes():
     for array in (torch.full((4, 6, 3), 200, dtype=torch.uint8), torch.zeros(4, 6, dtype=torch.uint8).numpy()):
         figure = draw_examples([sample(image=array)])
         assert figure.axes[0].images[0].get_array().shape == (4, 6, 3)
-    with pytest.raises(ValueError, match=r"or an array .* of bytes; got float32 of \(4, 6, 3\)"):
+    with raises_input_error(rule="or an array (H, W) or (H, W, 3) of bytes", got="float32 of (4, 6, 3)"):
         draw_examples([sample(image=torch.zeros(4, 6, 3))])

@@ -1,8 +1,7 @@
 """Losses and figures by epoch."""
 
-import pytest
-
 from manyhot.report import draw_history
+from tests.errors.expected import raises_input_error
 
 FIRST = {
     "epoch": [1, 2, 3],
@@ -57,5 +56,5 @@ def test_what_is_refused():
         ),
         ({"a": {"epoch": [1], "mAP": [1, 2]}}, "must be as long as the others, 1; got 2"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             draw_history(given)

@@ -12,6 +12,7 @@ import manyhot as mh
 from manyhot.report import Report, write_report
 from manyhot.report import results as gathering
 from manyhot.report.page import is_report, name_sources, try_report
+from tests.errors.expected import raises_input_error
 from tests.report_page.material import population
 
 
@@ -101,7 +102,7 @@ def test_the_split_to_judge(run):
     assert [(one.split, one.rows) for one in Report(table).models] == [("test", 120)]
     no_splits = table.replace(splits=None)
     assert [(one.split, one.rows) for one in Report(no_splits).models] == [(None, 150)]
-    with pytest.raises(ValueError, match="must be one of"):
+    with raises_input_error(rule="be one of"):
         _ = Report(run, split="nothing").models
 
 
@@ -146,14 +147,14 @@ def test_input_that_cannot_be_taken(table, tmp_path):
         (mh.Predictions(probs=probs[:0], targets=targets[:0]), "must have rows to evaluate; got 0 rows of 2 labels"),
         (3, "must be runs or tables of predictions; got int"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             _ = Report({"a": given}).models
-    with pytest.raises(ValueError, match="must be runs or tables by name, at least one; got none"):
+    with raises_input_error(rule="be runs or tables by name, at least one", got="none"):
         Report({})
-    with pytest.raises(ValueError, match="must be runs or tables by name, at least one; got one without a name"):
+    with raises_input_error(rule="be runs or tables by name, at least one", got="one without a name"):
         Report({"": table})
     (tmp_path / "config.yaml").write_text("epochs: 1\n")
-    with pytest.raises(ValueError, match=r"must be finished; got .* Let it finish: manyhot train --resume"):
+    with raises_input_error(rule="be finished", hint="Let it finish: manyhot train --resume"):
         _ = Report(tmp_path).models
 
 

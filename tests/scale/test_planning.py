@@ -177,7 +177,7 @@ def test_a_run_waits_for_processes_of_the_last_one(tmp_path):
 def test_processes_are_as_many_as_the_cluster_has_room_for():
     class Ray:
         def __init__(self, *nodes):
-            self.made_of = [{"Health": True, "Resources": node} for node in nodes]
+            self.made_of = [{"Alive": True, "Resources": node} for node in nodes]
 
         def nodes(self):
             return self.made_of

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.errors import InputError
 from manyhot.search.collection import Collection
+from tests.errors.expected import raises_input_error
 
 
 def table_of(names, *, labels=("cat", "dog"), **columns):
@@ -45,7 +45,7 @@ def test_two_that_add_at_once_do_not_replace_each_other(tmp_path):
 
 def test_folders_by_split_are_left_alone(tmp_path):
     table_of("abc").save(tmp_path / "split=test" / "part.parquet")
-    with pytest.raises(InputError, match="have no folders by split"):
+    with raises_input_error(rule="have no folders by split"):
         Collection.open(tmp_path).add(table_of("de", splits="test"))
 
 
@@ -68,7 +68,7 @@ def test_kinds_that_the_parts_do_not_have_are_left_out(tmp_path):
 )
 def test_what_does_not_belong_is_refused(tmp_path, table, words):
     table_of("abc").save(tmp_path / "part-00000.parquet")
-    with pytest.raises(InputError, match=words):
+    with raises_input_error(match=words):
         Collection.open(tmp_path).add(table)
     assert len(list(tmp_path.glob("*.parquet"))) == 1
 
@@ -76,5 +76,5 @@ def test_what_does_not_belong_is_refused(tmp_path, table, words):
 def test_only_folders_of_parts_can_grow(tmp_path):
     table_of("abc").save(tmp_path / "table.parquet")
     for collection in (Collection.open(tmp_path / "table.parquet"), Collection.of(table_of("abc"))):
-        with pytest.raises(InputError, match="be a folder of parts"):
+        with raises_input_error(rule="be a folder of parts"):
             collection.add(table_of("de"))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.errors import InputError
 from manyhot.search.formula import And, Count, Label, Not, Or, format_query, holds, normalize
 from manyhot.search.lexer import KEYWORDS, QueryError
 from manyhot.search.parser import parse_query
+from tests.errors.expected import raises_input_error
 
 LABELS = ["cat", "dog", "bird", "sofa", "traffic light", "black and white", "or", "rock & roll", "Polish", "polish"]
 CAT, DOG, BIRD, SOFA, LIGHT = map(Label, range(5))
@@ -269,8 +269,8 @@ def test_what_is_written_reads_as_the_same_formula(pair):
 
 
 def test_write_refuses_what_has_no_name_or_no_end():
-    with pytest.raises(
-        InputError, match=r"^`formula` of `format_query` must name columns of 2 labels; got column 2\. Pass the"
+    with raises_input_error(
+        "formula", "format_query", rule="name columns of 2 labels", got="column 2", hint="Pass the"
     ):
         format_query(And((CAT, BIRD)), ["cat", "dog"])
     deep = CAT
@@ -278,11 +278,11 @@ def test_write_refuses_what_has_no_name_or_no_end():
         deep = Count(1, None, (deep, DOG))
     rule = "`formula` of `format_query` must nest at most 100 levels of parentheses"
     sentence = f"{rule}; got more. Leave out what is not needed."
-    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+    with raises_input_error(match=f"^{re.escape(sentence)}$"):
         format_query(deep, LABELS)
     for _ in range(100_000):
         deep = Not(deep)
-    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+    with raises_input_error(match=f"^{re.escape(sentence)}$"):
         format_query(deep, LABELS)
     while isinstance(deep, Not):  # one by one, as freeing such a chain at once would go as deep
         deep = deep.part
@@ -295,7 +295,7 @@ def test_the_deepest_query_is_read_and_written():
     text = text.replace("sofa, cat", "sofa, cat | dog & not count >= 3 & only(cat, dog)")
     formula = parse_query(text, LABELS)
     assert format_query(formula, LABELS) == text
-    with pytest.raises(QueryError, match="nest parentheses at most 100 levels deep; got one more at character"):
+    with raises_input_error(rule="nest parentheses at most 100 levels deep", got="one more", kind=QueryError):
         parse_query(f"({text})", LABELS)
 
 

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from manyhot.errors import InputError
 from manyhot.search.lexer import QueryError
 from manyhot.search.parser import parse_query
+from tests.errors.expected import raises_input_error
 
 LABELS = ["cat", "dog", "bird", "sofa", "traffic light", "black and white", "or", "rock & roll", "Polish", "polish"]
 
@@ -185,9 +185,7 @@ def test_an_error_without_labels_and_of_something_else_than_text():
         "''", [" "]
     )
     assert message("", []).endswith("got an empty text. Write for instance none.")
-    with pytest.raises(
-        InputError, match=r"^`query` of `search` must be text; got int\. Pass for instance 'cat & !dog'\.$"
-    ):
+    with raises_input_error("query", "search", rule="be text", got="int", hint="Pass for instance 'cat & !dog'."):
         parse_query(3, LABELS)
 
 

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.errors import InputError
 from manyhot.search.diagram import AllOf, Branch, CountIn, Tally, compile_query
 from manyhot.search.formula import And, Count, Label, Not, Or
 from manyhot.search.tensors import log_probs
+from tests.errors.expected import raises_input_error
 from tests.search.formulas import Worlds, formulas, tangles
 
 LABELS = 5
@@ -241,7 +241,7 @@ def test_deep_formulas_are_taken_or_refused_in_a_sentence():
     compile_query(fresh, 60)
     for level in range(56, 5000):
         fresh = (And if level % 2 else Or)((Label(level), fresh))
-    with pytest.raises(InputError, match="must have at most 60 levels of nested conditions; got more"):
+    with raises_input_error(rule="have at most 60 levels of nested conditions", got="more"):
         compile_query(fresh, 6000)
 
 
@@ -253,17 +253,17 @@ def test_formulas_that_tie_too_much_together_are_refused():
         for _ in range(300)
     ]
     words = "must have a decision diagram of at most 20,000 steps; got one that ties too many labels together"
-    with pytest.raises(InputError, match=words):
+    with raises_input_error(match=words):
         compile_query(And(tuple(clauses)), 120)
 
 
 def test_input_that_does_not_fit_is_refused():
-    with pytest.raises(InputError, match="must name columns of its 3 labels; got column 3"):
+    with raises_input_error(rule="name columns of its 3 labels", got="column 3"):
         compile_query(Label(3), 3)
     diagram = compile_query(And((A, B)), 3)
-    with pytest.raises(InputError, match=r"`log_odds` of `log_probs` must be \(N, L\) with L = 2; got \(4, 3\)"):
+    with raises_input_error("log_odds", "log_probs", rule="be (N, L) with L = 2", got="(4, 3)"):
         log_probs(diagram, torch.zeros(4, 3))
-    with pytest.raises(InputError, match="must be a tensor of floating-point numbers; got a tensor of"):
+    with raises_input_error(rule="be a tensor of floating-point numbers", got="a tensor of"):
         log_probs(diagram, torch.zeros(4, 2, dtype=torch.int64))
-    with pytest.raises(InputError, match="must be numbers; got NaN"):
+    with raises_input_error(rule="be numbers", got="NaN"):
         log_probs(diagram, torch.tensor([[0.0, torch.nan]]))

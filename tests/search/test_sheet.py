@@ -14,7 +14,6 @@ from PIL import Image
 
 from manyhot import images
 from manyhot import images as tiles
-from manyhot.errors import InputError
 from manyhot.image_paths import locate_images, sort_image_roots
 from manyhot.images import NO_SUCH_FILE, ImageLocation, UnavailableImage
 from manyhot.search.collection import Hit, SearchResult
@@ -28,6 +27,7 @@ from manyhot.search.contact_sheet import (
     contact_sheet,
     read_tiles,
 )
+from tests.errors.expected import raises_input_error
 
 RED, GREEN, BLUE = (230, 20, 20), (20, 200, 20), (20, 20, 230)
 
@@ -284,11 +284,9 @@ def test_pillow_does_not_warn(tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(
-        InputError, match="`tile` of `contact_sheet` must be a whole number between 48 and 1,024; got 5"
-    ):
+    with raises_input_error("tile", "contact_sheet", rule="be a whole number between 48 and 1,024"):
         contact_sheet([], tile=5)
-    with pytest.raises(InputError, match="`columns` of `contact_sheet` must be a whole number, at least 1; got 0"):
+    with raises_input_error("columns", "contact_sheet", rule="be a whole number, at least 1"):
         contact_sheet([], columns=0)
 
 
@@ -318,5 +316,5 @@ def test_what_was_found_can_be_drawn_as_a_whole():
 
 def test_a_picture_too_long_for_any_file_is_refused():
     hits = [Hit(str(number), f"{number}.jpg", 0.5, -0.7) for number in range(200)]
-    with pytest.raises(InputError, match="at most 65,000 pixels per side; got 200 for 200 tiles of 1024 pixels"):
+    with raises_input_error(rule="at most 65,000 pixels per side", got="200 for 200 tiles of 1024 pixels"):
         contact_sheet(hits, columns=200, tile=1024)

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.errors import InputError
 from manyhot.search import sql
 from manyhot.search.diagram import compile_query
 from manyhot.search.formula import And, Count, Label, Not, Or
 from manyhot.search.tensors import log_probs
+from tests.errors.expected import raises_input_error
 from tests.search.formulas import Worlds, formulas, tangles
 
 LABELS = 5
@@ -148,9 +148,7 @@ def test_kept_columns_keep_their_names_and_clash_with_nothing():
                 names = [column[0] for column in answer.description]
                 assert names[:6] == ["p0", "k0", 'AS "x', "twice, AS said", "id", "probability"]
                 assert answer.fetchall()[4][:5] == (5, 6, 7, 8, 4)
-    with pytest.raises(
-        InputError, match="`extra_columns` of `sql` must hold columns, or expressions with AS and a name; got"
-    ):
+    with raises_input_error("extra_columns", "sql", rule="hold columns, or expressions with AS and a name"):
         sql.scored_query(compile_query(A, 1), "photos", {0: "a"}, ["id + 1"])
 
 
@@ -164,18 +162,16 @@ def test_names_and_texts_of_any_letters_come_back(database, name, value):
 
 
 def test_names_that_no_engine_takes_are_refused():
-    with pytest.raises(InputError, match="must have letters; got an empty one"):
+    with raises_input_error(rule="have letters", got="an empty one"):
         sql.quote_name("")
-    with pytest.raises(InputError, match="`text` of `quote_text` must have no zero byte"):
+    with raises_input_error("text", "quote_text", rule="have no zero byte"):
         sql.quote_text("a\0b")
 
 
 @pytest.mark.slow
 def test_statements_that_would_be_endless_are_refused():
     diagram = compile_query(Count(450, 550), 1000)
-    with pytest.raises(
-        InputError, match="`diagram` of `sql` must need at most 150,000 sums and products as SQL; got more"
-    ):
+    with raises_input_error("diagram", "sql", rule="need at most 150,000 sums and products as SQL", got="more"):
         sql.probability_query(diagram, "photos", {column: f"c{column}" for column in range(1000)}, [])
 
 
@@ -183,7 +179,7 @@ def test_statements_that_would_be_too_deep_are_refused():
     diagram = compile_query(And((Or(tuple(map(Label, range(250)))), Count(3, None))), 260)
     names = {column: f"c{column}" for column in range(260)}
     assert sql.scored_query(diagram, "photos", names, [], min_prob=1e-200).count("SELECT") < 800
-    with pytest.raises(InputError, match="`diagram` of `sql` must need at most 800 nested queries as SQL; got"):
+    with raises_input_error("diagram", "sql", rule="need at most 800 nested queries as SQL"):
         sql.scored_query(diagram, "photos", names, [])
 
 

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.errors import InputError
 from manyhot.search.diagram import compile_query
 from manyhot.search.formula import And, Count, Label, Not, holds
 from manyhot.search.tensors import match_targets
+from tests.errors.expected import raises_input_error
 from tests.search.formulas import formulas, tangles
 
 LABELS = 4
@@ -59,9 +59,9 @@ def test_targets_of_any_kind_are_taken_and_others_refused():
     assert match_targets(diagram, torch.tensor([[True, False]])).tolist() == [1]
     assert match_targets(diagram, torch.tensor([[1.0, -1.0]])).tolist() == [-1]
     assert match_targets(diagram, torch.zeros(0, 2)).dtype == torch.int8
-    with pytest.raises(InputError, match=r"`targets` of `match_targets` must be \(N, L\) with L = 2; got \(1, 3\)"):
+    with raises_input_error("targets", "match_targets", rule="be (N, L) with L = 2", got="(1, 3)"):
         match_targets(diagram, torch.zeros(1, 3))
-    with pytest.raises(InputError, match=r"`targets` of `match_targets` must be 1, 0 or -1; got 0.5"):
+    with raises_input_error("targets", "match_targets", rule="be 1, 0 or -1", got="0.5"):
         match_targets(diagram, torch.full((1, 2), 0.5))
-    with pytest.raises(InputError, match="`targets` of `match_targets` must be a tensor of real numbers; got list"):
+    with raises_input_error("targets", "match_targets", rule="be a tensor of real numbers", got="list"):
         match_targets(diagram, [[1, 0]])

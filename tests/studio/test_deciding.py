@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.errors import InputError
 from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
+from tests.errors.expected import raises_input_error
 from tests.studio.collections import LABELS, predictions
 
 NAMES = [str(number) for number in range(90)]
@@ -86,7 +86,7 @@ def test_the_rule_of_the_run_comes_first_where_there_is_one(table):
     assert deciding.summary(DecisionChoice()).threshold is None
     without = DecisionExplorer(predictions(NAMES))
     assert [way.by for way in without.methods] == ["size", "threshold", "risk"]
-    with pytest.raises(InputError, match="`by` of `studio` must be one of size, threshold, risk; got rule"):
+    with raises_input_error("by", "studio", rule="be one of size, threshold, risk", got="rule"):
         without.decision(DecisionChoice("rule"))
 
 
@@ -94,7 +94,7 @@ def test_without_true_labels_no_risk_can_be_promised():
     deciding = DecisionExplorer(predictions(NAMES, targets=False))
     assert deciding.methods[-1].why.startswith("It needs images with true labels")
     assert deciding.summary(DecisionChoice("threshold", 0.5)).observed is None
-    with pytest.raises(InputError, match="It needs images with true labels"):
+    with raises_input_error(hint="It needs images with true labels"):
         deciding.summary(DecisionChoice("risk", 0.1))
 
 

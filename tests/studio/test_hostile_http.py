@@ -9,12 +9,12 @@ import time
 import duckdb
 import pytest
 
-from manyhot.errors import InputError
 from manyhot.search import Collection
 from manyhot.studio import bind, open_studio
 from manyhot.studio.app import build_api, build_app
 from manyhot.studio.http_protocol import HEAD_SECONDS, HeaderTimeoutProtocol
 from manyhot.studio.middleware import AccessGuard, AccessPolicy, BodyLimit, content_length
+from tests.errors.expected import raises_input_error
 from tests.studio.collections import write_collection
 from tests.studio.targets import served
 from tests.waiting import HANG, eventually
@@ -139,7 +139,7 @@ def test_a_cookie_of_backslashes_takes_no_time(guarded):
 
 @pytest.mark.parametrize("token", ["", " ", "two words", "a;b", "a\r\nset-cookie: x=y", "tökén", "a&b", "a#b"])
 def test_a_token_that_fits_into_no_address_or_cookie_is_refused(token):
-    with pytest.raises(InputError, match="letters, digits and"):
+    with raises_input_error(rule="letters, digits and"):
         bind("127.0.0.1", 0, token=token)
 
 

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from manyhot.errors import InputError
 from manyhot.studio.review_journal import HEADER, Journal, WriteError
+from tests.errors.expected import raises_input_error
 from tests.waiting import HANG
 
 HEAD = json.dumps(HEADER) + "\n"
@@ -112,9 +112,7 @@ def test_garbage_in_the_middle_is_refused_and_nothing_is_lost(path, line, text):
     lines[line - 1] = text
     path.write_text("\n".join(lines) + "\n")
     before = path.read_bytes()
-    with pytest.raises(
-        InputError, match=f"must have an entry in every line; got .* in line {line} of .*{path.name}"
-    ) as error:
+    with raises_input_error(match=f"must have an entry in every line; got .* in line {line} of .*{path.name}") as error:
         Journal(path, is_entry=lambda entry: "n" in entry)
     assert str(error.value).endswith("Repair or remove that line; the file was left as it is.")
     assert path.read_bytes() == before
@@ -123,16 +121,14 @@ def test_garbage_in_the_middle_is_refused_and_nothing_is_lost(path, line, text):
 @pytest.mark.parametrize("first", ['{"n": 1}', "path,labels", '{"journal": "manyhot review", "format": 2}'])
 def test_a_file_that_is_no_journal_is_refused(path, first):
     path.write_text(first + "\n")
-    with pytest.raises(InputError, match=r"must be a journal of format 1; got .* in line 1"):
+    with raises_input_error(rule="be a journal of format 1"):
         Journal(path)
     assert path.read_text() == first + "\n"
 
 
 def test_a_second_studio_is_kept_out_until_the_first_one_ends(path):
     first = Journal(path)
-    with pytest.raises(
-        InputError, match=r"must be free; got .* which another studio has open. Go on in that one, close it"
-    ):
+    with raises_input_error(rule="be free", hint="Go on in that one, close it"):
         Journal(path)
     first.append([{"n": 1}])
     first.close()
@@ -168,7 +164,11 @@ def test_what_cannot_be_brought_to_the_disk_is_not_kept(path, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", fail)
         for _ in range(2):
-            with pytest.raises(WriteError, match=r"Input/output error.*nothing was changed"):
+            with raises_input_error(
+                got="Input/output error)",
+                hint="Free disk space or make the folder writable, and try again: nothing",
+                kind=WriteError,
+            ):
                 journal.append([{"n": 2}])
     journal.append([{"n": 3}])
     journal.close()
@@ -176,7 +176,9 @@ def test_what_cannot_be_brought_to_the_disk_is_not_kept(path, monkeypatch):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(WriteError, match=r"gone/x' \(No such file or directory\). Name a labels file in a folder"):
+    with raises_input_error(
+        got="gone/x' (No such file or directory)", hint="Name a labels file in a folder", kind=WriteError
+    ):
         Journal(tmp_path / "gone" / "x")
 
 
@@ -184,12 +186,12 @@ def test_nothing_is_written_to_a_journal_that_was_removed_or_closed(path):
     journal = Journal(path)
     journal.append([{"n": 1}])
     moved = path.rename(path.with_name("elsewhere"))
-    with pytest.raises(WriteError, match="it was moved or removed"):
+    with raises_input_error(got="it was moved or removed", kind=WriteError):
         journal.append([{"n": 2}])
     moved.rename(path)
     journal.append([{"n": 3}])
     journal.close()
-    with pytest.raises(WriteError, match="it has been closed"):
+    with raises_input_error(got="it has been closed", kind=WriteError):
         journal.append([{"n": 4}])
     assert entries_of(path) == [{"n": 1}, {"n": 3}]
 
@@ -252,7 +254,7 @@ def test_a_link_is_neither_read_nor_written(tmp_path, there):
     if there:
         secret.write_text("a line without an end")
     (tmp_path / "reviewed.csv.journal").symlink_to(secret)
-    with pytest.raises(InputError, match=r"must be a file of its own; got .* which is a link"):
+    with raises_input_error(rule="be a file of its own"):
         Journal(tmp_path / "reviewed.csv.journal")
     assert secret.exists() == there
     assert not there or secret.read_text() == "a line without an end"
@@ -260,6 +262,6 @@ def test_a_link_is_neither_read_nor_written(tmp_path, there):
 
 def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
     (tmp_path / "notes").write_text("what I meant to say")
-    with pytest.raises(InputError, match="what I meant to say"):
+    with raises_input_error(got="what I meant to say"):
         Journal(tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "what I meant to say"

@@ -6,6 +6,7 @@ import manyhot as mh
 from manyhot.errors import InputError
 from manyhot.studio import open_studio
 from manyhot.studio import session as opening
+from tests.errors.expected import raises_input_error
 from tests.studio.collections import LABELS, predictions, write_collection, write_pictures
 
 
@@ -47,21 +48,21 @@ def test_pictures_outside_of_the_roots_are_told_about(tmp_path):
 def test_scores_without_a_link_are_refused(tmp_path):
     table = predictions(["a", "b", "c"])
     mh.Predictions(scores=table.probs, labels=LABELS, link=mh.TwoWayLoss().link).save(tmp_path / "scores.parquet")
-    with pytest.raises(InputError, match="probabilit"):
+    with raises_input_error(rule="probabilit"):
         open_studio(tmp_path / "scores.parquet", read_only=True)
 
 
 def test_what_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "MOST_CELLS", 100)
-    with pytest.raises(
-        InputError, match=r"at most 100 cells, rows times labels; got 30 x 5\. Open one split with --split"
+    with raises_input_error(
+        rule="at most 100 cells, rows times labels", got="30 x 5", hint="Open one split with --split"
     ):
         open_studio(write_collection(tmp_path), read_only=True)
 
 
 def test_a_root_that_is_no_folder_is_refused(tmp_path):
     path = write_collection(tmp_path)
-    with pytest.raises(InputError, match="`--root` of `studio` must be a folder"):
+    with raises_input_error("--root", "studio", rule="be a folder"):
         open_studio(path, roots=[path], read_only=True)
 
 
@@ -78,7 +79,9 @@ def test_a_model_that_cannot_be_loaded_is_an_error_only_where_it_was_asked_for(t
 
 def test_a_run_without_predictions_is_refused(tmp_path):
     (tmp_path / "classifier.json").write_text("{}")
-    with pytest.raises(InputError, match=r"must be a run with a predictions.parquet; got .*manyhot predict"):
+    with raises_input_error(
+        rule="be a run with a predictions.parquet", hint="Let it finish, or open what `manyhot predict"
+    ):
         open_studio(tmp_path, read_only=True)
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from manyhot.decide import Decision
-from manyhot.errors import InputError
 from manyhot.studio.review_queue import by_label_error, by_uncertainty, check_order, find_suspects
+from tests.errors.expected import raises_input_error
 
 PROBS = torch.tensor([[0.5, 0.5], [0.99, 0.01], [0.9, 0.4], [0.02, 0.97]])
 NAMES = ["dog", "cat"]
@@ -64,5 +64,5 @@ def test_nobody_is_asked_again():
 
 
 def test_errors_need_true_labels():
-    with pytest.raises(InputError, match="`order` of `studio` must be 'uncertain' where no true labels are known"):
+    with raises_input_error("order", "studio", rule="be 'uncertain' where no true labels are known"):
         check_order("errors", None)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from tests.errors.expected import raises_input_error
 
 RATES = torch.tensor([0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99], dtype=torch.float64)
 LOSSES = {
@@ -153,7 +154,13 @@ def test_label_pairs_compared_by_another_link_leave_none():
     for link in (mh.AsymmetricLoss().link, mh.SigmoidLink()):
         assert float((link.probs(scores) - INDEPENDENT).abs().max()) > 0.05
     assert isinstance(loss.link, mh.links.NoLink)
-    with pytest.raises(ValueError, match=r"`link` of `LabelPairRegulariser` .* Fit a calibrator on held-out scores"):
+    with raises_input_error(
+        "link",
+        "LabelPairRegulariser",
+        rule="be that of a loss which adds over labels to give probabilities",
+        got="a loss whose scores only rank",
+        hint="Fit a calibrator on held-out scores",
+    ):
         loss.link.probs(scores)
 
 

@@ -11,6 +11,7 @@ from manyhot.engine import FitSettings
 from manyhot.settings import PRESETS, parse_overrides, read_settings, write_settings
 from manyhot.training import TrainSettings
 from manyhot.training.build import build_calibrator, build_loss, build_rule
+from tests.errors.expected import raises_input_error
 
 
 @pytest.mark.parametrize("tune", ["head", "all"])
@@ -35,7 +36,7 @@ def test_what_was_given_stays_when_a_recipe_is_copied():
 
 
 def test_copies_that_would_mix_two_presets_are_refused():
-    with pytest.raises(ValueError, match=r"Copy settings with `settings.replace\(...\)`"):
+    with raises_input_error(hint="Copy settings with `settings.replace(...)`"):
         dataclasses.replace(TrainSettings(), tune="all")
 
 
@@ -62,7 +63,7 @@ def test_objects_become_the_texts_that_build_them():
 )
 def test_objects_that_no_text_builds_are_refused_at_once(settings, words):
     for make in (lambda: TrainSettings(**settings), lambda: TrainSettings.build(settings)):
-        with pytest.raises(ValueError, match="must be a") as error:
+        with raises_input_error(rule="be a") as error:
             make()
         assert words in str(error.value)
 
@@ -85,7 +86,7 @@ EVERY = [
 
 @pytest.mark.parametrize(("cls", "name", "value"), EVERY)
 def test_no_setting_takes_a_value_of_another_kind(cls, name, value):
-    with pytest.raises(ValueError, match=f"^`{name}` of `{cls.__name__}` must ") as error:
+    with raises_input_error(match=f"^`{name}` of `{cls.__name__}` must ") as error:
         cls(**{name: value})
     assert repr(value) in str(error.value) or type(value).__name__ in str(error.value)
 
@@ -157,14 +158,14 @@ def test_texts_become_what_the_setting_is():
     ],
 )
 def test_bad_settings_get_one_sentence(settings, words):
-    with pytest.raises(ValueError, match="must") as error:
+    with raises_input_error(match="must") as error:
         TrainSettings.build(settings)
     assert str(error.value).startswith(words)
 
 
 def test_a_choice_that_is_nearly_right_is_guessed():
     for settings, guess in (({"augmentation": "strng"}, "strong"), ({"optimizer": "adam"}, "adamw")):
-        with pytest.raises(ValueError, match=rf"Did you mean '{guess}'\?"):
+        with raises_input_error(match=rf"Did you mean '{guess}'\?"):
             TrainSettings.build(settings)
 
 
@@ -182,10 +183,10 @@ def test_settings_survive_a_file(tmp_path):
 def test_files_that_hold_no_settings(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("- a\n- b\n")
-    with pytest.raises(ValueError, match="must hold settings by name; got list"):
+    with raises_input_error(rule="hold settings by name", got="list"):
         read_settings(path)
     path.write_text("a: [1\n")
-    with pytest.raises(ValueError, match="must be a YAML file"):
+    with raises_input_error(rule="be a YAML file"):
         read_settings(path)
     path.write_text("")
     assert read_settings(path) == {}
@@ -193,5 +194,5 @@ def test_files_that_hold_no_settings(tmp_path):
 
 def test_overrides():
     assert parse_overrides(["lr=0.1", "loss = A(b=2)"]) == {"lr": "0.1", "loss": "A(b=2)"}
-    with pytest.raises(ValueError, match="must look like name=value; got 'lr'"):
+    with raises_input_error(rule="look like name=value", got="'lr'"):
         parse_overrides(["lr"])

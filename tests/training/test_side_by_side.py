@@ -8,13 +8,13 @@ from manyhot.data import from_arrays
 from manyhot.data.loading import FeatureBatches
 from manyhot.data.targets import SparseTargets
 from manyhot.engine import FitSettings, NoProgress, fit
-from manyhot.errors import InputError
 from manyhot.heads import MLPHead
 from manyhot.network import Network
 from manyhot.presets import LOSSES
 from manyhot.testing import check_loss
 from manyhot.training import TrainSettings, train
 from manyhot.training.build import EachHeadLoss, HeadEnsemble, build_head, build_loss, ensemble_loss, reading_of
+from tests.errors.expected import raises_input_error
 
 pytestmark = pytest.mark.slow
 
@@ -85,11 +85,11 @@ def test_recipes_have_two_heads_on_frozen_features_and_one_elsewhere():
     assert TrainSettings(hidden=0).heads == 1
     assert TrainSettings(hidden=64, heads=3).heads == 3
     assert TrainSettings.build({"heads": "3"}).settings()["heads"] == 3
-    with pytest.raises(InputError, match="`heads` of `TrainSettings` must be 1 for a head without hidden units; got 2"):
+    with raises_input_error("heads", "TrainSettings", rule="be 1 for a head without hidden units"):
         TrainSettings(hidden=0, heads=2)
-    with pytest.raises(InputError, match="`heads` of `TrainSettings` must be 1 for a head without hidden units; got 2"):
+    with raises_input_error("heads", "TrainSettings", rule="be 1 for a head without hidden units"):
         TrainSettings(head="cosine", hidden=8, heads=2)
-    with pytest.raises(InputError, match="`hidden` of `TrainSettings` must be 0 for a cosine head; got 8"):
+    with raises_input_error("hidden", "TrainSettings", rule="be 0 for a cosine head"):
         TrainSettings(head="cosine", hidden=8)
 
 
@@ -121,5 +121,5 @@ def test_a_run_keeps_one_head_that_loads_again(tmp_path):
 
 
 def test_a_loss_that_is_no_mean_is_refused():
-    with pytest.raises(InputError, match=r"`loss` of `EachHeadLoss` must be a mean; got reduction='sum'"):
+    with raises_input_error("loss", "EachHeadLoss", rule="be a mean", got="reduction='sum'"):
         EachHeadLoss(mh.BinaryCrossEntropyLoss(reduction="sum"), heads=2)

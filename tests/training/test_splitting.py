@@ -8,6 +8,7 @@ from manyhot.data import Dataset, Files, SparseTargets, from_arrays
 from manyhot.labels import Labels
 from manyhot.training import TrainSettings
 from manyhot.training.prepare import with_all_splits, with_learnable_labels
+from tests.errors.expected import raises_input_error
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_copies_of_a_picture_stay_together(tmp_path):
 
 
 def test_data_without_rows_to_train_on(targets):
-    with pytest.raises(ValueError, match="must have rows called 'train'; got 'test'"):
+    with raises_input_error(rule="have rows called 'train'", got="'test'"):
         with_all_splits(data(targets, np.array(["test"] * 200, dtype=object)), TrainSettings())
 
 
@@ -84,9 +85,9 @@ def test_rare_labels_are_left_out_and_named(targets):
     assert len(found) == 200
     assert found.notes[-1] == "Left out 1 labels with fewer than 1 rows to train on: 3."
     nothing = torch.zeros(200, 2, dtype=torch.int8)
-    with pytest.raises(ValueError, match="must have a label with 1 rows to train on; got at most 0"):
+    with raises_input_error(rule="have a label with 1 rows to train on", got="at most 0"):
         with_learnable_labels(with_all_splits(data(nothing), TrainSettings()), min_count=1)
-    with pytest.raises(ValueError, match="must have a label with 1000 rows to train on"):
+    with raises_input_error(rule="have a label with 1000 rows to train on"):
         with_learnable_labels(with_all_splits(data(targets), TrainSettings()), min_count=1000)
 
 

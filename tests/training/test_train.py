@@ -14,6 +14,7 @@ from manyhot.training import Run, TrainSettings, compare, train
 from manyhot.training import pipeline as fitting
 from manyhot.training.build import build_head, build_loss, losses_for
 from manyhot.training.prepare import with_all_splits
+from tests.errors.expected import raises_input_error
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def test_label_pairs_compared_by_another_link_are_read_by_a_calibrator_alone(dat
     assert isinstance(table.link, mh.links.NoLink)
     assert table.calibrator is not None
     assert table.calibrator.link is None
-    with pytest.raises(ValueError, match="have probabilities to decide by; got LabelPairRegulariser without a calib"):
+    with raises_input_error(rule="have probabilities to decide by", got="LabelPairRegulariser without a calib"):
         train(data, recipe(**settings, calibrator="none"), folder=tmp_path / "bare", progress=NoProgress())
 
 
@@ -202,29 +203,31 @@ def test_the_same_seed_gives_the_same_run(data, tmp_path):
 
 
 def test_probabilities_that_cannot_be_had_are_refused_before_training(data, tmp_path):
-    with pytest.raises(ValueError, match="`rule` of `train` must have probabilities to decide by; got TwoWayLoss"):
+    with raises_input_error("rule", "train", rule="have probabilities to decide by", got="TwoWayLoss"):
         train(data, recipe(loss="two-way", calibrator="none"), folder=tmp_path, progress=NoProgress())
-    with pytest.raises(ValueError, match="`calibrator` of `train` must be given for a loss that also compares labels"):
+    with raises_input_error("calibrator", "train", rule="be given for a loss that also compares labels"):
         train(data, recipe(loss="BCE + two-way", calibrator="none"), folder=tmp_path, progress=NoProgress())
-    with pytest.raises(ValueError, match="`calibrator` of `train` must have rows of a split 'val' to learn from"):
+    with raises_input_error("calibrator", "train", rule="have rows of a split 'val' to learn from"):
         train(data, recipe(val=0.0), folder=tmp_path, progress=NoProgress())
-    with pytest.raises(ValueError, match=r"Did you mean TwoWayLoss\?"):
+    with raises_input_error(hint="Did you mean TwoWayLoss?"):
         train(data, recipe(loss="TwoWaysLoss()"), folder=tmp_path, progress=NoProgress())
 
 
 def test_mistakes_leave_no_folder(data, tmp_path):
     for mistake in ({"loss": "BCEE"}, {"rule": "Averag(3)"}, {"calibrator": "Gamma()"}):
-        with pytest.raises(ValueError, match="must name something known"):
+        with raises_input_error(rule="name something known"):
             train(data, recipe(**mistake), folder=tmp_path / "run", progress=NoProgress())
     for loss in ("class-wise", "average-2"):
-        with pytest.raises(ValueError, match=r"`loss` of `train` must fit the rows to train on; got .* several labels"):
+        with raises_input_error(
+            "loss", "train", rule="fit the rows to train on", hint="Choose a loss for several labels"
+        ):
             train(data, recipe(loss=loss, hidden=4, heads=2), folder=tmp_path / "run", progress=NoProgress())
-    with pytest.raises(ValueError, match="`data` of `train` must be a Dataset; got str"):
+    with raises_input_error("data", "train", rule="be a Dataset", got="str"):
         train("photos.csv", folder=tmp_path / "run")
-    with pytest.raises(ValueError, match="`settings` of `train` must be a TrainSettings; got dict"):
+    with raises_input_error("settings", "train", rule="be a TrainSettings", got="dict"):
         train(data, {"loss": "BCE"}, folder=tmp_path / "run")
     for losses in (["BCE"], {}):
-        with pytest.raises(ValueError, match="`losses` of `compare` must be losses by name"):
+        with raises_input_error("losses", "compare", rule="be losses by name"):
             compare(data, losses, recipe(), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -244,23 +247,23 @@ def test_a_refused_call_leaves_the_run_as_it_was(data, tmp_path):
         ({"epochs": 1, "monitor": "F1"}, True, "must be one of the figures"),
         ({"epochs": 1, "hidden": 4}, True, "must go on with the same network"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             train(data, recipe(**settings), folder=tmp_path, resume=resume, progress=NoProgress())
         assert content(tmp_path) == before, settings
     features, targets = population(seed=1)
-    with pytest.raises(ValueError, match="must go on with the same train"):
+    with raises_input_error(rule="go on with the same train"):
         train(from_arrays(features, targets.numpy()), recipe(epochs=1), folder=tmp_path, resume=True)
     assert content(tmp_path) == before
     (tmp_path / "checkpoint" / "last.safetensors").unlink()
     before = content(tmp_path)
     for resume, words in ((False, "must be free of other runs"), (True, "must have a checkpoint to go on from")):
-        with pytest.raises(ValueError, match=words):
+        with raises_input_error(match=words):
             train(data, recipe(epochs=1, loss="SPA"), folder=tmp_path, resume=resume, progress=NoProgress())
         assert content(tmp_path) == before
 
 
 def test_a_call_that_fit_refuses_leaves_no_folder(data, tmp_path):
-    with pytest.raises(ValueError, match="must be one of the figures"):
+    with raises_input_error(rule="be one of the figures"):
         train(data, recipe(monitor="F1"), folder=tmp_path / "run", progress=NoProgress())
     assert not (tmp_path / "run").exists()
     run = train(data, recipe(epochs=1), folder=tmp_path / "run", progress=NoProgress())
@@ -296,9 +299,9 @@ def test_corrections_do_not_move_rows_between_splits_of_a_run(data, tmp_path):
 
 
 def test_advice_names_what_is_wanted(data, tmp_path):
-    with pytest.raises(ValueError, match=r"Pick one of BCE, focal, ASL, SPA,"):
+    with raises_input_error(hint="Pick one of BCE, focal, ASL, SPA,"):
         build_loss("qqqqqqqqqqqq")
-    with pytest.raises(ValueError, match=r"Did you mean BCE\?"):
+    with raises_input_error(hint="Did you mean BCE?"):
         build_loss("BCEE")
     losses, _ = losses_for(["all", "AsymmetricLoss(gamma_neg=2)"], data.targets)
     assert "BCE" in losses
@@ -316,9 +319,9 @@ def test_an_unfinished_run_says_so(tmp_path):
     (tmp_path / "config.yaml").write_text("epochs: 1\n")
     run = Run(tmp_path)
     assert not run.finished
-    with pytest.raises(ValueError, match="must be finished"):
+    with raises_input_error(rule="be finished"):
         _ = run.figures
-    with pytest.raises(ValueError, match=r"must be a folder with a config\.yaml"):
+    with raises_input_error(rule="be a folder with a config.yaml"):
         Run(tmp_path / "nowhere")
 
 
@@ -358,10 +361,10 @@ def test_a_comparison_goes_on_where_it_was_broken_off(data, tmp_path):
     before = (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns
     compare(data, {"BCE": "BCE", "ASL": "ASL"}, recipe(), folder=tmp_path, progress=progress)
     assert (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match="must be free of runs with other settings or other data"):
+    with raises_input_error(rule="be free of runs with other settings or other data"):
         compare(data, {"BCE": "BCE"}, recipe(lr=0.01), folder=tmp_path, progress=progress)
     changed = data.take(range(len(data) - 1))
-    with pytest.raises(ValueError, match="must be free of runs with other settings or other data"):
+    with raises_input_error(rule="be free of runs with other settings or other data"):
         compare(changed, {"BCE": "BCE"}, recipe(), folder=tmp_path, progress=progress)
     compare(data, {"BCE": "BCE"}, recipe(lr=0.01), folder=tmp_path, progress=progress, overwrite=True)
     assert (tmp_path / "bce" / "model.safetensors").stat().st_mtime_ns > before

@@ -1,4 +1,4 @@
-"""Losses."""
+"""Losses for samples with zero, one or many labels, each with the link that turns its scores into probabilities."""
 
 from manyhot.curves import Branches, Curve
 from manyhot.links import SumLink

@@ -40,7 +40,15 @@ from manyhot.tables.columns import (
     preview_names,
 )
 from manyhot.tables.formats import find_parquet, hive_partitions, is_text
-from manyhot.tables.vocabulary import BLANK_CELLS, CELL_VALUES, canonical_split
+from manyhot.tables.vocabulary import (
+    BLANK_CELLS,
+    CELL_VALUES,
+    ID_COLUMNS,
+    PATH_COLUMNS,
+    SPLIT_COLUMNS,
+    canonical_split,
+    find_column,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -246,6 +254,8 @@ class DelimitedText:
         if twice is not None:
             got = f"{twice!r} twice in {str(self.path)!r}"
             raise InputError("path", self.owner, "have columns of different names", got, "Rename one of them.")
+        if find_column((*PATH_COLUMNS, *ID_COLUMNS, *SPLIT_COLUMNS), header) is not None:
+            return  # labels may have numbers for names
         numbers = [name for name in header if self.columns[name] in (NUMBER, INTEGER)] or header
         if all(_is_number(name, self.decimal) for name in numbers) and any(self.decimal in name for name in numbers):
             got = f"{str(self.path)!r}, which begins with numbers"
