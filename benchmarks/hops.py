@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import numpy as np
+from house import append_record
 from PIL import Image
 
 # Settings that save time and change no path through the code.
@@ -95,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--src", type=Path, default=Path(__file__).parent.parent / "src", help="folder of the package")
     parser.add_argument("--show", choices=COMMANDS, help="list the files of a command")
-    parser.add_argument("--json", type=Path, help="also write the figures there")
+    parser.add_argument("--json", type=Path, help="also add the figures to this file")
     parser.add_argument("--record", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args()
     src = options.src.resolve()
@@ -109,10 +110,8 @@ def main() -> None:
     if options.show:
         print(*result[options.show], sep="\n")
     if options.json:
-        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=src, text=True).strip()
-        content: dict[str, object] = {"commit": commit, "command": "python benchmarks/hops.py"}
-        content |= {name: len(files) for name, files in result.items()}
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
+        counts = {name: len(files) for name, files in result.items()}
+        append_record(options.json, src, {"command": "python benchmarks/hops.py", **counts})
 
 
 if __name__ == "__main__":

@@ -162,11 +162,18 @@ def measure(src: Path) -> tuple[dict[str, int], list[tuple[LineRange, LineRange]
     }, pairs
 
 
+def append_record(path: Path, src: Path, figures: dict[str, object]) -> None:
+    """Adds figures, with the commit that they are of, to those in a file."""
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=src, text=True).strip()
+    records = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*records, {"commit": commit, **figures}], indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--src", type=Path, default=Path(__file__).parent.parent / "src", help="folder of the package")
     parser.add_argument("--show", action="store_true", help="list the places that repeat each other")
-    parser.add_argument("--json", type=Path, help="also write the figures there")
+    parser.add_argument("--json", type=Path, help="also add the figures to this file")
     options = parser.parse_args()
     figures, pairs = measure(options.src.resolve())
     for name, value in figures.items():
@@ -174,10 +181,7 @@ def main() -> None:
     if options.show:
         print(*(f"{one}  {other}" for one, other in pairs), sep="\n")
     if options.json:
-        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=options.src, text=True).strip()
-        options.json.write_text(
-            json.dumps({"commit": commit, "command": "python benchmarks/house.py", **figures}, indent=1) + "\n"
-        )
+        append_record(options.json, options.src, {"command": "python benchmarks/house.py", **figures})
 
 
 if __name__ == "__main__":
