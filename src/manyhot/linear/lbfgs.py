@@ -61,7 +61,7 @@ class Memory:
         part = Memory(self.spread, self.factor[problems])
         part.steps = [step[problems] for step in self.steps]
         part.changes = [change[problems] for change in self.changes]
-        positions = {number: place for place, number in enumerate(problems.tolist())}
+        positions = {number: position for position, number in enumerate(problems.tolist())}
         for own, other in ((self.information, part.information), (self.factors, part.factors)):
             other.update({positions[number]: matrix for number, matrix in own.items() if number in positions})
         return part
@@ -69,9 +69,9 @@ class Memory:
     def merge(self, problems: Tensor, part: Memory) -> None:
         """Takes over what some of the problems have learnt since."""
         numbers = problems.tolist()
-        for place, matrix in part.information.items():
-            if numbers[place] in self.information or len(self.information) < self.capacity():
-                self.information[numbers[place]] = matrix
+        for position, matrix in part.information.items():
+            if numbers[position] in self.information or len(self.information) < self.capacity():
+                self.information[numbers[position]] = matrix
         self.factor = self.factor.index_copy(0, problems, part.factor)
         extra = len(part.steps) - len(self.steps)
         zeros = torch.zeros(len(self.factor), self.spread.shape[0], dtype=self.factor.dtype, device=self.factor.device)
