@@ -17,9 +17,9 @@ _known: set[str] = set()
 
 def plain(message):
     """A message without what differs from run to run and from machine to machine: folders, and line breaks."""
+    message = re.sub(r"/[^' ]*(?=/site-packages/)", "LIB", message).replace(str(ROOT), "ROOT")
     folder = r"(/[\w.+-]+)*/(pytest-of-|tmp)[\w.+-]*(/pytest-\d+)?(/popen-gw\d+)?(/test_\w*\d)?"
     message = re.sub(folder, "TMP", message)
-    message = re.sub(r"/[^' ]*(?=/site-packages/)", "LIB", message).replace(str(ROOT), "ROOT")
     return " ".join(message.split())
 
 
