@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.classifier.onnx_graph import CalibratorGraph
+from manyhot.classifier.onnx_graph import AnswerGraph
 from manyhot.serialization import from_dict, to_dict
 from tests.errors.expected import raises_input_error
 
@@ -90,7 +90,7 @@ def test_tables_and_graphs_take_scores_only():
     with raises_input_error("kind", "BetaCalibration", rule="be 'probs', on which it was fitted", got="'scores'"):
         mh.Predictions(scores=scores, calibrator=calibrator).probabilities()
     with raises_input_error("kind", "BetaCalibration", rule="be 'probs'"):
-        CalibratorGraph(calibrator)
+        AnswerGraph(mh.LinearHead(2, 3), None, calibrator, None)
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)

@@ -15,7 +15,7 @@ from manyhot.backbones import Preprocessing, create_backbone
 from manyhot.classifier import Classifier
 from manyhot.classifier import onnx_export as onnx_check
 from manyhot.classifier.onnx_export import build_images_model, exporter_silenced
-from manyhot.classifier.onnx_graph import CalibratorGraph, LinkGraph, decide_in_graph, expected_f_by_quadrature
+from manyhot.classifier.onnx_graph import AnswerGraph, decide_in_graph, expected_f_by_quadrature
 from manyhot.decide.sets import expected_f
 from manyhot.network import Network
 from tests.classifier.networks import LABELS, held_out, of_features, pictures, small
@@ -74,16 +74,24 @@ def calibrators():
 class Each(nn.Module):
     """Several functions of the same tensor."""
 
-    def __init__(self, parts, call=None):
+    def __init__(self, parts, call):
         super().__init__()
         self.parts, self.call = nn.ModuleList(parts), call
 
     def forward(self, values):
-        outputs = []
-        for part in self.parts:
-            result = part(values) if self.call is None else self.call(part, values)
-            outputs += [result] if self.call is None else [result.labels, result.abstain]
-        return tuple(outputs)
+        return tuple(output for part in self.parts for output in self.call(part, values))
+
+
+class Same(nn.Module):
+    """A network whose input are the scores."""
+
+    def scores(self, inputs):
+        return inputs
+
+
+def decided(rule, values):
+    decision = decide_in_graph(rule, values)
+    return decision.labels, decision.abstain
 
 
 def run(module, values):
@@ -100,9 +108,10 @@ def run(module, values):
 def test_every_link_and_calibrator():
     scores = torch.cat([3 * torch.randn(60, 5), torch.tensor([[-40.0, 40.0, 0.0, 9.0, -9.0], [0.0] * 5])])
     fitted = calibrators()
-    graphs = [LinkGraph(link) for link in LINKS.values()] + [CalibratorGraph(each) for each in fitted.values()]
+    graphs = [AnswerGraph(Same(), link, None, None) for link in LINKS.values()]
+    graphs += [AnswerGraph(Same(), None, each, None) for each in fitted.values()]
     wanted = [link.probs(scores) for link in LINKS.values()] + [each(scores) for each in fitted.values()]
-    outputs = run(Each(graphs), scores)
+    outputs = run(Each(graphs, lambda graph, values: graph(values)[1:]), scores)
     for name, given, own in zip([*LINKS, *fitted], outputs, wanted, strict=True):
         torch.testing.assert_close(given, own, rtol=0, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
     for given in outputs[len(LINKS) :]:
@@ -117,7 +126,7 @@ def test_every_rule():
     rules = {name: rule if bool(rule.fitted) else rule.fit(probs, targets) for name, rule in made.items()}
     ties = torch.tensor([[0.5, 0.5, 0.5, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0, 0.3], [0.0] * 5, [0.3, 0.7, 0.3, 0.7, 0.3]])
     rows = torch.cat([ties, torch.rand(100, 5)])
-    outputs = run(Each(rules.values(), decide_in_graph), rows)
+    outputs = run(Each(rules.values(), decided), rows)
     inner = {type(rule.rule) for rule in rules.values() if hasattr(rule, "rule")}
     assert {type(make()) for make, _ in RULES.values()} == {type(rule) for rule in rules.values()} | inner
     for place, (name, rule) in enumerate(rules.items()):

@@ -316,18 +316,32 @@ class MonotoneCurves(NamedTuple):
     values: Tensor
 
     def apply(self, input_log_odds: Tensor) -> Tensor:
-        """Values (N, K) at evidence (N, K); a single curve serves all columns."""
+        """Values (N, K) at input log-odds (N, K); a single curve serves all columns."""
+        if torch.compiler.is_exporting():  # a graph has no parts whose number depends on the data
+            return self._apply_to_rows(input_log_odds)
         rows = max(1, CELLS_AT_ONCE // max(1, input_log_odds.shape[1]))
         return torch.cat([self._apply_to_rows(part) for part in input_log_odds.split(rows)])
 
     def _apply_to_rows(self, input_log_odds: Tensor) -> Tensor:
         columns = input_log_odds.T.contiguous()
         positions, values = (knots.expand(len(columns), -1).contiguous() for knots in self)
-        after = torch.searchsorted(positions, columns).clamp(1, positions.shape[1] - 1)
+        after = search_sorted(positions, columns).clamp(1, positions.shape[1] - 1)
         left, low = positions.gather(1, after - 1), values.gather(1, after - 1)
         width, rise = positions.gather(1, after) - left, values.gather(1, after) - low
         # Two knots can be so close that they are equal after rounding.
         return (low + (columns - left) * torch.where(width > 0, rise / width, 0.0)).T
+
+
+def search_sorted(positions: Tensor, values: Tensor) -> Tensor:
+    """`torch.searchsorted`: in each row of positions (K, M), the number of those below each of the values (K, N)."""
+    if not torch.compiler.is_exporting():
+        return torch.searchsorted(positions, values)
+    # A graph has no operation that searches: halve the step to the last position below.
+    below, last = torch.zeros_like(values, dtype=torch.int64), positions.shape[1]
+    for step in (1 << power for power in reversed(range(last.bit_length()))):
+        trial = (below + step).clamp(max=last)
+        below = torch.where(positions.gather(1, trial - 1) < values, trial, below)
+    return below
 
 
 def curves_through(blocks: Blocks, labels: int) -> MonotoneCurves:

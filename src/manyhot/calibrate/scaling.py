@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from manyhot.calibrate.calibrator import PROB_EPSILON, Calibrator, bounded_log_odds, find_bounds
+from manyhot.calibrate.calibrator import PROB_EPSILON, RELIABLE_LOG_ODDS, Calibrator, bounded_log_odds
 from manyhot.calibrate.partial_pooling import (
     MIN_SLOPE,
     SHARING,
@@ -21,7 +22,7 @@ from manyhot.calibrate.partial_pooling import (
 )
 from manyhot.checks import check_choice, check_num_labels
 from manyhot.errors import InputError
-from manyhot.links import Link, QuasibinaryLink, SoftmaxLink
+from manyhot.links import Link, SoftmaxLink
 from manyhot.numerics import mask_scores, softplus
 
 
@@ -162,6 +163,8 @@ class BetaCalibration(ParametricCalibrator):
     family = Family(beta_features, num_features=2, intercept=True)
 
 
+# Logarithms of the probabilities at which log-odds are no longer reliable.
+RELIABLE_LOG_PROBS = tuple(-math.log1p(math.exp(-limit)) for limit in (-RELIABLE_LOG_ODDS, RELIABLE_LOG_ODDS))
 # How many cells are computed with at a time.
 CELLS_AT_ONCE = 1 << 21
 
@@ -213,23 +216,13 @@ class QuasibinaryConstant(NormalisedCalibrator):
         """Sums over all cells."""
         log_sum = torch.logsumexp((input_log_odds + weights.log()).flatten(), dim=0)
         labels = (weights * targets).sum().clamp(min=0.5)
-        log_normaliser = torch.where(log_sum > -torch.inf, log_sum - labels.log(), 0.0)
-        return self.learn(log_normaliser=log_normaliser, bounds=find_bounds(quasibinary_link(log_normaliser), 1))
+        return self.learn(log_normaliser=torch.where(log_sum > -torch.inf, log_sum - labels.log(), 0.0))
 
     def map(self, input_log_odds: Tensor) -> Tensor:
-        """Log-odds of scores (N, K)."""
-        return bounded_log_odds(quasibinary_link(self.log_normaliser), input_log_odds, self.bounds)
-
-    def old_bounds(self, buffers: dict[str, Tensor]) -> Tensor:
-        """Those of the constant."""
-        return find_bounds(quasibinary_link(buffers["log_normaliser"]), 1)
-
-
-def quasibinary_link(log_normaliser: Tensor) -> QuasibinaryLink:
-    """The link with this constant."""
-    link = QuasibinaryLink()
-    link.log_normaliser, link.fitted = log_normaliser, torch.ones_like(log_normaliser, dtype=torch.bool)
-    return link
+        """Log-odds of scores (N, K), which follow the score beyond those that are reliable."""
+        log_probs = input_log_odds - self.log_normaliser
+        inside = log_probs.clamp(*RELIABLE_LOG_PROBS)
+        return torch.logit(inside.exp()) + (log_probs - inside)
 
 
 class SoftmaxTemperature(NormalisedCalibrator):
