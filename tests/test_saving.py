@@ -171,3 +171,33 @@ def test_a_table_whose_calibrator_lost_a_buffer_is_refused(tmp_path, monkeypatch
         rule="hold a calibrator as `save` wrote it", got="ValueError: PlattScaling without its buffer 'slopes'"
     ):
         mh.Predictions.open(tmp_path / "table.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("slopes", {"shape": [1, 2], "values": [1.0, 1.0]}, r"whose buffer '\w+' is torch.float64 of shape"),
+        ("slopes", {"shape": [3, 1]}, r"whose buffer 'slopes' is torch.float64 of shape \(3, 1\)"),
+        ("slopes", {"shape": [3]}, r"whose buffer 'slopes' is torch.float64 of shape \(3,\)"),
+        ("intercept", {"tensor": "float32"}, r"whose buffer 'intercept' is torch.float32 of shape \(3,\)"),
+        ("bounds", {"shape": [1, 2]}, r"whose buffer 'bounds' is torch.float64 of shape \(1, 2\)"),
+        ("fitted", {"shape": [1]}, r"whose buffer 'fitted' is torch.bool of shape \(1,\)"),
+    ],
+)
+def test_a_buffer_of_another_shape_or_type_is_refused(name, change, words, tmp_path):
+    scores = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    content = to_dict(mh.PlattScaling().fit(scores, (scores > 0).int()))
+    content["buffers"][name] |= change
+    (tmp_path / "calibrator.json").write_text(json.dumps(content))
+    with raises_input_error("path", "load", rule="hold all that `save` wrote", match=f"PlattScaling {words}"):
+        mh.load(tmp_path / "calibrator.json")
+
+
+@pytest.mark.parametrize("number", [2, -2])
+def test_a_calibrator_of_an_unknown_kind_of_input_is_refused(number, tmp_path):
+    scores = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    content = to_dict(mh.PlattScaling().fit(scores, (scores > 0).int()))
+    content["buffers"]["kind_number"]["values"] = [number]
+    (tmp_path / "calibrator.json").write_text(json.dumps(content))
+    with raises_input_error("kind_number", "PlattScaling", rule="be 0 for scores", got=str(number)):
+        mh.load(tmp_path / "calibrator.json")

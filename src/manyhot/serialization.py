@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
 import re
 from abc import ABC
@@ -25,9 +26,27 @@ from manyhot.registry import RENAMED, RENAMED_SHARING, find_class
 class ExactState(nn.Module):
     """A module whose buffers keep their precision, and take the shape of the state that is loaded into them."""
 
-    def upgrade_buffers(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Values for the buffers that the module declares but files of an older format lack."""
-        return {}
+    def restore(self, version: int, buffers: dict[str, Tensor]) -> None:
+        """Takes the buffers of a file of a format; subclasses add those that older formats lack.
+
+        They must be exactly those that the constructor declares, by name, type and shape. The first axis of size 0
+        there is that of the labels: 1 or the same for all buffers. Further ones may have any size.
+        """
+        kind, declared = type(self).__name__, dict(self.named_buffers(recurse=False))
+        missing, unknown = declared.keys() - buffers.keys(), buffers.keys() - declared.keys()
+        if missing or unknown:
+            problem = "without its" if missing else "with an unknown"
+            raise ValueError(f"{kind} {problem} buffer {min(missing or unknown)!r}")
+        num_labels = 1
+        for name, own in declared.items():
+            buffer, axis = torch.as_tensor(buffers[name]), [*own.shape, 0].index(0)
+            sizes = [first or size for first, size in zip(own.shape, buffer.shape, strict=False)]
+            if axis < min(own.ndim, buffer.ndim):
+                num_labels = buffer.shape[axis] if num_labels == 1 else num_labels
+                sizes[axis] = 1 if buffer.shape[axis] == 1 else num_labels
+            if sizes != list(buffer.shape) or own.ndim != buffer.ndim or own.dtype != buffer.dtype:
+                raise ValueError(f"{kind} whose buffer {name!r} is {buffer.dtype} of shape {tuple(buffer.shape)}")
+            self.register_buffer(name, buffer)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves to another device as any module, but keeps the precision of fitted buffers."""
@@ -51,7 +70,8 @@ class Fitted(ExactState, ABC):
     """The base class of calibrators and rules: fitted on held-out data, and unusable before.
 
     A subclass keeps every argument of its constructor as an attribute of the same name, and everything learnt in
-    buffers that the constructor declares; `manyhot.save` and `manyhot.load` need no more.
+    buffers that the constructor declares, with their type and axes, those of unknown size as size 0; `manyhot.save` and
+    `manyhot.load` need no more.
 
     Attributes:
         fitted: Whether `fit` has been called; true from the start for what has nothing to learn.
@@ -123,20 +143,12 @@ def stable_repr(value: Any) -> str:
         >>> stable_repr([4.0, 0.1234567, "mean", torch.tensor([1.0, 2.5])])
         "[4, 0.1234567, 'mean', [1, 2.5]]"
     """
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        listed = value.numel() <= MAX_LISTED
-        return (
-            stable_repr(value.tolist())
-            if listed
-            else _digest(value.shape, value.contiguous().view(torch.uint8).numpy())
-        )
-    if isinstance(value, np.ndarray):
-        return (
-            stable_repr(value.tolist())
-            if value.size <= MAX_LISTED
-            else _digest(value.shape, np.ascontiguousarray(value))
-        )
+    if isinstance(value, Tensor | np.ndarray):
+        if math.prod(value.shape) <= MAX_LISTED:
+            return stable_repr(value.tolist())
+        raw = value.detach().cpu().contiguous().view(torch.uint8).numpy() if isinstance(value, Tensor) else value
+        digest = hashlib.sha256(raw.tobytes()).hexdigest()[:16]
+        return f"<{' x '.join(map(str, value.shape))}: {digest}>"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(stable_repr, value))}]"
     if isinstance(value, torch.Generator):
@@ -146,10 +158,6 @@ def stable_repr(value: Any) -> str:
     if isinstance(value, np.integer):
         return repr(int(value))
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address has no meaning in another process
-
-
-def _digest(shape: tuple[int, ...], numbers: np.ndarray[Any, Any]) -> str:
-    return f"<{' x '.join(map(str, shape))}: {hashlib.sha256(numbers.tobytes()).hexdigest()[:16]}>"
 
 
 # Files of all formats up to this one are read. 2: calibrators say what they were fitted on, and keep their bounds.
@@ -237,19 +245,12 @@ def from_dict(content: dict[str, Any]) -> Any:
         content = upgrade_names(content)
     arguments = {key: _decode(value) for key, value in content["arguments"].items()}
     module = _find_class(str(content.get("kind")))(**arguments)
-    buffers = {key: _decode(value) for key, value in content["buffers"].items()}
-    added = module.upgrade_buffers(version, buffers)
-    declared = {name for name, _ in module.named_buffers(recurse=False)} - set(added)
-    for problem, names in (("without its", declared - set(buffers)), ("with an unknown", set(buffers) - declared)):
-        if names:
-            raise ValueError(f"{content['kind']} {problem} buffer {min(names)!r}")
-    for key, buffer in (buffers | added).items():
-        module.register_buffer(key, buffer)
+    module.restore(version, {key: _decode(value) for key, value in content["buffers"].items()})
     return module
 
 
 def upgrade_names(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of format 1 or 2 with the class and argument names of format 3; its modules inside likewise."""
+    """The content of format 1 or 2 with the class and argument names of format 3."""
     arguments = dict(content["arguments"])
     if "per" in arguments:
         arguments["sharing"] = RENAMED_SHARING[arguments.pop("per")]
@@ -257,23 +258,23 @@ def upgrade_names(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def earlier_spellings(content: dict[str, Any]) -> list[dict[str, Any]]:
-    """What formats 2 and 1 wrote for the module of a content of format 3, for digests that were taken of it."""
+    """What formats 3, 2 and 1 wrote for a rule of a content of today's format, for digests that were taken of it."""
     old_kinds = {new: old for old, new in RENAMED.items()}
-    old_sharing = {new: old for old, new in RENAMED_SHARING.items()}
 
-    def spelled(value: Any, marks: dict[str, Any]) -> Any:
+    def spelled(value: Any, version: int) -> Any:
         if isinstance(value, list):
-            return [spelled(item, marks) for item in value]
-        if not isinstance(value, dict) or "module" not in value:
+            return [spelled(item, version) for item in value]
+        if not isinstance(value, dict):
             return value
-        module = value["module"]
-        arguments = {name: spelled(argument, marks) for name, argument in module["arguments"].items()}
-        if "sharing" in arguments:
-            arguments["per"] = old_sharing[arguments.pop("sharing")]
-        kind = old_kinds.get(module["kind"], module["kind"])
-        return {"module": {**marks, "kind": kind, "arguments": arguments, "buffers": module["buffers"]}}
+        value = {key: spelled(item, version) for key, item in value.items()}
+        if "kind" in value:
+            kind = value["kind"] if version > 2 else old_kinds.get(value["kind"], value["kind"])
+            value |= {"kind": kind, "format": version}
+            if version == 1:
+                del value["format"]
+        return value
 
-    return [spelled({"module": content}, marks)["module"] for marks in ({"format": 2}, {})]
+    return [spelled(content, version) for version in (3, 2, 1)]
 
 
 def _find_class(name: str) -> type[ExactState]:

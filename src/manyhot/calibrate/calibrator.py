@@ -56,7 +56,7 @@ class Calibrator(Fitted):
             hint = "Pass `loss.link`, or leave it out."
             raise InputError("link", type(self).__name__, "be a link or None", type(candidate).__name__, hint)
         self.link = None if isinstance(link, NoLink) else link
-        self.register_buffer("bounds", UNBOUNDED.clone())
+        self.register_buffer("bounds", torch.zeros(2, 0, dtype=torch.float64))
         self.register_buffer("kind_number", torch.tensor(UNKNOWN_KIND, dtype=torch.int8))
 
     @property
@@ -159,19 +159,19 @@ class Calibrator(Fitted):
         """Scores of values of a kind: of probabilities, their log-odds."""
         return values if kind == "scores" else torch.logit(values, eps=PROB_EPSILON)
 
-    def upgrade_buffers(self, version: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Kind and bounds for files of format 1, which had neither."""
+    def restore(self, version: int, buffers: dict[str, Tensor]) -> None:
+        """Takes the buffers of a file; format 1 stored neither the kind nor the bounds."""
         if version > 1:
-            return {}
-        fitted = bool(buffers.get("fitted", self.fitted))
-        return {"bounds": self.old_bounds(buffers) if fitted else self.bounds, "kind_number": self.kind_number}
-
-    def old_bounds(self, buffers: dict[str, Tensor]) -> Tensor:
-        """The bounds that belong to buffers of format 1."""
-        own = () if self.link is None else self.link.named_buffers()
-        return find_bounds(
-            self.link, max((part.numel() for name, part in own if name.endswith("pos_weight")), default=1)
-        )
+            super().restore(version, buffers)
+        else:
+            super().restore(version, {"bounds": UNBOUNDED.clone(), "kind_number": self.kind_number, **buffers})
+            if self.link is not None and bool(self.fitted):
+                weights = [part.numel() for name, part in self.link.named_buffers() if name.endswith("pos_weight")]
+                self.bounds = find_bounds(self.link, max(weights, default=1))
+        number = int(self.kind_number)
+        if number not in range(UNKNOWN_KIND, len(KINDS)):
+            rule = f"be 0 for scores, 1 for probabilities, or {UNKNOWN_KIND} for either"
+            raise InputError("kind_number", type(self).__name__, rule, str(number), "Save it again.")
 
     def _check(self, values: Any, kind: str) -> Tensor:
         owner = type(self).__name__

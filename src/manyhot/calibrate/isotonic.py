@@ -78,11 +78,11 @@ class IsotonicCalibration(Calibrator):
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
         self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        self.register_buffer("slopes", torch.ones(1, 1, dtype=torch.float64))
-        self.register_buffer("intercept", torch.zeros(1, dtype=torch.float64))
-        self.register_buffer("shared_curve", torch.zeros(2, 1, 2, dtype=torch.float64))
-        self.register_buffer("own_curves", torch.zeros(2, 1, 2, dtype=torch.float64))
-        self.register_buffer("own_trust", torch.zeros(1, dtype=torch.float64))
+        self.register_buffer("slopes", torch.ones(1, 0, dtype=torch.float64))
+        self.register_buffer("intercept", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("shared_curve", torch.zeros(2, 0, 0, dtype=torch.float64))
+        self.register_buffer("own_curves", torch.zeros(2, 0, 0, dtype=torch.float64))
+        self.register_buffer("own_trust", torch.zeros(0, dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Fits the affine maps and the curves."""

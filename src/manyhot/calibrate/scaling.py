@@ -56,8 +56,8 @@ class ParametricCalibrator(Calibrator):
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
         self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        self.register_buffer("slopes", torch.ones(self.family.num_features, 1, dtype=torch.float64))
-        self.register_buffer("intercept", torch.zeros(1, dtype=torch.float64))
+        self.register_buffer("slopes", torch.ones(self.family.num_features, 0, dtype=torch.float64))
+        self.register_buffer("intercept", torch.zeros(0, dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Fits the maps."""
