@@ -27,4 +27,4 @@ CASES |= {
     if suffix
 }
 CASES["quasibinary"] = CalibratorCase(mh.calibrate.QuasibinaryConstant)
-CASES["softmax"] = CalibratorCase(mh.calibrate.SoftmaxTemperature, single_label=True, mixes_labels=True)
+CASES["softmax"] = CalibratorCase(mh.calibrate.SoftmaxTemperature, single_label=True)

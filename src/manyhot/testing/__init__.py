@@ -7,11 +7,12 @@ Each property is a function that raises an AssertionError which says what failed
 `check_calibrator`, `check_rule` and `check_metric` run all that apply.
 """
 
-from manyhot.testing.batches import Example, LossCase, loss_edges, loss_example
+from manyhot.testing.batches import Example
 from manyhot.testing.calibrators import CALIBRATOR_PROPERTIES, CalibratorCase, calibrator_example, check_calibrator
 from manyhot.testing.losses import (
     LINK_PROPERTIES,
     LOSS_PROPERTIES,
+    LossCase,
     check_compiles,
     check_edges,
     check_extremes,
@@ -27,6 +28,8 @@ from manyhot.testing.losses import (
     check_soft_targets,
     check_state,
     check_unknown_cells,
+    loss_edges,
+    loss_example,
 )
 from manyhot.testing.metrics import METRIC_PROPERTIES, MetricCase, check_metric, metric_edges, metric_example
 from manyhot.testing.rules import RULE_PROPERTIES, RuleCase, check_rule, rule_example

@@ -1,136 +1,149 @@
-"""Batches on which losses are tested: random ones and edge cases."""
+"""What the properties of all kinds of objects share: random batches, edge cases, comparisons and expected errors."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import starmap
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-
-@dataclass(frozen=True)
-class LossCase:
-    """A loss under test.
-
-    Args:
-        make: Builds a fresh loss for targets (N, K). Most losses need no targets and ignore them.
-        aligned: Further arguments of the loss, one entry per row, from the targets; they must not depend on chance.
-        single_label: Whether rows carry at most one label; taken from the loss by default.
-        heads: How many heads the scores come from; taken from the loss by default.
-        any_number_of_labels: Whether the loss can be tested on other numbers of labels than 5.
-        value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is
-            held constant on purpose.
-        device: The device to test on.
-        dtype: The type of the scores; float64 has the tightest tolerance.
-    """
-
-    make: Callable[[Tensor], nn.Module]
-    aligned: Callable[[Tensor], tuple[Tensor, ...]] = lambda targets: ()
-    single_label: bool | None = None
-    heads: int | None = None
-    any_number_of_labels: bool = True
-    value_is_potential: bool = True
-    device: str = "cpu"
-    dtype: torch.dtype = torch.float64
-
-    @property
-    def tolerance(self) -> float:
-        """How far results in this type may differ when they should be the same."""
-        return {torch.float64: 1e-10, torch.float32: 2e-5}.get(self.dtype, 2e-2)
-
-    def build(self, targets: Tensor) -> nn.Module:
-        """A fresh loss on the device; its parameters in the type of the scores where that is not half precision."""
-        loss = self.make(targets).to(self.device)
-        return loss.to(self.dtype) if self.dtype in (torch.float32, torch.float64) else loss
-
-    def one_label(self) -> bool:
-        """Whether rows carry at most one label."""
-        if self.single_label is not None:
-            return self.single_label
-        return bool(getattr(self.make(torch.zeros(1, 4, dtype=torch.int8)), "single_label", False))
-
-    def num_heads(self) -> int:
-        """How many heads the scores come from."""
-        return self.heads if self.heads is not None else int(getattr(self.make(torch.zeros(1, 4)), "heads", 1))
-
-    def evaluate(
-        self, example: Example, loss: nn.Module | None = None, *, aligned: tuple[Tensor, ...] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Value and gradient by the scores, for a fresh loss or a given one."""
-        loss = self.build(example.targets) if loss is None else loss
-        scores = example.scores.to(self.device, self.dtype).detach().requires_grad_()
-        targets = example.targets.to(self.device)
-        aligned = self.aligned(example.targets) if aligned is None else aligned
-        value: Tensor = loss(scores, targets, *(extra.to(self.device) for extra in aligned))
-        if not value.requires_grad:
-            raise AssertionError(f"the loss of {example.name} is not attached to the graph")
-        (gradient,) = torch.autograd.grad(value, scores)
-        return value.detach(), gradient
+from manyhot.registry import registered
+from manyhot.serialization import Fitted, load, save
 
 
 class Example(NamedTuple):
-    """A named batch."""
+    """A named batch: scores (N, K), or (N, heads, K) for several heads, and targets (N, K)."""
 
     name: str
     scores: Tensor
     targets: Tensor
 
+    def rows(self, rows: Tensor | slice) -> Example:
+        """Some of the rows, or all in another order."""
+        return self._replace(scores=self.scores[rows], targets=self.targets[rows])
 
-def loss_example(
-    case: LossCase, rows: int = 6, labels: int = 5, *, unknown: float = 0.2, scale: float = 2.0, seed: int = 0
+    def labels(self, order: Tensor) -> Example:
+        """The labels in another order."""
+        return self._replace(scores=self.scores[..., order], targets=self.targets[:, order])
+
+    @property
+    def unknown(self) -> Tensor:
+        """Where targets are unknown, in a shape that is broadcast to that of the scores."""
+        return (self.targets < 0) if self.scores.ndim == 2 else (self.targets < 0).unsqueeze(1)
+
+    def with_unknown_at(self, score: float) -> Example:
+        """With this score in unknown cells."""
+        return self._replace(scores=torch.where(self.unknown, score, self.scores))
+
+    def with_unknown_line(self, dim: int) -> Example:
+        """With one more row (0) or one more label (-1) of which nothing is known."""
+        scores = torch.full_like(self.scores.narrow(dim, 0, 1), 3.0)
+        targets = torch.full_like(self.targets.narrow(dim, 0, 1), -1)
+        name = f"a line of unknown cells along axis {dim}"
+        return Example(name, torch.cat([self.scores, scores], dim), torch.cat([self.targets, targets], dim))
+
+    def transposed(self) -> Example:
+        """The same numbers in another order in memory."""
+        return self._replace(scores=self.scores.mT.contiguous().mT, targets=self.targets.mT.contiguous().mT)
+
+
+def random_batch(
+    rows: int, labels: int, *, single_label: bool = False, heads: int = 1, unknown: float = 0.15, seed: int = 0
 ) -> Example:
-    """A random batch with a row without labels, and one with all of them unless rows carry one label."""
+    """A batch without ties, whose scores depend on the targets.
+
+    It holds a row without labels, one with all of them unless rows carry one label, and one of which nothing is known
+    unless all is.
+    """
     draw = torch.Generator().manual_seed(seed)
-    shape = (rows, labels) if case.num_heads() == 1 else (rows, case.num_heads(), labels)
-    scores = torch.randn(shape, generator=draw, dtype=torch.float64) * scale
-    if case.one_label():
-        chosen = torch.randint(labels, (rows, 1), generator=draw)
-        targets = torch.zeros(rows, labels, dtype=torch.int8).scatter_(1, chosen, 1)
+    if single_label:
+        targets = torch.nn.functional.one_hot(torch.randint(labels, (rows,), generator=draw), labels)
     else:
-        targets = (torch.rand(rows, labels, generator=draw) < 0.4).to(torch.int8)
+        targets = (torch.rand(rows, labels, generator=draw) < 0.35).long()
         targets[1:2] = 1
     targets[:1] = 0
-    hidden = torch.rand(rows, labels, generator=draw) < unknown
-    hidden[:2] = False
+    noise = torch.randn(rows, heads, labels, generator=draw, dtype=torch.float64)
+    scores = (1.5 * noise + 2.0 * targets.unsqueeze(1) - 1.0).squeeze(1) if heads == 1 else 2.0 * noise
+    # The present label of a row with one stays known, or the row would be of another kind.
+    hidden = (torch.rand(rows, labels, generator=draw) < unknown) & ~(single_label & (targets > 0))
+    hidden[:2], hidden[2:3] = False, unknown > 0
     return Example("a random batch", scores, torch.where(hidden, -1, targets).to(torch.int8))
 
 
-def loss_edges(case: LossCase) -> Iterator[Example]:
-    """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
-    base = loss_example(case, unknown=0.0)
+def edge_batches(
+    make: Callable[..., Example], *, single_label: bool = False, any_labels: bool = True
+) -> Iterator[Example]:
+    """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal.
+
+    Args:
+        make: Makes a random batch, as `random_batch` does, with `rows`, `labels` and `unknown` by default.
+        single_label: Whether rows carry at most one label.
+        any_labels: Whether other numbers of labels are tried.
+    """
+    base, mixed = make(unknown=0.0), make()
     scores, targets = base.scores, base.targets
-    one_label = targets * (targets.cumsum(1) == 1)
-    yield Example("no rows", scores[:0], targets[:0])
-    yield Example("one row", scores[2:3], targets[2:3])
-    yield Example("rows without labels", scores, torch.zeros_like(targets))
-    yield Example("unknown cells only", scores, torch.full_like(targets, -1))
-    yield Example("ties", torch.zeros_like(scores), targets)
-    yield Example("one column never known", scores, targets.index_fill(1, torch.tensor([2]), -1))
-    if case.one_label():
-        yield Example("the same label in all rows", scores, one_label[2:3].expand_as(targets))
+    signs = 2.0 * mixed.targets.clamp(min=0) - 1
+    signs = (signs if scores.ndim == 2 else signs.unsqueeze(1)).expand_as(scores)
+    batches = [
+        ("no rows", scores[:0], targets[:0]),
+        ("one row", scores[2:3], targets[2:3]),
+        ("one row without labels", scores[:1], targets[:1]),
+        ("rows without labels", scores, torch.zeros_like(targets)),
+        ("unknown cells only", scores, torch.full_like(targets, -1)),
+        ("unknown and present cells only", scores, torch.where(targets > 0, 1, -1).to(torch.int8)),
+        ("one column never known", scores, targets.index_fill(1, torch.tensor([2]), -1)),
+        ("one label never present", scores, targets.index_fill(1, torch.tensor([1]), 0)),
+        ("ties", torch.zeros_like(scores), targets),
+        ("scores of 1e4 for the targets", 1e4 * signs, mixed.targets),
+        ("scores of 1e4 against the targets", -1e4 * signs, mixed.targets),
+        ("scores of 1e4 at random", 1e4 * scores.sign(), mixed.targets),
+        ("all scores 1e4", torch.full_like(scores, 1e4), mixed.targets),
+        ("all scores -1e4", torch.full_like(scores, -1e4), mixed.targets),
+    ]
+    if single_label:
+        batches.append(("the same label in all rows", scores, targets[2:3].expand_as(targets)))
     else:
-        yield Example("rows with all labels", scores, torch.ones_like(targets))
-    if case.any_number_of_labels:
-        narrow = loss_example(case, rows=4, labels=1, unknown=0.0, seed=2)
-        yield Example("one label", narrow.scores, narrow.targets)
-        wide = loss_example(case, rows=4, labels=12, unknown=0.0, seed=1)
-        yield Example("more labels than rows", wide.scores, wide.targets)
+        batches.append(("one row with all labels", scores[1:2], targets[1:2]))
+        batches.append(("rows with all labels", scores, torch.ones_like(targets)))
+    yield from starmap(Example, batches)
+    if any_labels:
+        yield make(labels=1, unknown=0.0)._replace(name="one label")
+        yield make(rows=4, labels=12, unknown=0.0)._replace(name="more labels than rows")
 
 
-def transposed(batch: Example) -> Example:
-    """The same numbers in another order in memory."""
-    return batch._replace(scores=batch.scores.mT.contiguous().mT, targets=batch.targets.mT.contiguous().mT)
+def assert_same(got: Any, want: Any, message: str, rtol: float = 0.0, atol: float | None = None) -> None:
+    """Asserts that tensors, or dicts of tensors or numbers, agree; the message names the property that failed."""
+    torch.testing.assert_close(
+        got,
+        want,
+        rtol=rtol,
+        atol=rtol if atol is None else atol,
+        equal_nan=isinstance(want, dict),
+        msg=lambda difference: f"{message}: {difference}",
+    )
 
 
-def loss_extremes(case: LossCase) -> Iterator[Example]:
-    """Scores of +-1e4, for and against the targets, and mixed."""
-    base = loss_example(case, unknown=0.1)
-    known = base.targets.clamp(min=0).to(torch.float64)
-    signs = (2 * known - 1) if base.scores.ndim == 2 else (2 * known - 1).unsqueeze(1).expand_as(base.scores)
-    yield Example("scores of 1e4 for the targets", 1e4 * signs, base.targets)
-    yield Example("scores of 1e4 against the targets", -1e4 * signs, base.targets)
-    yield Example("scores of 1e4 at random", 1e4 * base.scores.sign(), base.targets)
-    yield Example("all scores 1e4", torch.full_like(base.scores, 1e4), base.targets)
-    yield Example("all scores -1e4", torch.full_like(base.scores, -1e4), base.targets)
+def assert_error(call: Callable[[], Any], otherwise: str, *words: str) -> None:
+    """Asserts that a call raises a `ValueError` with one of these words; `otherwise` says what it does instead."""
+    try:
+        call()
+    except ValueError as error:
+        if not any(some in str(error) for some in words):
+            raise AssertionError(f"the error does not hold {words[0]!r}: {error}") from error
+    else:
+        raise AssertionError(otherwise)
+
+
+def restored(fitted: Fitted, fresh: Fitted) -> Iterator[tuple[str, Any]]:
+    """A calibrator or rule after `save` and `load`, as a fresh one with its `state_dict`, and after `half`."""
+    own = [type(part) for part in fitted.modules() if isinstance(part, Fitted)]
+    with tempfile.TemporaryDirectory() as folder, registered(*own):
+        save(fitted, Path(folder) / "saved.json")
+        yield "saved", load(Path(folder) / "saved.json").to(fitted.fitted.device)
+    fresh.to(fitted.fitted.device).load_state_dict(fitted.state_dict())
+    yield "refilled", fresh
+    yield "halved", fitted.half()

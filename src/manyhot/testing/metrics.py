@@ -6,13 +6,16 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from manyhot.metrics.metric import Metric, MetricResult
-from manyhot.testing.batches import Example
+from manyhot.testing.batches import Example, assert_error, assert_same, edge_batches, random_batch
+
+TOLERANCE = 1e-9, 1e-12  # relative, absolute
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,13 @@ class MetricCase:
         """A fresh metric that was updated with these batches."""
         metric = self.make()
         for batch in batches:
-            if metric.update(self.as_values(batch.scores), batch.targets.to(self.device)) is not metric:
-                raise AssertionError("`update` does not return the metric itself")
+            self.update(metric, batch)
+        return metric
+
+    def update(self, metric: Metric, batch: Example) -> Metric:
+        """The metric after an update with this batch."""
+        if metric.update(self.as_values(batch.scores), batch.targets.to(self.device)) is not metric:
+            raise AssertionError("`update` does not return the metric itself")
         return metric
 
     def as_values(self, scores: Tensor) -> Tensor:
@@ -72,31 +80,20 @@ def metric_example(
     case: MetricCase, rows: int = 24, labels: int = 6, *, unknown: float = 0.15, seed: int = 0
 ) -> Example:
     """A random batch without ties, with a row without labels and one with all of them unless rows carry one label."""
-    draw = torch.Generator().manual_seed(seed)
-    scores = torch.randn(rows, labels, generator=draw, dtype=torch.float64) * 2
-    if case.single_label:
-        targets = torch.nn.functional.one_hot(torch.randint(labels, (rows,), generator=draw), labels)
-    else:
-        targets = (torch.rand(rows, labels, generator=draw) < 0.35).long()
-        targets[1:2] = 1
-    targets[:1] = 0
-    # The present label of a row with one stays known, or the row would change its kind.
-    hidden = (torch.rand(rows, labels, generator=draw) < unknown) & ~(case.single_label & (targets > 0))
-    hidden[:2] = False
-    return Example("a random batch", scores, torch.where(hidden, -1, targets).to(torch.int8))
+    return random_batch(rows, labels, single_label=case.single_label, unknown=unknown, seed=seed)
 
 
 def check_batches(case: MetricCase) -> None:
     """The batches do not matter: neither their sizes nor empty ones among them."""
     whole = metric_example(case)
-    parts = [_rows(whole, slice(start, stop)) for start, stop in ((0, 1), (1, 1), (1, 9), (9, 24))]
+    parts = [whole.rows(slice(start, stop)) for start, stop in ((0, 1), (1, 1), (1, 9), (9, 24))]
     _same(case.measure(*parts), case.measure(whole), "batches and the whole differ")
 
 
 def check_merge(case: MetricCase) -> None:
     """Merged metrics have the result of the whole, also when one of them is empty."""
     whole = metric_example(case)
-    first, second = _rows(whole, slice(0, 7)), _rows(whole, slice(7, None))
+    first, second = whole.rows(slice(0, 7)), whole.rows(slice(7, None))
     want = case.measure(whole)
     untouched = case.collect(second)
     merged = case.collect(first).merge(untouched)
@@ -111,10 +108,10 @@ def check_order(case: MetricCase) -> None:
     whole = metric_example(case)
     want = case.measure(whole)
     rows = torch.randperm(len(whole.scores), generator=torch.Generator().manual_seed(1))
-    _same(case.measure(_moved(whole, rows, 0)), want, "the order of rows matters")
+    _same(case.measure(whole.rows(rows)), want, "the order of rows matters")
     if not case.names_labels:
         labels = torch.tensor([4, 2, 5, 0, 3, 1])
-        _same(case.measure(_moved(whole, labels, 1)), want, "the order of labels matters")
+        _same(case.measure(whole.labels(labels)), want, "the order of labels matters")
 
 
 def check_unknown(case: MetricCase) -> None:
@@ -122,17 +119,11 @@ def check_unknown(case: MetricCase) -> None:
     whole = metric_example(case)
     want = case.measure(whole)
     for other in (-50.0, 50.0):
-        changed = torch.where(whole.targets < 0, other, whole.scores)
-        _same(case.measure(whole._replace(scores=changed)), want, "the values of unknown cells matter")
-    for dim in (0, 1):
-        line = whole.scores.narrow(dim, 0, 1)
-        longer = Example(
-            "more unknown cells",
-            torch.cat([whole.scores, line], dim),
-            torch.cat([whole.targets, torch.full_like(line, -1, dtype=torch.int8)], dim),
-        )
-        # A label that is never known may be counted as one without a value.
-        _same(case.measure(longer), want, f"a line of unknown cells along axis {dim} matters", counts=dim == 0)
+        _same(case.measure(whole.with_unknown_at(other)), want, "the values of unknown cells matter")
+    longer, wider = whole.with_unknown_line(0), whole.with_unknown_line(-1)
+    _same(case.measure(longer), want, f"{longer.name} matters")
+    # A label that is never known may be counted as one without a value.
+    assert_same(case.measure(wider).values, want.values, f"{wider.name} matters", *TOLERANCE)
 
 
 def check_metric_edges(case: MetricCase) -> None:
@@ -146,26 +137,8 @@ def check_metric_edges(case: MetricCase) -> None:
 
 def metric_edges(case: MetricCase) -> Iterator[Example]:
     """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
-    base = metric_example(case, unknown=0.0)
-    scores, targets = base.scores, base.targets
-    yield Example("no rows", scores[:0], targets[:0])
-    yield Example("one row", scores[2:3], targets[2:3])
-    yield Example("one row without labels", scores[:1], targets[:1])
-    yield Example("rows without labels", scores, torch.zeros_like(targets))
-    yield Example("unknown cells only", scores, torch.full_like(targets, -1))
-    yield Example("one column never known", scores, targets.index_fill(1, torch.tensor([2]), -1))
-    yield Example("ties", torch.zeros_like(scores), targets)
-    signs = (2 * targets - 1).double()
-    for scale, name in ((1e4, "scores of 1e4 for the targets"), (-1e4, "scores of 1e4 against the targets")):
-        yield Example(name, scale * signs, targets)
-    if case.single_label:
-        yield Example("the same label in all rows", scores, targets[2:3].expand_as(targets))
-    else:
-        yield Example("rows with all labels", scores, torch.ones_like(targets))
-        yield Example("unknown and present cells only", scores, torch.where(targets > 0, 1, -1).to(torch.int8))
-    if not case.names_labels:
-        narrow = metric_example(case, labels=1, unknown=0.0)
-        yield Example("one label", narrow.scores, narrow.targets)
+    make = partial(metric_example, case)
+    return edge_batches(make, single_label=case.single_label, any_labels=not case.names_labels)
 
 
 def check_types(case: MetricCase) -> None:
@@ -196,17 +169,13 @@ def check_batches_are_copied(case: MetricCase) -> None:
 def check_continues_after_compute(case: MetricCase) -> None:
     """Computing changes nothing that was collected, and `reset` forgets all of it."""
     whole = metric_example(case)
-    metric = case.collect(_rows(whole, slice(0, 9)))
+    begin, rest = whole.rows(slice(0, 9)), whole.rows(slice(9, None))
+    metric = case.collect(begin)
     first = metric.compute()
     _same(metric.compute(), first, "a second `compute` gives another result")
-    metric.update(case.as_values(whole.scores[9:]), whole.targets[9:].to(case.device))
-    _same(metric.compute(), case.measure(whole), "a metric cannot go on after `compute`")
-    metric.reset()
-    _same(metric.compute(), case.make().compute(), "`reset` does not forget everything")
-    narrow = _rows(whole, slice(0, 9))
-    _same(
-        metric.update(case.as_values(narrow.scores), narrow.targets.to(case.device)).compute(), first, "after `reset`"
-    )
+    _same(case.update(metric, rest).compute(), case.measure(whole), "a metric cannot go on after `compute`")
+    _same(metric.reset().compute(), case.make().compute(), "`reset` does not forget everything")
+    _same(case.update(metric, begin).compute(), first, "after `reset` a metric gives another result")
 
 
 def check_invalid_batches(case: MetricCase) -> None:
@@ -217,13 +186,9 @@ def check_invalid_batches(case: MetricCase) -> None:
     invalid = [(values, targets[:, :-1]), (values, targets * 2), (values[:, :-1], targets[:, :-1])]
     invalid += [(values * math.nan, targets)] if case.values != "decisions" else []
     for batch in invalid:
-        try:
-            metric.update(*batch)
-        except ValueError as error:
-            if f"of `{type(metric).__name__}` must" not in str(error):
-                raise AssertionError(f"the error does not name the metric: {error}") from error
-        else:
-            raise AssertionError("an invalid batch raises no error")
+        assert_error(
+            partial(metric.update, *batch), "invalid input raises no error", f"of `{type(metric).__name__}` must"
+        )
     _same(metric.compute(), case.measure(whole), "an invalid batch changes the metric")
 
 
@@ -240,15 +205,6 @@ METRIC_PROPERTIES = (
 )
 
 
-def _rows(batch: Example, rows: slice) -> Example:
-    return batch._replace(scores=batch.scores[rows], targets=batch.targets[rows])
-
-
-def _moved(batch: Example, order: Tensor, dim: int) -> Example:
-    scores, targets = (tensor.index_select(dim, order) for tensor in (batch.scores, batch.targets))
-    return batch._replace(scores=scores, targets=targets)
-
-
 def _numbers(result: MetricResult, name: str) -> None:
     wrong = {key: value for key, value in result.values.items() if not isinstance(value, float)}
     wrong |= {key: value for key, value in result.counts.items() if not isinstance(value, int) or value < 0}
@@ -256,12 +212,6 @@ def _numbers(result: MetricResult, name: str) -> None:
         raise AssertionError(f"{name}: neither numbers nor NaN: {wrong or result}")
 
 
-def _same(got: MetricResult, want: MetricResult, message: str, *, counts: bool = True) -> None:
-    if got.values.keys() != want.values.keys():
-        raise AssertionError(f"{message}: values named {list(got.values)} and {list(want.values)}")
-    for name, value in want.values.items():
-        close = math.isclose(got[name], value, rel_tol=1e-9, abs_tol=1e-12)
-        if not (close or (math.isnan(got[name]) and math.isnan(value))):
-            raise AssertionError(f"{message}: {name} is {got[name]!r} and {value!r}")
-    if counts and got.counts != want.counts:
-        raise AssertionError(f"{message}: counts are {got.counts} and {want.counts}")
+def _same(got: MetricResult, want: MetricResult, message: str) -> None:
+    assert_same(got.values, want.values, message, *TOLERANCE)
+    assert_same(got.counts, want.counts, message)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from manyhot.decide.rule import Decision, Rule
-from manyhot.registry import registered
-from manyhot.serialization import load, save
-from manyhot.testing.batches import Example
+from manyhot.testing.batches import Example, assert_error, assert_same, edge_batches, random_batch, restored
 
 
 @dataclass(frozen=True)
@@ -82,13 +78,7 @@ def rule_example(rows: int = 30, labels: int = 5, *, unknown: float = 0.15, seed
 
     It holds a row without labels, one with all of them, and one that is not known.
     """
-    draw = torch.Generator().manual_seed(seed)
-    targets = (torch.rand(rows, labels, generator=draw) < 0.4).to(torch.int8)
-    targets[:1], targets[1:2] = 0, 1
-    scores = torch.randn(rows, labels, generator=draw, dtype=torch.float64) * 1.5 + 2.0 * targets - 1.0
-    hidden = torch.rand(rows, labels, generator=draw) < unknown
-    hidden[:2], hidden[2:3] = False, unknown > 0
-    return Example("a random batch", scores, torch.where(hidden, -1, targets).to(torch.int8))
+    return random_batch(rows, labels, unknown=unknown, seed=seed)
 
 
 def check_rule_unfitted(case: RuleCase) -> None:
@@ -96,14 +86,8 @@ def check_rule_unfitted(case: RuleCase) -> None:
     rule, batch = case.make(), rule_example()
     if bool(rule.fitted):
         case.decide(rule, batch)
-        return
-    try:
-        rule(case.as_values(batch.scores))
-    except ValueError as error:
-        if "must be fitted before use" not in str(error):
-            raise AssertionError(f"an unfitted rule raises another error: {error}") from error
     else:
-        raise AssertionError("an unfitted rule decides")
+        assert_error(lambda: case.decide(rule, batch), "an unfitted rule decides", "must be fitted before use")
 
 
 def check_rule_rows(case: RuleCase) -> None:
@@ -113,7 +97,8 @@ def check_rule_rows(case: RuleCase) -> None:
     whole = case.decide(rule, rule_example(seed=1))
     values = case.as_values(rule_example(seed=1).scores)
     single = [rule(row) for row in values.split(1)]
-    _same(_concatenate(single), whole, "rows one by one and at once differ")
+    joined = Decision(torch.cat([one.labels for one in single]), torch.cat([one.abstain for one in single]))
+    _same(joined, whole, "rows one by one and at once differ")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(2)).to(case.device)
     _same(rule(values[order]), Decision(whole.labels[order], whole.abstain[order]), "the order of new rows matters")
 
@@ -123,10 +108,10 @@ def check_rule_order(case: RuleCase) -> None:
     batch, new = rule_example(), rule_example(seed=1)
     want = case.decide(case.fit(batch), new)
     rows = torch.randperm(len(batch.scores), generator=torch.Generator().manual_seed(2))
-    _same(case.decide(case.fit(_moved(batch, rows, 0)), new), want, "the order of held-out rows matters")
+    _same(case.decide(case.fit(batch.rows(rows)), new), want, "the order of held-out rows matters")
     if not case.names_labels:
         labels = torch.tensor([4, 2, 0, 1, 3])
-        moved = case.decide(case.fit(_moved(batch, labels, 1)), _moved(new, labels, 1))
+        moved = case.decide(case.fit(batch.labels(labels)), new.labels(labels))
         reordered = Decision(want.labels[:, labels.to(case.device)], want.abstain)
         _same(moved, reordered, "the order of labels matters")
 
@@ -136,17 +121,10 @@ def check_rule_state(case: RuleCase) -> None:
     batch, new = rule_example(), rule_example(seed=1)
     rule = case.fit(batch)
     want = case.decide(rule, new)
-    own = [type(part) for part in rule.modules() if isinstance(part, Rule)]
-    with tempfile.TemporaryDirectory() as folder, registered(*own):
-        save(rule, Path(folder) / "rule.json")
-        loaded = load(Path(folder) / "rule.json")
-    _same(case.decide(loaded.to(case.device), new), want, "a saved rule decides otherwise")
-    fresh = case.make().to(case.device)
-    fresh.load_state_dict(rule.state_dict())
-    _same(case.decide(fresh, new), want, "a rule with another's `state_dict` decides otherwise")
-    if repr(fresh) != repr(rule) or repr(loaded) != repr(rule):
-        raise AssertionError(f"a loaded rule is shown as {loaded!r} and not as {rule!r}")
-    _same(case.decide(rule.half(), new), want, "a rule decides otherwise in half precision")
+    for name, again in restored(rule, case.make()):
+        _same(case.decide(again, new), want, f"a {name} rule decides otherwise")
+        if repr(again) != repr(rule):
+            raise AssertionError(f"a {name} rule is shown as {again!r} and not as {rule!r}")
 
 
 def check_rule_unknown(case: RuleCase) -> None:
@@ -155,15 +133,11 @@ def check_rule_unknown(case: RuleCase) -> None:
     if case.reads_unknown or not case.make().needs_targets:
         return
     want = case.decide(case.fit(batch), new)
-    longer = Example(
-        "more unknown rows",
-        torch.cat([batch.scores, new.scores]),
-        torch.cat([batch.targets, torch.full_like(new.targets, -1)]),
-    )
-    _same(case.decide(case.fit(longer), new), want, "rows of unknown cells matter")
     for other in (-30.0, 30.0):
-        changed = batch._replace(scores=torch.where(batch.targets < 0, other, batch.scores))
-        _same(case.decide(case.fit(changed), new), want, "the values of unknown cells matter")
+        decision = case.decide(case.fit(batch.with_unknown_at(other)), new)
+        _same(decision, want, "the values of unknown cells matter")
+    longer = batch.with_unknown_line(0)
+    _same(case.decide(case.fit(longer), new), want, f"{longer.name} matters")
 
 
 def check_rule_edges(case: RuleCase) -> None:
@@ -173,32 +147,15 @@ def check_rule_edges(case: RuleCase) -> None:
         for batch in rule_edges(case):
             rule = case.fit(batch)
             decision = case.decide(rule, batch)
-            case.decide(rule, batch._replace(scores=batch.scores[:0], targets=batch.targets[:0]))
+            case.decide(rule, batch.rows(slice(0)))
             _same(case.decide(case.fit(batch), batch), decision, f"{batch.name}: the same fit decides otherwise")
 
 
 def rule_edges(case: RuleCase) -> Iterator[Example]:
     """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
-    base = rule_example(unknown=0.0)
-    scores, targets = base.scores, base.targets
-    yield Example("no rows", scores[:0], targets[:0])
-    yield Example("one row", scores[3:4], targets[3:4])
-    yield Example("one row without labels", scores[:1], targets[:1])
-    yield Example("one row with all labels", scores[1:2], targets[1:2])
-    yield Example("rows without labels", scores, torch.zeros_like(targets))
-    yield Example("rows with all labels", scores, torch.ones_like(targets))
-    yield Example("unknown cells only", scores, torch.full_like(targets, -1))
-    yield Example("unknown and present cells only", scores, torch.where(targets > 0, 1, -1).to(torch.int8))
-    yield Example("one column never known", scores, targets.index_fill(1, torch.tensor([2]), -1))
-    yield Example("ties", torch.zeros_like(scores), targets)
-    signs = (2 * targets - 1).double()
-    yield Example("scores of 1e4 for the targets", 1e4 * signs, targets)
-    yield Example("scores of 1e4 against the targets", -1e4 * signs, targets)
-    yield Example("scores of 1e4 at random", 1e4 * scores.sign(), targets)
+    yield from edge_batches(rule_example, any_labels=not case.names_labels)
     if not case.names_labels:
-        narrow = rule_example(labels=1, unknown=0.0)
-        yield Example("one label", narrow.scores, narrow.targets)
-        yield Example("no label at all", scores[:, :0], targets[:, :0])
+        yield rule_example(unknown=0.0).labels(torch.arange(0))._replace(name="no label at all")
 
 
 def check_rule_types(case: RuleCase) -> None:
@@ -206,10 +163,8 @@ def check_rule_types(case: RuleCase) -> None:
     batch = rule_example()
     values, targets = case.as_values(batch.scores), batch.targets.to(case.device)
     if case.device == "cpu":
-        array = values.numpy()
-        _same(
-            case.make().fit(array, batch.targets.numpy())(array), case.fit(batch)(values), "arrays and tensors differ"
-        )
+        from_arrays = case.make().fit(values.numpy(), targets.numpy())(values.numpy())
+        _same(from_arrays, case.fit(batch)(values), "arrays and tensors differ")
     for dtype in (torch.float16, torch.bfloat16):
         rounded = values.to(dtype)
         got, want = (case.make().fit(kind, targets)(kind) for kind in (rounded, rounded.float()))
@@ -233,15 +188,9 @@ def check_rule_invalid_input(case: RuleCase) -> None:
         invalid += [lambda: case.make().fit(values, targets * 2)]
     if rule.needs_probs:
         invalid += [lambda: rule(values + 1), lambda: rule.fit(values - 1, targets)]
-    names = [type(part).__name__ for part in rule.modules()]
+    owners = [f"of `{type(part).__name__}` must" for part in rule.modules()]
     for call in invalid:
-        try:
-            call()
-        except ValueError as error:
-            if not any(f"of `{name}` must" in str(error) for name in names):
-                raise AssertionError(f"the error does not name the rule: {error}") from error
-        else:
-            raise AssertionError("invalid input raises no error")
+        assert_error(call, "invalid input raises no error", *owners)
     _same(rule(values), want, "an invalid input changes the rule")
 
 
@@ -257,20 +206,5 @@ RULE_PROPERTIES = (
 )
 
 
-def _concatenate(decisions: list[Decision]) -> Decision:
-    return Decision(torch.cat([d.labels for d in decisions]), torch.cat([d.abstain for d in decisions]))
-
-
-def _moved(batch: Example, order: Tensor, dim: int) -> Example:
-    scores, targets = (tensor.index_select(dim, order) for tensor in (batch.scores, batch.targets))
-    return batch._replace(scores=scores, targets=targets)
-
-
 def _same(got: Decision, want: Decision, message: str) -> None:
-    for name in ("labels", "abstain"):
-        one, other = getattr(got, name), getattr(want, name)
-        if one.shape != other.shape:
-            raise AssertionError(f"{message}: {name} of shape {tuple(one.shape)} and {tuple(other.shape)}")
-        if not bool((one == other).all()):
-            row = int((one != other).nonzero()[0, 0])
-            raise AssertionError(f"{message}: {name} of row {row} {one[row].tolist()} and {other[row].tolist()}")
+    assert_same(vars(got), vars(want), message)
