@@ -15,11 +15,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from manyhot.data.dataset import UnselectedDataset
+from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import join_splits
 from manyhot.data.sources import Files, resolve_image_files
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
+from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
 from manyhot.tables.columns import ReadOptions
 from manyhot.tables.label_cells import sort_names
@@ -34,7 +35,7 @@ def is_coco(content: Any) -> bool:
     return isinstance(content, dict) and all(isinstance(content.get(key), list) for key in COCO_KEYS)
 
 
-def read_coco(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several files, which may be splits of one data set."""
     with _garbage_collection_off():
         parts = [_CocoFile(path, options) for path in files]
@@ -66,7 +67,7 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
         splits_of_rows = np.repeat(np.array(by_file, dtype=object), [len(part.images) for part in parts])
         splits = join_splits(options.owner, ids, np.concatenate(image_rows), splits_of_rows)
         notes.append("Splits are taken from the names of the files.")
-    return UnselectedDataset(ids, Files(list(written)), names, targets, splits, notes)
+    return Dataset(Labels(names), targets, ids, images=Files(list(written)), splits=splits, notes=notes)
 
 
 @contextmanager
@@ -171,7 +172,7 @@ def _is_voc(folder: Path) -> bool:
     return (folder / "Annotations").is_dir() and (folder / "JPEGImages").is_dir()
 
 
-def read_voc(folders: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+def read_voc(folders: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several years."""
     top = Path(os.path.commonpath(folders)) if len(folders) > 1 else folders[0]
     ids: list[str] = []
@@ -202,7 +203,7 @@ def read_voc(folders: Sequence[Path], options: ReadOptions) -> UnselectedDataset
     has_splits = all(splits) and bool(splits) and options.split_column is None
     notes += ["Splits are the lists in ImageSets/Main."] if has_splits else []
     split_array = np.array(splits, dtype=object) if has_splits else None
-    return UnselectedDataset(ids, Files(ids, root=top), names, targets, split_array, notes)
+    return Dataset(Labels(names), targets, ids, images=Files(ids, root=top), splits=split_array, notes=notes)
 
 
 def _read_split_lists(folder: Path, options: ReadOptions) -> dict[str, str]:
@@ -246,7 +247,7 @@ def is_open_images(columns: Sequence[str]) -> bool:
     return set(OPEN_IMAGES_COLUMNS) <= set(columns)
 
 
-def read_open_images(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several tables, with verified negatives."""
     tables = [_read_columns(path, options) for path in files]
     rows = import_arrow().concat_tables(tables)
@@ -273,7 +274,7 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> UnselectedD
         splits_of_rows = np.repeat(np.array(by_file, dtype=object), [table.num_rows for table in tables])
         splits = join_splits(options.owner, ids, image_rows, splits_of_rows)
         notes.append("Splits are taken from the names of the files.")
-    return UnselectedDataset(ids, sources, names, targets, splits, notes)
+    return Dataset(Labels(names), targets, ids, images=sources, splits=splits, notes=notes)
 
 
 def _read_columns(path: Path, options: ReadOptions) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import read_image_tables
-from manyhot.data.read import expand_paths
+from manyhot.data.read import expand_paths, finish_dataset
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
@@ -146,7 +146,7 @@ def read_corrections(path: str | os.PathLike[str]) -> Dataset:
         path: A table as `read_data` takes it; with one column per label, blank cells are unknown.
     """
     options = ReadOptions("read_corrections", allow_missing=True)
-    return read_image_tables(expand_paths(path, options), options).dataset(options)
+    return finish_dataset(read_image_tables(expand_paths(path, options), options), options)
 
 
 def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:

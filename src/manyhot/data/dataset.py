@@ -12,9 +12,8 @@ import numpy as np
 from manyhot.checks import check_int
 from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
-from manyhot.errors import InputError, suggest
+from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.columns import ReadOptions, preview_names
 from manyhot.tables.vocabulary import check_split
 
 Array = np.ndarray[Any, Any]
@@ -162,82 +161,3 @@ class Dataset:
         return self.select_labels(
             [name for name, is_frequent in zip(self.labels.names, enough, strict=True) if is_frequent]
         )
-
-
-@dataclass
-class UnselectedDataset:
-    """Samples as a reader found them.
-
-    Attributes:
-        ids: N distinct texts.
-        images: N images.
-        names: K labels.
-        targets: (N, K).
-        splits: (N,) names of splits, or None.
-        notes: What was detected.
-    """
-
-    ids: list[str]
-    images: ImageSource
-    names: list[str]
-    targets: SparseTargets
-    splits: np.ndarray[Any, Any] | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def dataset(self, options: ReadOptions) -> Dataset:
-        """The data set, with the labels that the user wants."""
-        if not self.ids:
-            raise InputError("path", options.owner, "lead to images", "none at all", "Check the path.")
-        labels, targets = Labels(self.names), self.targets
-        if options.label_names is not None:
-            labels, targets = self._select_labels(options, options.label_names)
-        self.notes += _similar_names_note(labels.names)
-        data = Dataset(labels, targets, self.ids, images=self.images, splits=self.splits, notes=self.notes)
-        data.notes.append(_summary(data))
-        return data
-
-    def _select_labels(self, options: ReadOptions, selected: list[str]) -> tuple[Labels, SparseTargets]:
-        column_of = {name: column for column, name in enumerate(self.names)}
-        missing = [name for name in selected if name not in column_of]
-        if missing and (not isinstance(options.labels, Labels) or len(missing) == len(selected)):
-            hint = suggest(missing[0], self.names, f"The labels are {preview_names(self.names)}.", show=repr)
-            raise InputError("labels", options.owner, "name labels that occur", repr(missing[0]), hint)
-        if missing:
-            self.notes.append(f"Never present: {preview_names(missing)}.")
-        dropped = [name for name in self.names if name not in set(selected)]
-        if dropped:
-            self.notes.append(f"Left out {_count(len(dropped), 'label')}: {preview_names(dropped)}.")
-        # A column that is not in the data is known nowhere, or absent everywhere, as unlisted cells are.
-        extended = SparseTargets(
-            self.targets.starts,
-            self.targets.columns,
-            self.targets.values,
-            num_labels=len(self.names) + len(missing),
-            unlisted=self.targets.unlisted,
-        )
-        columns = column_of | {name: len(self.names) + index for index, name in enumerate(missing)}
-        return Labels(selected), extended.select([columns[name] for name in selected])
-
-
-def _similar_names_note(names: list[str]) -> list[str]:
-    """Says which labels differ by capitals alone, the first two of them."""
-    by_casefold: dict[str, str] = {}
-    for name in names:
-        first = by_casefold.setdefault(name.casefold(), name)
-        if first != name:
-            return [f"Labels {first!r} and {name!r} are two labels: they differ by capitals."]
-    return []
-
-
-def _summary(data: Dataset) -> str:
-    """Sizes, rows without a label, splits."""
-    assert data.targets is not None
-    empty = int((data.targets.sizes() == 0).sum())
-    text = f"{_count(len(data), 'image')}, {_count(len(data.labels), 'label')}"
-    text += f"; {empty:,} {'image has' if empty == 1 else 'images have'} none of them" if empty else ""
-    sizes = ", ".join(f"{name} {size:,}" for name, size in data.split_sizes().items())
-    return f"{text}; splits {sizes}." if sizes else f"{text}; no splits."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

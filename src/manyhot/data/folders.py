@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from manyhot.data.dataset import UnselectedDataset
+from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_targets
 from manyhot.errors import InputError
 from manyhot.image_paths import walk_images
 from manyhot.images import SkippedFiles, image_suffixes
+from manyhot.labels import Labels
 from manyhot.tables.columns import ReadOptions, preview_names
 from manyhot.tables.label_cells import describe_separator, detect_separator, split_names
 from manyhot.tables.vocabulary import (
@@ -35,7 +36,7 @@ from manyhot.tables.vocabulary import (
 )
 
 
-def read_folders(folder: Path, options: ReadOptions) -> UnselectedDataset:
+def read_folders(folder: Path, options: ReadOptions) -> Dataset:
     """All images below a folder, labelled by the folders they lie in."""
     paths, skipped = walk_images(folder)
     by_split = options.split_column is None and _has_split_folders(paths, options)
@@ -62,7 +63,7 @@ def read_folders(folder: Path, options: ReadOptions) -> UnselectedDataset:
         codes = np.array([order.index(tops[first]) for first in firsts])
         splits, more = canonical_splits(options.owner, codes, order)
         notes += ["Splits are the folders above them.", *more]
-    return UnselectedDataset(ids, Files(ids, root=folder), names, targets, splits, notes)
+    return Dataset(Labels(names), targets, ids, images=Files(ids, root=folder), splits=splits, notes=notes)
 
 
 def _has_split_folders(paths: Sequence[str], options: ReadOptions) -> bool:
@@ -191,7 +192,7 @@ def shard_images(samples: Sequence[ShardSample], files: Sequence[Path]) -> tuple
     return ids, TarMembers(files, places, [str(sample.image) for sample in samples])
 
 
-def read_shards(files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images with the labels that lie beside them."""
     all_samples, skipped = scan_shards(files, options)
     suffix = next(
@@ -212,7 +213,7 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> UnselectedDatase
     targets.unlisted = options.unlisted_or("absent")
     notes.append(f"Labels are in the .{suffix} files{description}.")
     splits, more = _shard_splits(samples, objects, files, options)
-    return UnselectedDataset(ids, images, names, targets, splits, notes + more)
+    return Dataset(Labels(names), targets, ids, images=images, splits=splits, notes=notes + more)
 
 
 def _parse_labels(sample: ShardSample, suffix: str, options: ReadOptions) -> Any:

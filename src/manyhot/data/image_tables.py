@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyhot.data.dataset import UnselectedDataset
+from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, ImageSource, ParquetImages, resolve_image_files
 from manyhot.data.targets import SparseTargets, index_targets
 from manyhot.errors import InputError
@@ -163,7 +163,7 @@ class LabelColumns:
         return note
 
 
-def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_labels: bool = True) -> UnselectedDataset:
+def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_labels: bool = True) -> Dataset:
     """All rows of tables of the same columns.
 
     Args:
@@ -221,12 +221,12 @@ class _TableRows:
         encoded = texts.combine_chunks().dictionary_encode()
         return encoded.dictionary.to_pylist(), as_numpy(encoded.indices).astype(np.int64)
 
-    def read(self) -> UnselectedDataset:
+    def read(self) -> Dataset:
         """The images, with rows of the same image joined."""
         if not len(self.files):
             got = f"{str(self.tables[0].path)!r} without any"
             raise InputError("path", self.options.owner, "have rows", got, "Write one row for each image.")
-        names, targets, labels_note = self._labels()
+        labels, targets, labels_note = self._labels()
         ids, image_rows, images, notes = self._embedded_images() if self.embedded else self._images()
         splits, split_notes = self._splits(ids, image_rows)
         if len(ids) < len(self.files):
@@ -235,9 +235,8 @@ class _TableRows:
         left_out = self.columns.left_out
         notes += [f"Left out columns {preview_names(left_out)}."] if left_out and labels_note else []
         form = [note for table in self.tables[:1] for note in table.notes]
-        return UnselectedDataset(
-            ids, images, names, targets, splits, [*form, self._opening(labels_note), *notes, *split_notes]
-        )
+        notes = [*form, self._opening(labels_note), *notes, *split_notes]
+        return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes)
 
     def _opening(self, labels_note: str) -> str:
         kind = "images" if self.embedded else "paths"
@@ -247,13 +246,13 @@ class _TableRows:
             parts.append(f"splits in column {self.columns.split!r}")
         return "; ".join(part for part in parts if part) + "."
 
-    def _labels(self) -> tuple[list[str], SparseTargets, str]:
-        """Names, targets (rows, K), and a clause about them."""
+    def _labels(self) -> tuple[Labels, SparseTargets, str]:
+        """Labels, targets (rows, K), and a clause about them."""
         if self.columns.cells:
             names = [name.removeprefix(TARGET_PREFIX) for name in self.columns.cells]
-            return names, self.cells.targets(len(self.files)), self.cells.note()
+            return Labels(names), self.cells.targets(len(self.files)), self.cells.note()
         if self.columns.lists is None:
-            return [], SparseTargets.from_rows([[]] * len(self.files), num_labels=0), ""
+            return Labels([]), SparseTargets.from_rows([[]] * len(self.files), num_labels=0), ""
         column = self.columns.lists
         named = read_label_lists(
             self.options.owner, self.column(column), self.options.separator, self.options.label_names
@@ -263,7 +262,7 @@ class _TableRows:
         classes = self.tables[0].class_names(column)
         if classes is not None and all(name.isdecimal() and int(name) < len(classes) for name in names):
             names = [str(classes[int(name)]) for name in names]
-        return Labels(names).names, targets, f"labels in column {column!r}, {named.separation}"
+        return Labels(names), targets, f"labels in column {column!r}, {named.separation}"
 
     def _images(self) -> tuple[list[str], Array, ImageSource, list[str]]:
         """Distinct paths, the image of each row, the files, and where they were found."""

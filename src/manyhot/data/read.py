@@ -8,16 +8,17 @@ import gzip
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from manyhot.checks import check_choice
 from manyhot.data.annotations import find_voc, is_open_images, read_coco, read_open_images, read_voc
 from manyhot.data.arrays import read_npz
-from manyhot.data.dataset import Dataset, UnselectedDataset
+from manyhot.data.dataset import Dataset
 from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files, ImageSource
-from manyhot.errors import InputError
+from manyhot.errors import InputError, suggest
 from manyhot.image_paths import walk_images
 from manyhot.images import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image
 from manyhot.labels import Labels
@@ -254,10 +255,10 @@ def read_data(
     files = layout_files(layout, paths, options)
     if layout == "npz":
         return _read_archive(files, options)
-    return _read_layout(layout, files, options).dataset(options)
+    return finish_dataset(_read_layout(layout, files, options), options)
 
 
-def _read_layout(layout: str, files: Sequence[Path], options: ReadOptions) -> UnselectedDataset:
+def _read_layout(layout: str, files: Sequence[Path], options: ReadOptions) -> Dataset:
     if layout == "folders":
         if len(files) > 1 or not files[0].is_dir():
             rule, hint = "be one folder for layout 'folders'", "Pass the folder above those of the labels."
@@ -272,6 +273,58 @@ def _read_layout(layout: str, files: Sequence[Path], options: ReadOptions) -> Un
         "webdataset": read_shards,
     }
     return readers[layout](files, options)
+
+
+def finish_dataset(data: Dataset, options: ReadOptions) -> Dataset:
+    """What a reader found, with the labels that the user wants and notes about the whole."""
+    if not data.ids:
+        raise InputError("path", options.owner, "lead to images", "none at all", "Check the path.")
+    if options.label_names is not None:
+        data = _select_labels(data, options, options.label_names)
+    data.notes.extend(_similar_names_note(data.labels.names))
+    data.notes.append(_summary(data))
+    return data
+
+
+def _select_labels(data: Dataset, options: ReadOptions, selected: list[str]) -> Dataset:
+    """The labels of these names; those of `Labels` that never occur are absent or unknown, as unlisted cells are."""
+    names, targets = data.labels.names, data.targets
+    assert targets is not None
+    missing = [name for name in selected if name not in set(names)]
+    if missing and (not isinstance(options.labels, Labels) or len(missing) == len(selected)):
+        hint = suggest(missing[0], names, f"The labels are {preview_names(names)}.", show=repr)
+        raise InputError("labels", options.owner, "name labels that occur", repr(missing[0]), hint)
+    if missing:
+        data.notes.append(f"Never present: {preview_names(missing)}.")
+    dropped = [name for name in names if name not in set(selected)]
+    if dropped:
+        data.notes.append(f"Left out {_count(len(dropped), 'label')}: {preview_names(dropped)}.")
+    extended = replace(data, labels=Labels([*names, *missing]), targets=targets.widen(len(names) + len(missing)))
+    return extended.select_labels(selected)
+
+
+def _similar_names_note(names: list[str]) -> list[str]:
+    """Says which labels differ by capitals alone, the first two of them."""
+    by_casefold: dict[str, str] = {}
+    for name in names:
+        first = by_casefold.setdefault(name.casefold(), name)
+        if first != name:
+            return [f"Labels {first!r} and {name!r} are two labels: they differ by capitals."]
+    return []
+
+
+def _summary(data: Dataset) -> str:
+    """Sizes, rows without a label, splits."""
+    assert data.targets is not None
+    empty = int((data.targets.sizes() == 0).sum())
+    text = f"{_count(len(data), 'image')}, {_count(len(data.labels), 'label')}"
+    text += f"; {empty:,} {'image has' if empty == 1 else 'images have'} none of them" if empty else ""
+    sizes = ", ".join(f"{name} {size:,}" for name, size in data.split_sizes().items())
+    return f"{text}; splits {sizes}." if sizes else f"{text}; no splits."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _read_archive(files: Sequence[Path], options: ReadOptions) -> Dataset:
@@ -312,6 +365,7 @@ def read_images(path: Paths) -> Dataset:
         return _unlabelled_dataset(ids, source, skipped.notes())
     if len(tables) == len(paths):
         result = read_image_tables(tables, options, with_labels=False)
+        assert result.images is not None
         return _unlabelled_dataset(result.ids, result.images, result.notes)
     return _read_image_files(named, options)
 
@@ -343,5 +397,4 @@ def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
 
 
 def _unlabelled_dataset(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:
-    count = f"{len(ids):,} image{'' if len(ids) == 1 else 's'} to predict."
-    return Dataset(Labels([]), None, ids, images=images, notes=[*notes, count])
+    return Dataset(Labels([]), None, ids, images=images, notes=[*notes, f"{_count(len(ids), 'image')} to predict."])

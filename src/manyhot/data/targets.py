@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,6 @@ from torch import Tensor
 from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
 from manyhot.errors import InputError
 from manyhot.tables.label_cells import sort_names
-
-if TYPE_CHECKING:
-    pass
 
 Array = np.ndarray[Any, Any]
 
@@ -204,6 +201,10 @@ class SparseTargets:
                 sets = columns[some[:, None] + np.arange(size)].astype(np.int64)
                 dense += np.bincount((K * sets[:, :, None] + sets[:, None, :]).ravel(), minlength=K * K)
         return dense.reshape(K, K)
+
+    def widen(self, num_labels: int) -> SparseTargets:
+        """The same cells with more labels, of which nothing is stored."""
+        return SparseTargets(self.starts, self.columns, self.values, num_labels=num_labels, unlisted=self.unlisted)
 
     def select(self, columns: Sequence[int]) -> SparseTargets:
         """The labels of these columns, in their order; rows that lose all their labels stay as rows without any."""
