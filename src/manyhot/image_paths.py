@@ -1,4 +1,4 @@
-"""Paths of images: walking folders, finding the files and tar members of a table, likely root folders. No torch."""
+"""Paths of images: walking folders and archives, finding the images of a table, likely root folders. No torch."""
 
 from __future__ import annotations
 
@@ -7,38 +7,27 @@ import importlib.util
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyhot.images import NO_SUCH_FILE, ImageLocation, SkippedFiles, UnavailableImage, image_suffixes
+from manyhot.errors import InputError
+from manyhot.images import NO_SUCH_FILE, ImageLocation, SkippedFiles, UnreadableImage, image_suffixes, is_image
+from manyhot.tables.columns import ReadOptions
 
 # Enough for any data set on one machine, and an end where someone points at the root of a disk.
 MAX_ENTRIES = 5_000_000
 
 
-class FolderContents(NamedTuple):
-    """What lies below a folder.
-
-    Attributes:
-        images: Images that can be read, relative to the folder and sorted.
-        skipped: Files that are perhaps images too.
-    """
-
-    images: list[str]
-    skipped: SkippedFiles
-
-
-def walk_images(start: Path, skipped: SkippedFiles | None = None) -> FolderContents:
-    """The files below a folder; hidden files and folders are left out.
+def iterate_images(start: Path, skipped: SkippedFiles) -> Iterator[str]:
+    """The images below a folder, relative to it and in any order; hidden files and folders are left out.
 
     Args:
         start: The folder.
-        skipped: What was skipped elsewhere, to be added to.
+        skipped: Counts the files that are perhaps images too.
     """
-    result: list[str] = []
-    skipped, suffixes = skipped or SkippedFiles(), image_suffixes()
-    entries = 0
+    suffixes, entries = image_suffixes(), 0
     visited: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(start, followlinks=True):
         state = os.stat(folder)
@@ -50,14 +39,25 @@ def walk_images(start: Path, skipped: SkippedFiles | None = None) -> FolderConte
         relative = os.path.relpath(folder, start)
         prefix = "" if relative == "." else f"{relative}{os.sep}"
         for name in files:
-            if name.lower().endswith(suffixes) and not name.startswith("."):
-                result.append(prefix + name)
-            elif not name.startswith("."):
+            if name.startswith("."):
+                continue
+            if name.lower().endswith(suffixes):
+                yield prefix + name
+            else:
                 skipped.add(name)
         entries += len(files) + len(folders)
         if entries > MAX_ENTRIES:
             break
-    return FolderContents(sorted(result), skipped)
+
+
+def scan_tar(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """The ordinary files in a tar archive without compression, each with the archive to extract it from."""
+    with tarfile.open(path, "r:") as archive:
+        for member in archive:
+            if member.size < 0:  # which would lead back to its start, without end
+                raise tarfile.ReadError("a file of a negative size")
+            if member.isfile():
+                yield archive, member
 
 
 def find_image_file(path: str, roots: Iterable[Path]) -> tuple[Path, str] | None:
@@ -82,7 +82,7 @@ def sort_image_roots(roots: Iterable[Path], paths: Sequence[str]) -> list[Path]:
     return sorted(unique.values(), key=lambda root: -sum(find_image_file(path, [root]) is not None for path in paths))
 
 
-def locate_images(paths: Sequence[str], roots: Sequence[Path]) -> list[ImageLocation | UnavailableImage]:
+def locate_images(paths: Sequence[str], roots: Sequence[Path]) -> list[ImageLocation | UnreadableImage]:
     """The place of each path, or why there is none. Each archive is gone through once, however many paths it holds."""
     matches = [find_image_file(path, roots) for path in paths]
     requested: dict[Path, set[str]] = {}
@@ -90,33 +90,134 @@ def locate_images(paths: Sequence[str], roots: Sequence[Path]) -> list[ImageLoca
         if match is not None and match[1]:
             requested.setdefault(match[0], set()).add(match[1])
     members = {archive: _locate_members(archive, names) for archive, names in requested.items()}
-    result: list[ImageLocation | UnavailableImage] = []
+    result: list[ImageLocation | UnreadableImage] = []
     for path, match in zip(paths, matches, strict=True):
         if match is None:
             folder = path != "" and any(os.path.isdir(root / path) for root in roots)
-            result.append(UnavailableImage("it is a folder" if folder else NO_SUCH_FILE))
+            reason = "it is a folder" if folder else NO_SUCH_FILE
+            result.append(UnreadableImage(path, reason, missing=not folder))
         else:
             file, inner = match
             result.append(members[file][inner] if inner else ImageLocation(file))
     return result
 
 
-def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation | UnavailableImage]:
+def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation | UnreadableImage]:
     """Where these files of an archive begin, without reading them, or why they cannot be read."""
-    result: dict[str, ImageLocation | UnavailableImage] = {}
+    result: dict[str, ImageLocation | UnreadableImage] = {}
     reason = "the archive has no such file"
     try:
-        with tarfile.open(archive, "r:") as opened:
-            for member in opened:
-                if member.size < 0:  # which would lead back to its start, without end
-                    raise tarfile.ReadError("a file of a negative size")
-                if member.name in names and member.isfile():
-                    result[member.name] = ImageLocation(archive, member.offset_data, member.size)
-                if len(result) == len(names):
-                    break
+        for _, member in scan_tar(archive):
+            if member.name in names:
+                result[member.name] = ImageLocation(archive, member.offset_data, member.size)
+            if len(result) == len(names):
+                break
     except (tarfile.TarError, OSError):
         reason = "the archive cannot be read"
-    return {name: result.get(name, UnavailableImage(reason)) for name in names}
+    return {name: result.get(name, UnreadableImage(f"{archive}/{name}", reason)) for name in names}
+
+
+SAMPLE_PATHS = 50
+IMAGE_FOLDERS = ("images", "image", "imgs", "img", "photos", "pictures", "JPEGImages", "data", "train", "val", "test")
+
+
+class ImageFiles(NamedTuple):
+    """The files of images that a table names.
+
+    Attributes:
+        paths: Their paths, relative to the folder.
+        root: The folder.
+        notes: What was guessed.
+    """
+
+    paths: list[str]
+    root: Path
+    notes: list[str]
+
+
+def resolve_image_files(
+    names: Sequence[str], base: Path, options: ReadOptions, *, hints: Iterable[Path] = ()
+) -> ImageFiles:
+    """The files of images that a table names.
+
+    Args:
+        names: As the table has them.
+        base: The folder of the table.
+        options: What the user said; `root` comes first.
+        hints: Other folders to look into.
+    """
+    names, notes = list(names), []
+    if names and names[0].startswith(("http://", "https://", "s3://", "gs://")):
+        hint = "Download them, and pass their paths."
+        raise InputError("path", options.owner, "name images on this machine", repr(names[0]), hint)
+    with_backslashes = [name for name in names if "\\" in name]
+    if with_backslashes and not any((base / name).exists() for name in with_backslashes[:SAMPLE_PATHS]):
+        names = [name.replace("\\", "/") for name in names]
+        notes.append("Backslashes in paths are read as slashes.")
+    sample = names[:SAMPLE_PATHS]
+    starts = [base] if options.root is None else [options.root, base]
+    folders = [*starts, *hints, *(start / name for start in starts for name in IMAGE_FOLDERS)]
+    folders += [Path()] if options.root is None else []
+    root, suffix, hits = _best_folder(sample, folders)
+    if 2 * hits < len(sample) and not options.allow_missing:
+        by_name = _find_by_name(names, starts[0])
+        if sum(path is not None for path in by_name[:SAMPLE_PATHS]) > hits:
+            paths = [name if path is None else path for name, path in zip(names, by_name, strict=True)]
+            return ImageFiles(paths, starts[0], [*notes, f"Images were found by name below {str(starts[0])!r}."])
+    if sample and not hits:
+        if options.allow_missing:
+            return ImageFiles(names, starts[0], notes)
+        searched = " and ".join(repr(str(start)) for start in starts)
+        got = f"none of the first {len(sample)}, such as {sample[0]!r}, in {searched} or below"
+        hint = "Pass the folder that the paths start from."
+        raise InputError("root", options.owner, "be the folder of the images", got, hint)
+    if suffix:
+        names = _add_suffixes(names, root, suffix)
+        notes.append(f"Names have no ending; {suffix!r} was added.")
+    if root != starts[0]:
+        notes.append(f"Images lie in {str(root)!r}.")
+    if hits < len(sample):
+        notes.append(f"Of the first {len(sample)} images {len(sample) - hits} are not there.")
+    return ImageFiles(names, root, notes)
+
+
+def _best_folder(sample: Sequence[str], folders: Iterable[Path]) -> tuple[Path, str, int]:
+    """The folder and the ending with which most of the sample exists, the first on a tie, and how much of it."""
+    without_suffix = sum(is_image(name) for name in sample) * 2 < len(sample)
+    suffixes = ("", *image_suffixes(), ".JPG", ".JPEG", ".PNG") if without_suffix else ("",)
+    best = (Path(), "", -1)
+    for folder in filter(Path.is_dir, dict.fromkeys(folders)):
+        for suffix in suffixes:
+            hits = sum(os.path.isfile(folder / (name + suffix)) for name in sample)
+            if hits > best[2]:
+                best = folder, suffix, hits
+        if best[2] == len(sample):
+            break
+    return best[0], best[1], max(best[2], 0)
+
+
+def _add_suffixes(names: Sequence[str], root: Path, usual: str) -> list[str]:
+    """Each name with the ending its file has; the most usual one where there is no such file."""
+    suffixes = {}
+    for folder in {os.path.dirname(name) for name in names}:
+        for entry in os.scandir(root / folder) if (root / folder).is_dir() else ():
+            if is_image(entry.name):
+                stem, suffix = os.path.splitext(entry.name)
+                suffixes[os.path.join(folder, stem)] = suffix
+    return [name + suffixes.get(name, usual) for name in names]
+
+
+def _find_by_name(names: Sequence[str], start: Path) -> list[str | None]:
+    """Paths by file name alone, below a folder; none at all where two images share a name that is looked for."""
+    by_name: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for path in sorted(iterate_images(start, SkippedFiles())):
+        name = os.path.basename(path)
+        for key in (name, os.path.splitext(name)[0]):
+            counts[key] += 1
+            by_name[key] = path
+    keys = [os.path.basename(name) for name in names]
+    return [None] * len(keys) if any(counts[key] > 1 for key in keys) else [by_name.get(key) for key in keys]
 
 
 def find_image_roots(predictions: str) -> list[Path]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import os
 import re
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from manyhot.errors import InputError, require
 if TYPE_CHECKING:
     from PIL import Image
 
+Array = np.ndarray[Any, Any]
 
 # Pixels only. Formats that are programs (EPS) or drawings (WMF) stay closed, whatever Pillow could do with them.
 # fmt: off
@@ -68,12 +67,7 @@ def _suffixes(registered: int) -> tuple[str, ...]:
     # Files with several images (MPO) are opened as JPEG.
     formats = (*readable_formats(), "MPO")
     suffixes = [suffix for suffix, name in Image.EXTENSION.items() if name in formats]
-    return tuple(
-        sorted(
-            suffixes,
-            key=lambda suffix: COMMON_SUFFIXES.index(suffix) if suffix in COMMON_SUFFIXES else len(COMMON_SUFFIXES),
-        )
-    )
+    return tuple(dict.fromkeys((*(suffix for suffix in COMMON_SUFFIXES if suffix in suffixes), *suffixes)))
 
 
 def is_image(name: str) -> bool:
@@ -207,13 +201,6 @@ def largest_tile(file: BinaryIO) -> int:
     return sides[322] * sides[323]
 
 
-Array = np.ndarray[Any, Any]
-
-MAX_PIXELS = 2**27
-# The comment distinguishes this filter from one of the user.
-PILLOW_MODULES = re.compile(r"PIL\.(?#manyhot)")
-NO_SUCH_FILE = "there is no such file"
-
 # Files that are mistaken for images, by their first bytes.
 OTHER_FILE_SIGNATURES = (
     (b"version https://git-lfs", "it is a Git LFS pointer; the image itself was not downloaded"),
@@ -225,6 +212,7 @@ OTHER_FILE_SIGNATURES = (
     (b"%!ps", "it is a PostScript drawing, which has no pixels"),
     (b"pk\x03\x04", "it is a ZIP archive"),
 )
+NO_SUCH_FILE = "there is no such file"
 
 
 class UnreadableImage(InputError):
@@ -233,24 +221,54 @@ class UnreadableImage(InputError):
     Attributes:
         name: Which image.
         reason: Why, in plain words.
+        missing: Whether there is no such image at all.
 
     Example:
         >>> print(UnreadableImage("cats/17.jpg", "the file is empty"))
         The image 'cats/17.jpg' cannot be read: the file is empty.
     """
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, *, missing: bool = False) -> None:
         super().__init__(got=f"The image {name!r} cannot be read: {reason}.")
-        self.name, self.reason = name, reason
+        self.name, self.reason, self.missing = name, reason, missing
+
+    @classmethod
+    def from_os_error(cls, name: str, error: OSError) -> UnreadableImage:
+        """The reason why a file could not be opened or read."""
+        if isinstance(error, FileNotFoundError):
+            return cls(name, NO_SUCH_FILE, missing=True)
+        if isinstance(error, IsADirectoryError):
+            return cls(name, "it is a folder")
+        return cls(name, "you may not read it" if isinstance(error, PermissionError) else error.strerror or str(error))
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """Which images are decoded.
+
+    Attributes:
+        max_pixels: Larger ones are rejected by their header, before memory is allocated.
+        formats: Some of `FORMATS`.
+    """
+
+    max_pixels: int = 2**27
+    formats: tuple[str, ...] = FORMATS
+
+    LOCAL: ClassVar[ImageLimits]
+    UPLOAD: ClassVar[ImageLimits]
+
+
+ImageLimits.LOCAL = ImageLimits()
+# What browsers show, and TIFF. Decoders of rarer formats are slower, block all other threads, or ignore limits.
+ImageLimits.UPLOAD = ImageLimits(50_000_000, ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"))
 
 
 def decode(
-    data: bytes | Array,
+    data: bytes | BinaryIO | Array,
     *,
     name: str,
-    max_pixels: int = MAX_PIXELS,
+    limits: ImageLimits = ImageLimits.LOCAL,
     min_side: int | None = None,
-    formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
     """An image as RGB, rotated according to its EXIF orientation; raises `UnreadableImage` if it cannot be read.
 
@@ -258,109 +276,74 @@ def decode(
     floating point are taken to lie between 0 and 1.
 
     Args:
-        data: The bytes of a file, or pixels (H, W) or (H, W, C) with C = 1 to 4: grey, grey and alpha, RGB, RGBA.
+        data: A file or its bytes, or pixels (H, W) or (H, W, C) with C = 1 to 4: grey, grey and alpha, RGB, RGBA.
         name: Which image it is, for the error.
-        max_pixels: Larger images are rejected by their header, before memory is allocated.
+        limits: Which images are rejected.
         min_side: The longest side that is needed. A JPEG that is far larger is decoded at a half, a quarter or an
             eighth of its size, with at least twice that side, which is several times as fast.
-        formats: The formats to take, some of `FORMATS`.
 
     Example:
         >>> import numpy as np
         >>> decode(np.zeros((2, 3), dtype=np.uint8), name="black").size
         (3, 2)
     """
-    with IGNORE_PILLOW_WARNINGS:
-        if isinstance(data, np.ndarray):
-            return _from_array(data, name, max_pixels)
-        image = open_header(data, name=name, max_pixels=max_pixels, formats=formats)
+    if isinstance(data, np.ndarray):
+        return _from_array(data, name, limits)
+    image = open_header(data, name=name, limits=limits)
+    with _reasons(name):
         if min_side is not None:
             image.draft(None, (2 * min_side, 2 * min_side))
-        try:
-            image.load()
-            return _to_rgb(_apply_orientation(image), name)
-        except UnreadableImage:
-            raise
-        except Exception as error:
-            # Damaged files make Pillow raise nearly anything: OSError, SyntaxError, struct.error, IndexError ...
-            raise UnreadableImage(name, _describe_error(error)) from None
+        image.load()
+        # Notes of the camera that cannot be read say nothing; the pixels were.
+        with suppress(Exception):
+            import_pillow().ImageOps.exif_transpose(image, in_place=True)
+        return _to_rgb(image, name)
 
 
-def open_header(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = FORMATS) -> Any:
+def open_header(data: bytes | BinaryIO, *, name: str, limits: ImageLimits = ImageLimits.LOCAL) -> Any:
     """An image of which only the header is read; raises `UnreadableImage` for other files and too large images."""
     pillow = import_pillow()
-    if not data:
-        raise UnreadableImage(name, "the file is empty")
-    with IGNORE_PILLOW_WARNINGS:
-        file = io.BytesIO(data)
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+    with _reasons(name):
+        start = file.read(4096)
+        file.seek(0)
+        if not start:
+            raise UnreadableImage(name, "the file is empty")
         try:
-            image = pillow.Image.open(file, formats=[form for form in readable_formats() if form in formats])
-            risk = decompression_risk(image, file, max_pixels=max_pixels)
+            image = pillow.Image.open(file, formats=[form for form in readable_formats() if form in limits.formats])
         except pillow.UnidentifiedImageError:
-            raise UnreadableImage(name, _describe_other_file(data)) from None
-        except Exception as error:
-            raise UnreadableImage(name, _describe_error(error)) from None
-    _check_size(image.size, name, max_pixels)
-    if risk is not None:
-        raise UnreadableImage(name, risk)
+            raise UnreadableImage(name, _describe_other_file(start)) from None
+        _check_size(image.size, name, limits)
+        risk = decompression_risk(image, file, max_pixels=limits.max_pixels)
+        if risk is not None:
+            raise UnreadableImage(name, risk)
     return image
 
 
-def import_pillow() -> ModuleType:
-    """Pillow; the error says how to install it."""
-    require("PIL.Image", "Images", extra="vision", package="Pillow")
+def import_pillow(purpose: str = "Images", *modules: str) -> Any:
+    """Pillow with its basic and some other modules; the error says how to install it."""
+    for module in ("Image", "ImageOps", *modules):
+        require(f"PIL.{module}", purpose, extra="vision", package="Pillow")
     return import_module("PIL")
 
 
-class _PillowWarningFilter:
-    """Keeps Pillow's warnings from the user; also when several threads decode at once, unlike `catch_warnings`."""
-
-    def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lock, self._depth = threading.Lock(), 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1:
-                warnings.filterwarnings("ignore", module=PILLOW_MODULES.pattern)
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0:
-                # This filter alone: others that were set meanwhile stay, unlike with `catch_warnings`.
-                own = [entry for entry in warnings.filters if entry[3] == PILLOW_MODULES]
-                for entry in own:
-                    warnings.filters.remove(entry)  # type: ignore[attr-defined]
+_PILLOW_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 
-IGNORE_PILLOW_WARNINGS = _PillowWarningFilter()
-if hasattr(os, "register_at_fork"):
-    # A worker that is forked while a thread of its parent decodes must not inherit a lock that is never released.
-    os.register_at_fork(after_in_child=IGNORE_PILLOW_WARNINGS._reset)
-
-
-def _check_size(size: tuple[int, int], name: str, max_pixels: int) -> None:
-    width, height = size
-    if width * height > max_pixels:
-        raise UnreadableImage(name, f"it has {width:,} x {height:,} pixels, more than the {max_pixels:,} allowed")
-    if width * height == 0:
-        raise UnreadableImage(name, f"it has {width} x {height} pixels")
-
-
-def _describe_other_file(data: bytes) -> str:
-    start = data[:256].lstrip().lower()
-    for signature, reason in OTHER_FILE_SIGNATURES:
-        if start.startswith(signature):
-            return reason
-    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"mif1", b"hevc"):
-        return "it is a HEIC photo; convert it to JPEG"
-    if not any(data[:4096]):
-        return "it holds nothing but zeros"
-    return "it is no image of a known format"
+@contextmanager
+def _reasons(name: str) -> Iterator[None]:
+    """Turns any error of Pillow into an `UnreadableImage`, and keeps Pillow's warnings from the user."""
+    # Added for good: to take it back would race with other threads. It goes first, and only where it is not already,
+    # because each change of the filters lets Python show warnings again that it has shown once.
+    if warnings.filters[:1] != [_PILLOW_FILTER]:
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+    try:
+        yield
+    except UnreadableImage:
+        raise
+    except Exception as error:
+        # Damaged files make Pillow raise nearly anything: OSError, SyntaxError, struct.error, IndexError ...
+        raise UnreadableImage(name, _describe_error(error)) from None
 
 
 def _describe_error(error: Exception) -> str:
@@ -375,39 +358,35 @@ def _describe_error(error: Exception) -> str:
     return f"the file is damaged ({text or type(error).__name__})"
 
 
-def _apply_orientation(image: Any) -> Any:
-    """The image rotated according to the EXIF orientation that cameras write."""
-    from PIL.Image import Transpose
+def _describe_other_file(data: bytes) -> str:
+    start = data[:256].lstrip().lower()
+    for signature, reason in OTHER_FILE_SIGNATURES:
+        if start.startswith(signature):
+            return reason
+    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"mif1", b"hevc"):
+        return "it is a HEIC photo; convert it to JPEG"
+    return "it is no image of a known format" if any(data) else "it holds nothing but zeros"
 
-    transposes = {
-        2: Transpose.FLIP_LEFT_RIGHT,
-        3: Transpose.ROTATE_180,
-        4: Transpose.FLIP_TOP_BOTTOM,
-        5: Transpose.TRANSPOSE,
-        6: Transpose.ROTATE_270,
-        7: Transpose.TRANSVERSE,
-        8: Transpose.ROTATE_90,
-    }
-    try:
-        transpose = transposes.get(image.getexif().get(0x0112))
-    except Exception:
-        # Notes of the camera that cannot be read say nothing; the pixels were.
-        transpose = None
-    return image if transpose is None else image.transpose(transpose)
+
+def _check_size(size: tuple[int, int], name: str, limits: ImageLimits) -> None:
+    width, height = size
+    if width * height > limits.max_pixels:
+        allowed = f"more than the {limits.max_pixels:,} allowed"
+        raise UnreadableImage(name, f"it has {width:,} x {height:,} pixels, {allowed}")
+    if width * height == 0:
+        raise UnreadableImage(name, f"it has {width} x {height} pixels")
 
 
 def _to_rgb(image: Any, name: str) -> Image.Image:
     """RGB of any mode."""
     from PIL import Image
 
-    rgb: Image.Image
     if image.mode.startswith(("I", "F")):
-        rgb = Image.fromarray(_deep_to_uint8(image, name)).convert("RGB")
+        image = Image.fromarray(_deep_to_uint8(image, name))
     elif image.has_transparency_data:
         rgba = image.convert("RGBA")
-        rgb = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    else:
-        rgb = image if image.mode == "RGB" else image.convert("RGB")
+        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+    rgb: Image.Image = image if image.mode == "RGB" else image.convert("RGB")
     return rgb
 
 
@@ -430,17 +409,16 @@ def _to_uint8(pixels: Array, name: str, *, white: int) -> Array:
         return pixels
     if pixels.dtype == np.bool_:
         return pixels.astype(np.uint8) * np.uint8(255)
-    low, high = (0.0, 0.0) if pixels.size == 0 else (float(pixels.min()), float(pixels.max()))
-    top = 1.0 if pixels.dtype.kind == "f" else float(white)
+    low, high = float(pixels.min()), float(pixels.max())
+    kind, top = ("floating-point", 1.0) if pixels.dtype.kind == "f" else ("integer", float(white))
     # Written so that NaN is rejected too.
     if not (low >= 0 and high <= top):
-        kind = "floating-point" if pixels.dtype.kind == "f" else "integer"
         raise UnreadableImage(name, f"its {kind} pixels lie between {low:g} and {high:g}, not between 0 and {top:g}")
     scaled: Array = np.rint(pixels.astype(np.float32) * (255 / top)).astype(np.uint8)
     return scaled
 
 
-def _from_array(pixels: Array, name: str, max_pixels: int) -> Image.Image:
+def _from_array(pixels: Array, name: str, limits: ImageLimits) -> Image.Image:
     Image = import_pillow().Image
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
@@ -448,14 +426,9 @@ def _from_array(pixels: Array, name: str, max_pixels: int) -> Image.Image:
         raise UnreadableImage(name, f"its pixels are {pixels.shape}, not (H, W) or (H, W, C) with C from 1 to 4")
     if pixels.dtype.kind not in "buif":
         raise UnreadableImage(name, f"its pixels are {pixels.dtype}, not numbers")
-    _check_size((pixels.shape[1], pixels.shape[0]), name, max_pixels)
-    kind = np.iinfo(pixels.dtype) if pixels.dtype.kind in "ui" else None
-    white = 255 if kind is not None and kind.bits != 16 else 65535
+    _check_size((pixels.shape[1], pixels.shape[0]), name, limits)
+    white = 65535 if pixels.dtype.itemsize == 2 else 255
     return _to_rgb(Image.fromarray(np.ascontiguousarray(_to_uint8(pixels, name, white=white))), name)
-
-
-class UnavailableImage(Exception):
-    """An image that cannot be shown; says why, in plain words."""
 
 
 @dataclass(frozen=True)
@@ -472,10 +445,14 @@ class ImageLocation:
     start: int = 0
     size: int | None = None
 
+    def open_file(self) -> BinaryIO:
+        """The file, or the archive, opened to be read."""
+        return self.file.open("rb")
+
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """The image as a file to read from."""
-        with self.file.open("rb") as file:
+        with self.open_file() as file:
             if self.size is None:
                 yield file
             else:
@@ -483,84 +460,14 @@ class ImageLocation:
                 yield io.BytesIO(file.read(self.size))
 
 
-# As in `manyhot.images`, whose package loads torch; a test holds the two against each other.
-MAX_PIXELS = 2**27
-
-
-def import_pillow_drawing() -> Any:
-    """Pillow with its modules for drawing; the error says how to install it."""
-    for name in ("Image", "ImageDraw", "ImageFont", "ImageOps"):
-        require(f"PIL.{name}", "Contact sheets", extra="vision", package="Pillow")
-    return import_module("PIL")
-
-
 def thumbnail(location: ImageLocation, side: int) -> Image.Image:
-    """The image as RGB, upright, scaled to a longer side of `side`; transparency becomes white.
-
-    Raises:
-        UnavailableImage: The file cannot be read, is no image, or is too large.
-    """
-    pillow = import_pillow_drawing()
+    """The image as RGB, upright, scaled up or down to a longer side of `side`; raises `UnreadableImage`."""
+    name = str(location.file)
     try:
-        with location.open() as file, pillow.Image.open(file, formats=readable_formats()) as image:
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise UnavailableImage(f"it has {width:,} x {height:,} pixels")
-            risk = decompression_risk(image, file, max_pixels=MAX_PIXELS)
-            if risk is not None:
-                raise UnavailableImage(risk)
-            # A JPEG can be decoded at a half, a quarter or an eighth of its size, which is several times as fast.
-            image.draft(None, (2 * side, 2 * side))
-            image.load()
-            rgb = _thumbnail_rgb(pillow.ImageOps.exif_transpose(image))
-    except UnavailableImage:
-        raise
-    except Exception as error:
-        # Damaged files make Pillow raise nearly anything: OSError, SyntaxError, struct.error, IndexError ...
-        raise UnavailableImage(_describe_thumbnail_error(error)) from None
-    return _resize_to_fit(rgb, side)
-
-
-def _resize_to_fit(image: Image.Image, side: int) -> Image.Image:
-    """The image scaled to fit, up or down; the smaller side is at least one pixel."""
-    from PIL.Image import Resampling
-
+        with location.open() as file:
+            image = decode(file, name=name, min_side=side)
+    except OSError as error:
+        raise UnreadableImage.from_os_error(name, error) from None
     scale = side / max(image.size)
     width, height = (max(1, round(scale * length)) for length in image.size)
-    return image.resize((width, height), Resampling.LANCZOS, reducing_gap=3.0)
-
-
-def _thumbnail_rgb(image: Any) -> Image.Image:
-    """RGB of any mode, in memory of its own."""
-    from PIL import Image
-
-    rgb: Image.Image
-    if image.mode.startswith(("I", "F")):
-        deep = np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0, neginf=0)
-        white = 1.0 if image.mode.startswith("F") else 65535.0
-        bright = max(white, float(deep.max(initial=0.0)))
-        rgb = Image.fromarray(np.rint(255 * np.clip(deep / bright, 0, 1)).astype(np.uint8)).convert("RGB")
-    elif image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        rgb = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    else:
-        rgb = image.convert("RGB")
-    return rgb
-
-
-def _describe_thumbnail_error(error: Exception) -> str:
-    """What went wrong, in words that fit on a tile."""
-    kind = type(error).__name__
-    if kind == "UnidentifiedImageError":
-        return "it is no image of a known format"
-    if kind == "DecompressionBombError":
-        return "it has too many pixels"
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    if isinstance(error, PermissionError):
-        return "you may not read it"
-    if isinstance(error, MemoryError):
-        return "there is not enough memory for it"
-    if "truncated" in str(error).lower() or isinstance(error, EOFError):
-        return "the file ends too early"
-    return "the file is damaged"
+    return image.resize((width, height), import_pillow().Image.Resampling.LANCZOS, reducing_gap=3.0)

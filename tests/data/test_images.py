@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from manyhot.data import Files
 from manyhot.data.sources import read_image
-from manyhot.images import IGNORE_PILLOW_WARNINGS, UnreadableImage, decode
+from manyhot.images import ImageLimits, UnreadableImage, decode
 from tests.errors.expected import raises_input_error
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -226,7 +226,7 @@ def test_damage_of_any_kind_gives_a_picture_or_a_reason(form):
 
 def _outcome(data):
     try:
-        decode(data, name="x", max_pixels=2**20)
+        decode(data, name="x", limits=ImageLimits(max_pixels=2**20))
     except UnreadableImage as error:
         return "reason" if error.reason else "nothing said"
     return "picture"
@@ -246,8 +246,11 @@ def test_too_large_a_picture_is_refused_by_its_header():
     assert reason(bomb(12_000)) == "it has 12,000 x 12,000 pixels, more than the 134,217,728 allowed"
     assert reason(bomb(20_000)) == "it has more pixels than Pillow opens"
     assert reason(bomb(10_000)) == "the file ends too early"
-    assert reason(encoded(photo(), "PNG"), max_pixels=100) == "it has 64 x 48 pixels, more than the 100 allowed"
-    assert reason(np.zeros((20, 20), dtype=np.uint8), max_pixels=100).startswith("it has 20 x 20 pixels")
+    assert (
+        reason(encoded(photo(), "PNG"), limits=ImageLimits(max_pixels=100))
+        == "it has 64 x 48 pixels, more than the 100 allowed"
+    )
+    assert reason(np.zeros((20, 20), dtype=np.uint8), limits=ImageLimits(100)).startswith("it has 20 x 20 pixels")
 
 
 def test_large_photos_are_decoded_smaller_only_where_that_does_no_harm():
@@ -268,10 +271,11 @@ def test_several_threads_decode_without_a_warning():
     def work():
         try:
             for _ in range(100):
-                reason(data, max_pixels=1000)
+                reason(data, limits=ImageLimits(max_pixels=1000))
         except BaseException as error:
             failed.append(error)
 
+    reason(data)
     before = list(warnings.filters)
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -282,14 +286,37 @@ def test_several_threads_decode_without_a_warning():
     assert warnings.filters == before
 
 
-def test_a_filter_of_warnings_that_is_set_meanwhile_stays():
+def test_a_filter_of_warnings_that_is_set_meanwhile_stays(monkeypatch):
+    load = Image.Image.load
+
+    def load_after_a_filter(image):
+        warnings.filterwarnings("error", message="of the user")
+        return load(image)
+
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", load_after_a_filter)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\.")
+        warnings.filterwarnings("ignore", module="of the user")
         before = list(warnings.filters)
-        with IGNORE_PILLOW_WARNINGS:
-            warnings.filterwarnings("error", message="of the user")
-        assert warnings.filters[1:] == before
+        decode(encoded(photo(), "PNG"), name="a")
+        assert [entry for entry in before if entry not in warnings.filters] == []
         assert warnings.filters[0][0] == "error"
+
+
+def test_pillow_stays_quiet_whatever_filter_is_set():
+    large = bomb(10_000)  # Pillow warns of so many pixels
+    reason(large)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert reason(large) == "the file ends too early"
+        warnings.warn("of somebody else", UserWarning, stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ["of somebody else"]
+
+
+def test_a_file_is_read_as_its_bytes_are(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(encoded(photo(640, 480), "JPEG"))
+    with (tmp_path / "a.jpg").open("rb") as file:
+        found = decode(file, name="a", min_side=100)
+    assert found.tobytes() == decode((tmp_path / "a.jpg").read_bytes(), name="a", min_side=100).tobytes()
 
 
 def test_sources_that_cannot_be_read(tmp_path):

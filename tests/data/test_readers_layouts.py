@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import tarfile
 
@@ -397,3 +398,25 @@ def test_folders_need_no_pyarrow_and_tables_say_that_they_do(tmp_path, monkeypat
     assert read_images(tmp_path / "dog").ids == ["1.jpg"]
     with pytest.raises(ImportError, match=r"need pyarrow\. Install it with: pip install 'manyhot\[tables\]'"):
         read_data(tmp_path / "other" / "t.csv")
+
+
+def test_a_tar_member_of_negative_size_is_refused(tmp_path):
+    """Its end lies at its own start, so that who looks for the next member finds the same one again, for ever."""
+    head = bytearray(tarfile.TarInfo("b.png").tobuf(tarfile.GNU_FORMAT)[:512])
+    head[124:136] = (2**96 - 512).to_bytes(12, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    (tmp_path / "x.tar").write_bytes(tarfile.TarInfo("a.png").tobuf(tarfile.GNU_FORMAT)[:512] + head + bytes(1024))
+    for read in (read_images, read_data):
+        with raises_input_error("path", rule="be a plain tar archive", got="a file of a negative size"):
+            read(tmp_path / "x.tar")
+
+
+def test_a_folder_is_walked_once(tmp_path, monkeypatch):
+    put(tmp_path, **{f"label{number}__1_jpg": str(number) for number in range(20)})
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(os.fspath(path)) or scandir(path))
+    assert len(read_data(tmp_path)) == 20
+    below = [path for path in listed if "label" in path]
+    assert len(below) <= 21  # the first folder again, by which the layout is known

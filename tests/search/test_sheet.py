@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 from manyhot import images
-from manyhot import images as tiles
 from manyhot.image_paths import locate_images, sort_image_roots
-from manyhot.images import NO_SUCH_FILE, ImageLocation, UnavailableImage
+from manyhot.images import NO_SUCH_FILE, ImageLocation, UnreadableImage
 from manyhot.search.collection import Hit, SearchResult
 from manyhot.search.contact_sheet import (
     BLANK,
@@ -91,14 +90,14 @@ def test_what_cannot_be_read_is_grey_and_says_why(tmp_path):
     names = ["empty.jpg", "page.jpg", "half.jpg", "nowhere.jpg", "", ".", "x" * 5000, "zero\0byte", "a.tar/b.jpg"]
     hits = [hit(name) for name in names] + [hit(save(tmp_path / "good.png", GREEN).name)]
     pictures = read_tiles(hits, tmp_path, 64)
-    assert [str(picture) for picture in pictures[:4]] == [
-        "it is no image of a known format",
-        "it is no image of a known format",
+    assert [picture.reason for picture in pictures[:4]] == [
+        "the file is empty",
+        "it is a web page",
         "the file ends too early",
         NO_SUCH_FILE,
     ]
-    assert [isinstance(picture, UnavailableImage) for picture in pictures] == [True] * 9 + [False]
-    assert str(pictures[5]) == "it is a folder"
+    assert [isinstance(picture, UnreadableImage) for picture in pictures] == [True] * 9 + [False]
+    assert pictures[5].reason == "it is a folder"
     sheet = contact_sheet(hits, columns=10, tile=96, root=tmp_path)
     grid = SheetLayout(10, 1, 96, SheetLayout(10, 1, 96, 0).gap)
     for number in range(9):
@@ -112,12 +111,8 @@ def test_a_picture_that_is_too_large_is_refused_by_its_header(tmp_path):
     (tmp_path / "huge.pgm").write_bytes(header)
     (tmp_path / "large.pgm").write_bytes(b"P5 12000 12000 255\n")
     huge, large = read_tiles([hit("huge.pgm"), hit("large.pgm")], tmp_path, 64)
-    assert str(huge) == "it has too many pixels"
-    assert str(large) == "it has 12,000 x 12,000 pixels"
-
-
-def test_limits_are_those_of_the_training_data():
-    assert tiles.MAX_PIXELS == images.MAX_PIXELS
+    assert huge.reason == "it has more pixels than Pillow opens"
+    assert large.reason == "it has 12,000 x 12,000 pixels, more than the 134,217,728 allowed"
 
 
 @pytest.mark.parametrize("ending", [".ppm", ".tga", ".ico", ".jp2", ".qoi", ".png"])
@@ -140,7 +135,27 @@ def test_pictures_look_as_they_do_in_training(mode, tmp_path):
     path = tmp_path / f"a.{'tiff' if mode in ('F', 'CMYK', 'YCbCr') else 'png'}"
     picture.save(path)
     wanted = images.decode(path.read_bytes(), name="a")
-    assert np.array_equal(np.asarray(tiles.thumbnail(ImageLocation(path), 8)), np.asarray(wanted))
+    assert np.array_equal(np.asarray(images.thumbnail(ImageLocation(path), 8)), np.asarray(wanted))
+
+
+@pytest.mark.parametrize("brightest", [65536, -1])
+def test_deep_pictures_that_training_rejects_are_not_shown(brightest, tmp_path):
+    path = tmp_path / "deep.tiff"
+    Image.fromarray(np.array([[0, brightest]], dtype=np.int32)).save(path)
+    (shown,) = read_tiles([hit(path)], ".", 2)
+    with pytest.raises(UnreadableImage) as error:
+        images.decode(path.read_bytes(), name="deep")
+    assert shown.reason == error.value.reason
+
+
+def test_a_filter_of_warnings_that_is_set_meanwhile_stays(tmp_path, monkeypatch):
+    def thumbnail_after_a_filter(location, side):
+        warnings.filterwarnings("error", message="of the user")
+        return images.thumbnail(location, side)
+
+    monkeypatch.setitem(read_tiles.__globals__, "thumbnail", thumbnail_after_a_filter)
+    read_tiles([hit(save(tmp_path / "a.png", RED))], ".", 48)
+    assert any(entry[0] == "error" and entry[1] and entry[1].pattern == "of the user" for entry in warnings.filters)
 
 
 def test_pictures_are_upright(tmp_path):
@@ -174,7 +189,10 @@ def test_pictures_in_tar_archives(tmp_path):
     paths = ["a.tar/1.png", "a.tar/./deep/2.png", "x.tar/b.tar/1.png", "c.tar/1.png", "a.tar/9.png", "bad.tar/1.png"]
     pictures = read_tiles([hit(path) for path in paths], tmp_path, 30)
     assert [picture.getpixel((15, 15)) for picture in pictures[:4]] == [RED, GREEN, BLUE, GREEN]
-    assert [str(picture) for picture in pictures[4:]] == ["the archive has no such file", "the archive cannot be read"]
+    assert [picture.reason for picture in pictures[4:]] == [
+        "the archive has no such file",
+        "the archive cannot be read",
+    ]
 
 
 def test_an_archive_is_gone_through_once(tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from manyhot.studio.classify import UPLOAD_BYTES, UPLOAD_FORMATS
+from manyhot.images import ImageLimits
+from manyhot.studio.classify import UPLOAD_BYTES
 from tests.studio.bombs import enormous, no_pictures, png, saved
 from tests.studio.collections import write_run
 from tests.studio.servers import Started
@@ -118,7 +119,7 @@ def test_what_is_no_picture_is_told_so(target, name):
     assert "cannot be read: " in answer.sentence
 
 
-@pytest.mark.parametrize("form", UPLOAD_FORMATS)
+@pytest.mark.parametrize("form", ImageLimits.UPLOAD.formats)
 def test_broken_pictures_of_all_formats(target, form):
     sound, draw = saved(form), random.Random(form)
     assert target.upload(sound).status == 200

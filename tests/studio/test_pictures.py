@@ -7,7 +7,7 @@ import tarfile
 import pytest
 from PIL import Image
 
-from manyhot.images import UnavailableImage
+from manyhot.images import UnreadableImage
 from manyhot.studio.thumbnails import OUTSIDE, UNNAMED, Thumbnails
 from tests.studio.collections import write_pictures
 
@@ -37,7 +37,7 @@ def test_paths_that_lead_out_of_the_folders_are_not_read(photos):
     for row in range(len(odd)):
         assert pictures.why(row) == OUTSIDE
         assert pictures.file(row) is None
-        with pytest.raises(UnavailableImage, match="outside of the folders"):
+        with pytest.raises(UnreadableImage, match="outside of the folders"):
             pictures.jpeg(row, 128)
     assert pictures.summary().endswith(
         "5 lie outside of the folders of this collection; allow their folder with --root."
@@ -58,7 +58,7 @@ def test_a_link_that_is_changed_later_is_noticed(photos):
     assert pictures.jpeg(0, 128)
     (photos / "link.png").unlink()
     (photos / "link.png").symlink_to(photos.parent / "secret.png")
-    with pytest.raises(UnavailableImage, match="outside of the folders"):
+    with pytest.raises(UnreadableImage, match="outside of the folders"):
         pictures.jpeg(0, 128)
 
 
@@ -67,7 +67,7 @@ def test_what_is_no_picture_says_why(photos):
     (photos / "loop.png").symlink_to("loop.png")
     pictures = Thumbnails(["text.png", "gone.png", "loop.png", None, ""], [photos])
     assert [pictures.why(row) for row in range(5)] == [None, *["there is no such file"] * 2, UNNAMED, UNNAMED]
-    with pytest.raises(UnavailableImage, match="no image of a known format"):
+    with pytest.raises(UnreadableImage, match="no image of a known format"):
         pictures.jpeg(0, 128)
 
 
@@ -90,5 +90,5 @@ def test_the_mark_changes_with_the_picture(photos):
     assert pictures.etag(0, 128) != before
     assert pictures.jpeg(0, 128) != first
     (photos / "000.png").unlink()
-    with pytest.raises(UnavailableImage, match="no such file"):
+    with pytest.raises(UnreadableImage, match="no such file"):
         pictures.jpeg(0, 128)

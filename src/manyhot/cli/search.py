@@ -284,11 +284,10 @@ def is_contact_sheet(path: Path) -> bool:
     """Whether a file is a contact sheet that a search wrote."""
     if not path.is_file():
         return False
-    from manyhot.images import import_pillow_drawing
+    from manyhot.images import import_pillow
 
-    pillow = import_pillow_drawing()
     try:
-        with pillow.Image.open(path, formats=("JPEG", "PNG")) as image:
+        with import_pillow("Contact sheets").Image.open(path, formats=("JPEG", "PNG")) as image:
             note = image.info.get("comment", image.info.get("Software"))
     except (OSError, SyntaxError, ValueError):
         return False

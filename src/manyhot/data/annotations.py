@@ -17,9 +17,10 @@ import numpy as np
 
 from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import join_splits
-from manyhot.data.sources import Files, resolve_image_files
+from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
+from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
 from manyhot.tables.columns import ReadOptions
@@ -46,10 +47,8 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     image_rows, cells = [], []
     notes = [f"Read COCO annotations of {', '.join(path.name for path in files)}; images without any have no labels."]
     for part in parts:
-        resolved, more = resolve_image_files(
-            list(part.images.values()), part.path.parent, options, hints=part.folders()
-        )
-        notes += [note for note in more if note not in notes]
+        resolved = resolve_image_files(list(part.images.values()), part.path.parent, options, hints=part.folders())
+        notes += [note for note in resolved.notes if note not in notes]
         paths = [os.path.join(resolved.root, path) for path in resolved.paths]
         written |= {path: name for path, name in zip(paths, part.images.values(), strict=True) if path not in written}
         rows = {path: row for row, path in enumerate(written)}
@@ -262,8 +261,8 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     label_columns = np.array([order[name] for name in described], dtype=np.int64)[columns]
     cells = (image_rows[verified], label_columns[verified], confidence[verified])
     targets = SparseTargets.from_cells(*cells, shape=(len(ids), len(names)), unlisted=options.unlisted_or("unknown"))
-    sources, notes = resolve_image_files(ids, files[0].parent, options)
-    notes.insert(0, f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.")
+    resolved = resolve_image_files(ids, files[0].parent, options)
+    notes = [f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.", *resolved.notes]
     notes.append(f"Labels that are not listed for an image are {targets.unlisted}.")
     if not verified.all():
         count = int((~verified).sum())
@@ -274,6 +273,7 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
         splits_of_rows = np.repeat(np.array(by_file, dtype=object), [table.num_rows for table in tables])
         splits = join_splits(options.owner, ids, image_rows, splits_of_rows)
         notes.append("Splits are taken from the names of the files.")
+    sources = Files(resolved.paths, root=resolved.root)
     return Dataset(Labels(names), targets, ids, images=sources, splits=splits, notes=notes)
 
 

@@ -18,7 +18,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_targets
 from manyhot.errors import InputError
-from manyhot.image_paths import walk_images
+from manyhot.image_paths import iterate_images, scan_tar
 from manyhot.images import SkippedFiles, image_suffixes
 from manyhot.labels import Labels
 from manyhot.tables.columns import ReadOptions, preview_names
@@ -38,7 +38,8 @@ from manyhot.tables.vocabulary import (
 
 def read_folders(folder: Path, options: ReadOptions) -> Dataset:
     """All images below a folder, labelled by the folders they lie in."""
-    paths, skipped = walk_images(folder)
+    skipped = SkippedFiles()
+    paths = sorted(iterate_images(folder, skipped))
     by_split = options.split_column is None and _has_split_folders(paths, options)
     depth = 1 if by_split else 0
     labelled = [path for path in paths if path.count(os.sep) > depth]
@@ -165,19 +166,18 @@ def _read_members(
         raise options.missing_path_error(path)
     suffixes = image_suffixes()
     try:
-        with tarfile.open(path, "r:") as archive:
-            for member in archive:
-                name = member.name.lower()
-                if not member.isfile() or name.rpartition("/")[2].startswith("."):
-                    continue
-                if name.endswith(suffixes):
-                    yield member, None
-                elif name.rpartition("/")[2].partition(".")[2] in LABEL_SUFFIXES:
-                    content = archive.extractfile(member)
-                    assert content is not None  # which it is for folders alone
-                    yield member, content.read().decode("utf-8-sig")
-                else:
-                    skipped.add(member.name)
+        for archive, member in scan_tar(path):
+            base = member.name.lower().rpartition("/")[2]
+            if base.startswith("."):
+                continue
+            if base.endswith(suffixes):
+                yield member, None
+            elif base.partition(".")[2] in LABEL_SUFFIXES:
+                content = archive.extractfile(member)
+                assert content is not None  # which it is for folders alone
+                yield member, content.read().decode("utf-8-sig")
+            else:
+                skipped.add(member.name)
     except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
         got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them again without compression."
         raise InputError("path", options.owner, "be a plain tar archive", got, hint) from None

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.sources import Files, ImageSource, ParquetImages, resolve_image_files
+from manyhot.data.sources import Files, ImageSource, ParquetImages
 from manyhot.data.targets import SparseTargets, index_targets
 from manyhot.errors import InputError
+from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
 from manyhot.tables.columns import IMAGE, TARGET_PREFIX, ImageTableRoles, ReadOptions, choose_columns, preview_names
@@ -273,8 +274,8 @@ class _TableRows:
             raise InputError("path_column", self.options.owner, "have a path in every row", got, hint)
         folders = [table.path.parent for table in self.tables]
         if len(set(folders)) == 1:
-            files, notes = resolve_image_files(written, folders[0], self.options)
-            return written, codes, files, notes
+            files = resolve_image_files(written, folders[0], self.options)
+            return written, codes, Files(files.paths, root=files.root), files.notes
         return self._resolve_by_folder(written, codes, folders)
 
     def _resolve_by_folder(
@@ -291,8 +292,8 @@ class _TableRows:
         for folder_index in np.unique(folder_indices).tolist():
             members = np.flatnonzero(folder_indices == folder_index).tolist()
             raw_paths = [written[names[row]] for row in members]
-            files, more = resolve_image_files(raw_paths, folders[folder_index], self.options)
-            notes += [note for note in more if note not in notes]
+            files = resolve_image_files(raw_paths, folders[folder_index], self.options)
+            notes += [note for note in files.notes if note not in notes]
             for row, name, path in zip(members, raw_paths, files.paths, strict=True):
                 ids[row] = os.path.join(os.path.relpath(folders[folder_index], common), name)
                 paths[row] = os.path.join(files.root, path)

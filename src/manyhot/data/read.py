@@ -19,7 +19,7 @@ from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_i
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files, ImageSource
 from manyhot.errors import InputError, suggest
-from manyhot.image_paths import walk_images
+from manyhot.image_paths import iterate_images
 from manyhot.images import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image
 from manyhot.labels import Labels
 from manyhot.tables.columns import ReadOptions, preview_names
@@ -132,11 +132,11 @@ def _detect_folder(folder: Path, options: ReadOptions) -> str:
     for layout in ("webdataset", "npz"):
         if _matching_files(folder, LAYOUT_PATTERNS[layout]):
             return layout
-    files = walk_images(folder)
-    if not files.images:
+    skipped = SkippedFiles()
+    if next(iterate_images(folder, skipped), None) is None:
         if _matching_files(folder, RECURSIVE_PARQUET_PATTERNS):
             return "table"
-        got, hint = files.skipped.describe_missing(folder, ", which has neither images nor tables")
+        got, hint = skipped.describe_missing(folder, ", which has neither images nor tables")
         raise InputError("path", options.owner, "lead to data", got, hint)
     return "folders"
 
@@ -374,12 +374,12 @@ def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
     """Single images, and all that lie below folders."""
     skipped = SkippedFiles()
     if len(paths) == 1 and paths[0].is_dir():
-        ids, skipped = walk_images(paths[0])
         root = paths[0]
+        ids = sorted(iterate_images(root, skipped))
     else:
         ids, root = [], Path()
         for path in paths:
-            below = walk_images(path, skipped).images if path.is_dir() else [""]
+            below = sorted(iterate_images(path, skipped)) if path.is_dir() else [""]
             ids += [str(path / name) for name in below]
         unreadable = next((name for name in ids if not is_image(name)), None)
         if unreadable is not None:

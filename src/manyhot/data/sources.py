@@ -1,31 +1,19 @@
-"""Image sources: where images are stored, how they are read, and how the files named in a table are located."""
+"""Image sources: where images are stored, and how they are read."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from manyhot.errors import InputError
-from manyhot.image_paths import walk_images
-from manyhot.images import (
-    MAX_PIXELS,
-    NO_SUCH_FILE,
-    Array,
-    UnreadableImage,
-    decode,
-    image_suffixes,
-    is_image,
-)
+from manyhot.images import Array, UnreadableImage, decode
 from manyhot.tables.arrow import import_arrow
-from manyhot.tables.columns import ReadOptions
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -283,145 +271,10 @@ def read_source(images: ImageSource, row: int) -> bytes | Array:
     """What a source holds for a row; raises `UnreadableImage` where it cannot be read."""
     try:
         return images.read(row)
-    except FileNotFoundError:
-        raise UnreadableImage(images.name(row), NO_SUCH_FILE) from None
-    except IsADirectoryError:
-        raise UnreadableImage(images.name(row), "it is a folder") from None
-    except PermissionError:
-        raise UnreadableImage(images.name(row), "you may not read it") from None
     except OSError as error:
-        raise UnreadableImage(images.name(row), str(error.strerror or error)) from None
+        raise UnreadableImage.from_os_error(images.name(row), error) from None
 
 
-def read_image(
-    images: ImageSource, row: int, *, max_pixels: int = MAX_PIXELS, min_side: int | None = None
-) -> Image.Image:
+def read_image(images: ImageSource, row: int, *, min_side: int | None = None) -> Image.Image:
     """One image of a source, decoded by `decode`; raises `UnreadableImage` also for a missing file."""
-    data = read_source(images, row)
-    return decode(data, name=images.name(row), max_pixels=max_pixels, min_side=min_side)
-
-
-SAMPLE_PATHS = 50
-IMAGE_FOLDERS = ("images", "image", "imgs", "img", "photos", "pictures", "JPEGImages", "data", "train", "val", "test")
-
-
-class FolderGuess(NamedTuple):
-    """A guess: the folder, and what is added to each name."""
-
-    folder: Path
-    suffix: str
-
-
-def resolve_image_files(
-    names: Sequence[str], base: Path, options: ReadOptions, *, hints: Iterable[Path] = ()
-) -> tuple[Files, list[str]]:
-    """The files of images that a table names, and notes about the folders they are in.
-
-    Args:
-        names: As the table has them.
-        base: The folder of the table.
-        options: What the user said; `root` comes first.
-        hints: Other folders to look into.
-    """
-    names = list(names)
-    sample = names[:SAMPLE_PATHS]
-    if sample and sample[0].startswith(("http://", "https://", "s3://", "gs://")):
-        got = f"{sample[0]!r}"
-        raise InputError(
-            "path", options.owner, "name images on this machine", got, "Download them, and pass their paths."
-        )
-    notes = []
-    with_backslashes = [name for name in names if "\\" in name]
-    if with_backslashes and not any((base / name).exists() for name in with_backslashes[:SAMPLE_PATHS]):
-        names = [name.replace("\\", "/") for name in names]
-        sample = names[:SAMPLE_PATHS]
-        notes.append("Backslashes in paths are read as slashes.")
-    starts = [base] if options.root is None else [options.root, base]
-    folders = [*starts, *hints, *(start / name for start in starts for name in IMAGE_FOLDERS)]
-    folders += [Path()] if options.root is None else []
-    best, hits = _best_guess(sample, folders)
-    if 2 * hits < len(sample) and not options.allow_missing:
-        result = _match_by_name(names, starts[0])
-        if result is not None and result.hits > hits:
-            return Files(result.paths, root=starts[0]), [
-                *notes,
-                f"Images were found by name below {_quoted(starts[0])}.",
-            ]
-    if sample and not hits and options.allow_missing:
-        return Files(names, root=starts[0]), notes
-    if sample and not hits:
-        raise _no_images_error(sample, starts, options)
-    paths = names if not best.suffix else _add_suffixes(names, best)
-    if best.suffix:
-        notes.append(f"Names have no ending; {best.suffix!r} was added.")
-    if best.folder != starts[0]:
-        notes.append(f"Images lie in {_quoted(best.folder)}.")
-    if hits < len(sample):
-        notes.append(f"Of the first {len(sample)} images {len(sample) - hits} are not there.")
-    return Files(paths, root=best.folder), notes
-
-
-def _best_guess(sample: Sequence[str], folders: Iterable[Path]) -> tuple[FolderGuess, int]:
-    """The place where most of the sample exists, the first of them on a tie."""
-    without_suffix = sum(is_image(name) for name in sample) * 2 < len(sample)
-    suffixes = ("", *image_suffixes(), ".JPG", ".JPEG", ".PNG") if without_suffix else ("",)
-    best, most_hits = FolderGuess(Path(), ""), -1
-    for folder in dict.fromkeys(folders):
-        if not folder.is_dir():
-            continue
-        for suffix in suffixes:
-            hits = sum(os.path.isfile(folder / (name + suffix)) for name in sample)
-            if hits > most_hits:
-                best, most_hits = FolderGuess(folder, suffix), hits
-        if most_hits == len(sample):
-            break
-    return best, max(most_hits, 0)
-
-
-def _add_suffixes(names: Sequence[str], guess: FolderGuess) -> list[str]:
-    """Each name with the ending its file has; the most usual one where there is no such file."""
-    folders = {os.path.dirname(name) for name in names}
-    suffixes = {}
-    for folder in folders:
-        if not (guess.folder / folder).is_dir():
-            continue
-        for entry in os.scandir(guess.folder / folder):
-            if is_image(entry.name):
-                stem, suffix = os.path.splitext(entry.name)
-                suffixes[os.path.join(folder, stem)] = suffix
-    return [name + suffixes.get(name, guess.suffix) for name in names]
-
-
-class _NameMatches(NamedTuple):
-    paths: list[str]
-    hits: int
-
-
-def _match_by_name(names: Sequence[str], start: Path) -> _NameMatches | None:
-    """Paths by file name alone, below a folder; None where two images share a name that is looked for."""
-    index: dict[str, str] = {}
-    twice: Counter[str] = Counter()
-    for path in walk_images(start).images:
-        name = os.path.basename(path)
-        for key in (name, os.path.splitext(name)[0]):
-            twice[key] += 1
-            index[key] = path
-    keys = [os.path.basename(name) for name in names]
-    if any(twice[key] > 1 for key in keys):
-        return None
-    return _NameMatches(
-        [index.get(key, name) for key, name in zip(keys, names, strict=True)],
-        sum(map(index.__contains__, keys[:SAMPLE_PATHS])),
-    )
-
-
-def _no_images_error(sample: Sequence[str], starts: Sequence[Path], options: ReadOptions) -> Exception:
-    folder_names = " and ".join(_quoted(start) for start in starts)
-    got = f"none of the first {len(sample)}, such as {sample[0]!r}, in {folder_names} or below"
-    return InputError(
-        "root", options.owner, "be the folder of the images", got, "Pass the folder that the paths start from."
-    )
-
-
-def _quoted(folder: Path) -> str:
-    return repr(str(folder))
+    return decode(read_source(images, row), name=images.name(row), min_side=min_side)

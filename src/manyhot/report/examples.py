@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyhot.formatting import format_prob, printable
 from manyhot.image_paths import find_image_file, sort_image_roots
-from manyhot.images import UnavailableImage
+from manyhot.images import UnreadableImage
 from manyhot.report.blocks import Bar, Card, Figure, Gallery, Section
 from manyhot.report.findings import count_noun
 from manyhot.report.results import ModelResults
@@ -141,12 +141,12 @@ MAX_BARS, DEFAULT_BARS = 8, 4
 class SampleImages:
     """Images by row, or the reason why one is unavailable; other rows have no image."""
 
-    images: Mapping[int, Image.Image | UnavailableImage]
+    images: Mapping[int, Image.Image | UnreadableImage]
 
     @property
     def missing(self) -> int:
         """How many images could not be read."""
-        return sum(isinstance(image, UnavailableImage) for image in self.images.values())
+        return sum(isinstance(image, UnreadableImage) for image in self.images.values())
 
 
 def load_sample_images(model: ModelResults, rows: Sequence[int]) -> SampleImages:
@@ -169,8 +169,8 @@ def make_card(model: ModelResults, pick: Pick, sample_images: SampleImages) -> C
         name=card_name(model, pick.row),
         note=card_note(model, pick),
         bars=card_bars(model, pick),
-        image=None if image is None or isinstance(image, UnavailableImage) else jpeg_data_url(image),
-        why=str(image) if isinstance(image, UnavailableImage) else None,
+        image=None if image is None or isinstance(image, UnreadableImage) else jpeg_data_url(image),
+        why=image.reason if isinstance(image, UnreadableImage) else None,
     )
 
 
@@ -228,7 +228,7 @@ def cards_figure(
         bars = [(printable(bar.name), bar.prob, bar.predicted, bar.target) for bar in card_bars(model, pick)]
         examples.append(
             {
-                "image": None if isinstance(image, UnavailableImage) else image,
+                "image": None if isinstance(image, UnreadableImage) else image,
                 "title": printable(card_name(model, pick.row)),
                 "note": printable(card_note(model, pick)),
                 "labels": bars,

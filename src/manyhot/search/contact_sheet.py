@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import unicodedata
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 from manyhot.errors import InputError
 from manyhot.formatting import format_log_prob
 from manyhot.image_paths import locate_images, sort_image_roots
-from manyhot.images import ImageLocation, UnavailableImage, import_pillow_drawing, thumbnail
+from manyhot.images import ImageLocation, UnreadableImage, import_pillow, thumbnail
 from manyhot.search.collection import Hit, SearchResult
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+def import_drawing() -> Any:
+    """Pillow with its modules for drawing; the error says how to install it."""
+    return import_pillow("Contact sheets", "ImageDraw", "ImageFont")
 
 
 class TextRenderer:
@@ -31,7 +35,7 @@ class TextRenderer:
     """
 
     def __init__(self, size: int) -> None:
-        self.font = import_pillow_drawing().ImageFont.load_default(size)
+        self.font = import_drawing().ImageFont.load_default(size)
         self.height = round(1.4 * size)
         self._unknown = bytes(self.font.getmask("\ufffd"))
         self._known = lru_cache(maxsize=None)(self._is_known)
@@ -206,28 +210,26 @@ def balanced_columns(count: int) -> int:
 
 def read_tiles(
     hits: Sequence[Hit], root: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], tile: int
-) -> list[Image.Image | UnavailableImage]:
+) -> list[Image.Image | UnreadableImage]:
     """A thumbnail of each hit, or why there is none; an id may serve as the path."""
-    import_pillow_drawing()
+    import_drawing()
     roots = [Path(root)] if isinstance(root, str | os.PathLike) else [Path(folder) for folder in root]
     paths = [hit.path or hit.id for hit in hits]
     locations = locate_images(paths, sort_image_roots(roots, paths))
-    # Odd images make Pillow warn. The filter applies to the threads as well.
-    with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
-        warnings.simplefilter("ignore")
+    with ThreadPoolExecutor(THREADS) as threads:
         return list(threads.map(partial(_read_tile, side=tile), locations))
 
 
-def _read_tile(location: ImageLocation | UnavailableImage, *, side: int) -> Image.Image | UnavailableImage:
+def _read_tile(location: ImageLocation | UnreadableImage, *, side: int) -> Image.Image | UnreadableImage:
     try:
-        return location if isinstance(location, UnavailableImage) else thumbnail(location, side)
-    except UnavailableImage as reason:
-        return reason
+        return location if isinstance(location, UnreadableImage) else thumbnail(location, side)
+    except UnreadableImage as error:
+        return error
 
 
 def draw_contact_sheet(
     hits: Sequence[Hit],
-    tile_images: Sequence[Image.Image | UnavailableImage],
+    tile_images: Sequence[Image.Image | UnreadableImage],
     *,
     title: str | None,
     subtitle: str | None,
@@ -236,7 +238,7 @@ def draw_contact_sheet(
     more: int = 0,
 ) -> Image.Image:
     """The contact sheet of loaded images."""
-    pillow = import_pillow_drawing()
+    pillow = import_drawing()
     small, large = TextRenderer(text_size(tile)), TextRenderer(round(1.6 * text_size(tile)))
     layout = SheetLayout(columns, math.ceil(len(hits) / columns), tile, 0)
     # A sheet of one tile is still wide enough for a few words above it.
@@ -264,7 +266,7 @@ def draw_contact_sheet(
 def draw_tile(
     canvas: Any,
     pen: Any,
-    tile_image: Image.Image | UnavailableImage,
+    tile_image: Image.Image | UnreadableImage,
     corner: tuple[int, int],
     tile: int,
     renderer: TextRenderer,
@@ -272,10 +274,10 @@ def draw_tile(
     """An image in the middle of its tile, or a grey tile with the reason why there is none."""
     left, top = corner
     pen.rectangle(
-        (left, top, left + tile - 1, top + tile - 1), fill=BLANK if isinstance(tile_image, UnavailableImage) else FRAME
+        (left, top, left + tile - 1, top + tile - 1), fill=BLANK if isinstance(tile_image, UnreadableImage) else FRAME
     )
-    if isinstance(tile_image, UnavailableImage):
-        lines = renderer.wrapped(str(tile_image), round(0.8 * tile), lines=4)
+    if isinstance(tile_image, UnreadableImage):
+        lines = renderer.wrapped(tile_image.reason, round(0.8 * tile), lines=4)
         below = top + (tile - len(lines) * renderer.height) // 2
         for line in lines:
             renderer.write(pen, (left + (tile - renderer.width(line)) // 2, below), line, FAINT)

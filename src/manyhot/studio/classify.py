@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manyhot.decide import Threshold
 from manyhot.decide.rule import rule_values
-from manyhot.images import decode, open_header
+from manyhot.images import ImageLimits, decode, open_header
 from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
 from manyhot.studio.items import MAX_SHOWN_ALONE, shown_labels, summarize_labels
 from manyhot.studio.schemas import Classification, ModelInfo
@@ -125,9 +125,6 @@ class MicroBatcher:
 
 
 UPLOAD_BYTES = 32 * 2**20
-UPLOAD_PIXELS = 50_000_000
-# What browsers show, and TIFF. Decoders of rarer formats are slower, block all other threads, or ignore limits.
-UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 # Images of more pixels are decoded one after the other: the largest takes some 800 megabytes.
 LARGE_PIXELS = 2**23
 # Images in progress at once; further requests get status 429.
@@ -168,7 +165,8 @@ class UploadClassifier:
 
     def facts(self) -> ModelInfo:
         """The model, and the limits of uploads."""
-        return ModelInfo(words=repr(self.classifier), upload_bytes=UPLOAD_BYTES, upload_pixels=UPLOAD_PIXELS)
+        pixels = ImageLimits.UPLOAD.max_pixels
+        return ModelInfo(words=repr(self.classifier), upload_bytes=UPLOAD_BYTES, upload_pixels=pixels)
 
     async def classify(self, data: bytes, name: str, choice: DecisionChoice) -> Classification:
         """Classifies one image.
@@ -205,14 +203,13 @@ class UploadClassifier:
     def _is_large(self, data: bytes, name: str) -> bool:
         """Whether the decoded image is large; most JPEG files are not, since they are decoded at a smaller size."""
         side = 2 * max(self._preprocessing.size)
-        header = open_header(data, name=name, max_pixels=UPLOAD_PIXELS, formats=UPLOAD_FORMATS)
+        header = open_header(data, name=name, limits=ImageLimits.UPLOAD)
         header.draft(None, (side, side))
         return bool(header.width * header.height > LARGE_PIXELS)
 
     def _prepare(self, data: bytes, name: str) -> Tensor:
         side = max(self._preprocessing.size)
-        image = decode(data, name=name, max_pixels=UPLOAD_PIXELS, min_side=side, formats=UPLOAD_FORMATS)
-        return self._preprocessing.prepare(image)
+        return self._preprocessing.prepare(decode(data, name=name, limits=ImageLimits.UPLOAD, min_side=side))
 
     def _probs_and_scores(self, pixels: Tensor) -> Tensor:
         """(N, 2, K)."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from manyhot import __version__
 from manyhot.evaluation.catalog import format_value
 from manyhot.formatting import printable
-from manyhot.images import UnavailableImage
+from manyhot.images import UnreadableImage
 from manyhot.metrics import CalibrationError
 from manyhot.report.curves import wilson_interval
 from manyhot.report.findings import describe_reliability
@@ -399,8 +399,8 @@ def thumbnail(
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)
         return Response(studio.thumbnails.jpeg(row, side), media_type="image/jpeg", headers=headers)
-    except UnavailableImage as why:
-        raise RequestError(f"Image {row} cannot be shown: {why}.") from None
+    except UnreadableImage as error:
+        raise RequestError(f"Image {row} cannot be shown: {error.reason}.") from None
 
 
 def decide(studio: CurrentStudio, choice: ChoiceParameters, split: SplitParameter = None) -> DecisionSummary:

@@ -8,14 +8,13 @@ import os
 import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from manyhot.image_paths import locate_images
-from manyhot.images import IGNORE_PILLOW_WARNINGS, NO_SUCH_FILE, ImageLocation, UnavailableImage, thumbnail
+from manyhot.images import NO_SUCH_FILE, ImageLocation, UnreadableImage, thumbnail
 
 NOT_REGULAR = "it is no ordinary file"
 # Files of an archive are read into memory as a whole.
@@ -35,21 +34,11 @@ class ContainedImage(ImageLocation):
 
     root: Path = Path()
 
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """The image as a file to read from.
-
-        Raises:
-            Unreadable: It is no ordinary file, or too large to be read from its archive.
-        """
+    def open_file(self) -> BinaryIO:
+        """The file or archive; raises `UnreadableImage` if it is no ordinary file, or the image in it is too large."""
         if self.size is not None and not 0 <= self.size <= MAX_MEMBER_BYTES:
-            raise UnavailableImage(f"it has {self.size:,} bytes")
-        with open_below(self.root, self.file) as file:
-            if self.size is None:
-                yield file
-            else:
-                file.seek(self.start)
-                yield io.BytesIO(file.read(self.size))
+            raise UnreadableImage(str(self.file), f"it has {self.size:,} bytes")
+        return open_below(self.root, self.file)
 
 
 def open_below(root: Path, path: Path) -> BinaryIO:
@@ -61,7 +50,7 @@ def open_below(root: Path, path: Path) -> BinaryIO:
 
     Raises:
         OSError: There is no such file, or a link on the way.
-        Unreadable: It is a pipe, a device or a folder.
+        UnreadableImage: It is a pipe, a device or a folder.
     """
     if os.open in os.supports_dir_fd:
         *folders, name = path.relative_to(root).parts
@@ -77,7 +66,7 @@ def open_below(root: Path, path: Path) -> BinaryIO:
         number = os.open(path, _FILE_FLAGS)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise UnavailableImage(NOT_REGULAR)
+        raise UnreadableImage(str(path), NOT_REGULAR)
     return os.fdopen(number, "rb")
 
 
@@ -115,24 +104,24 @@ class Thumbnails:
     def why(self, row: int) -> str | None:
         """Why the image of a row cannot be shown; None if no reason is known."""
         location = self._locations[row]
-        return str(location) if isinstance(location, UnavailableImage) else None
+        return location.reason if isinstance(location, UnreadableImage) else None
 
     def file(self, row: int) -> Path | None:
         """The file of the image; None for one in an archive, or without an image."""
         location = self._locations[row]
-        return None if isinstance(location, UnavailableImage) or location.size is not None else location.file
+        return None if isinstance(location, UnreadableImage) or location.size is not None else location.file
 
     def etag(self, row: int, side: int) -> str:
         """A digest that changes whenever the image may have changed.
 
         Raises:
-            UnavailableImage: There is no such image.
+            UnreadableImage: There is no such image.
         """
         location = self._location(row)
         try:
             state = os.stat(location.file)
         except OSError:
-            raise UnavailableImage(NO_SUCH_FILE) from None
+            raise UnreadableImage(str(location.file), NO_SUCH_FILE, missing=True) from None
         facts = (location.file, location.start, location.size, state.st_size, state.st_mtime_ns, side)
         return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
@@ -140,12 +129,12 @@ class Thumbnails:
         """The image as a JPEG whose longer side has `side` pixels.
 
         Raises:
-            UnavailableImage: There is no such image, or it cannot be read.
+            UnreadableImage: There is no such image, or it cannot be read.
         """
         etag = self.etag(row, side)
         cached = self._cache.get(etag)
         if cached is None:
-            with self._semaphore, IGNORE_PILLOW_WARNINGS:  # odd images make Pillow warn
+            with self._semaphore:
                 image = thumbnail(self._location(row), side)
                 written = io.BytesIO()
                 # Pillow would put the comment of the file into the new one.
@@ -156,7 +145,7 @@ class Thumbnails:
 
     def summary(self) -> str:
         """How many images were found, as a message, with a hint for those that were not."""
-        whys = [str(location) for location in self._locations if isinstance(location, UnavailableImage)]
+        whys = [location.reason for location in self._locations if isinstance(location, UnreadableImage)]
         if not whys:
             return f"All {len(self):,} images were found."
         outside = sum(why == OUTSIDE for why in whys)
@@ -172,34 +161,32 @@ class Thumbnails:
     def _location(self, row: int) -> ContainedImage:
         """The location of a row, checked again: a link may have changed since."""
         location = self._locations[row]
-        checked = location if isinstance(location, UnavailableImage) else self._checked(location)
-        if isinstance(checked, UnavailableImage):
-            raise UnavailableImage(str(checked))
+        checked = self._checked(location)
+        if isinstance(checked, UnreadableImage):
+            raise UnreadableImage(checked.name, checked.reason)
         return checked
 
-    def _known(self, path: str | None, location: ImageLocation | UnavailableImage) -> ImageLocation | UnavailableImage:
+    def _known(self, path: str | None, location: ImageLocation | UnreadableImage) -> ImageLocation | UnreadableImage:
         """The location with unresolved links if it may be read; or why not."""
         if not path:
-            return UnavailableImage(UNNAMED)
+            return UnreadableImage("", UNNAMED)
         checked = self._checked(location)
-        return checked if isinstance(checked, UnavailableImage) else location
+        return checked if isinstance(checked, UnreadableImage) else location
 
-    def _checked(self, location: ImageLocation | UnavailableImage) -> ContainedImage | UnavailableImage:
+    def _checked(self, location: ImageLocation | UnreadableImage) -> ContainedImage | UnreadableImage:
         """The location with all links resolved, or the reason why it is not read."""
-        if isinstance(location, UnavailableImage):
+        if isinstance(location, UnreadableImage):
             return location
         try:
             file = location.file.resolve(strict=True)
         except (OSError, RuntimeError):  # gone, or links that lead in a circle
-            return UnavailableImage(NO_SUCH_FILE)
+            return UnreadableImage(str(location.file), NO_SUCH_FILE, missing=True)
         root = next((root for root in self.roots if file.is_relative_to(root)), None)
         if root is None:
-            return UnavailableImage(OUTSIDE)
-        return (
-            ContainedImage(file, location.start, location.size, root)
-            if file.is_file()
-            else UnavailableImage(NOT_REGULAR)
-        )
+            return UnreadableImage(str(location.file), OUTSIDE)
+        if not file.is_file():
+            return UnreadableImage(str(location.file), NOT_REGULAR)
+        return ContainedImage(file, location.start, location.size, root)
 
 
 class _BytesCache:
