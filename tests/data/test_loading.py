@@ -1,8 +1,6 @@
 """Batches of images: the same whatever the workers, the order and the breaks; bad images never end a run."""
 
 import os
-import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,24 +139,6 @@ def test_samples_without_targets(folder):
     assert batch.targets.shape == (1, 0)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_kept_pixels_are_the_same_and_need_no_file(folder, workers):
-    dataset = dataset_of(folder)
-    (folder / "2.png").write_bytes(b"")
-    data = ImageBatches(dataset, SMALL, workers=workers, cache="pixels")
-    groups = [[row] for row in range(N)]
-    expected = rows_of(ImageBatches(dataset, SMALL, workers=0), groups, None)
-    assert same(rows_of(data, groups, None), expected)
-    crops = ImageBatches(dataset, SMALL, workers=workers, cache="pixels", augmentation="light")
-    first = rows_of(crops, groups, 0)
-    for row in range(N):
-        (folder / f"{row}.png").unlink()
-    assert same(rows_of(data, groups, 5), expected)
-    assert same(rows_of(crops, groups, 0), first)
-    assert not same(rows_of(crops, groups, 1), first)
-    assert 2 not in first
-
-
 def test_arrays_are_images_too():
     array = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)
     dataset = Dataset(Labels([]), None, ids=list("abcd"), images=Pixels(array))
@@ -182,14 +162,6 @@ def test_refusals(folder):
         hint="Did you mean 'strong'?",
     ):
         ImageBatches(dataset, SMALL, augmentation="strog")
-    with raises_input_error("cache", "ImageBatches", rule="be one of 'pixels'", got="'all'"):
-        ImageBatches(dataset, SMALL, cache="all")
-
-
-def test_pixels_that_do_not_fit_on_the_disk_are_refused_before_they_are_read(folder, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 10**9))
-    with raises_input_error("cache", "ImageBatches", rule="leave space for 1266637.4 GB of pixels"):
-        ImageBatches(dataset_of(folder), Preprocessing(size=(2**22, 2**22)), cache="pixels")
 
 
 def test_default_workers(monkeypatch):

@@ -7,11 +7,9 @@ import multiprocessing
 import os
 import shutil
 import sys
-import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,7 +87,10 @@ class Augmentation:
 
     def apply(self, image: Image.Image, preprocessing: Preprocessing, *, seed: int) -> Tensor:
         """The pixels (3, H, W) uint8 of a changed image; the same seed gives the same change."""
-        with seeded_torch(seed):
+        # torchvision draws from torch's own generator. Not `torch.manual_seed`, which would also reseed the GPUs, whose
+        # state is not restored.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
             pixels = self._cropped(image, preprocessing)
             for change in _transforms_of(self):
                 pixels = change(pixels)
@@ -117,7 +118,7 @@ class Augmentation:
 @cache
 def _transforms_of(spec: Augmentation) -> list[Callable[[Tensor], Tensor]]:
     """The transforms of pixels, in their order."""
-    v2 = _import_transforms()
+    v2 = require("torchvision.transforms.v2", "Augmentations", extra="vision")
     possible = [
         (spec.flip, v2.RandomHorizontalFlip()),
         (spec.flip_vertical, v2.RandomVerticalFlip()),
@@ -142,92 +143,11 @@ def augmentation(spec: str | Mapping[str, Any] | Augmentation, *, flip: bool | N
         spec: "none", "light" (crops and flips) or "strong" (changes of colour and shape, and erased parts, too).
         flip: Whether to mirror images; by default as the name says.
     """
-    if isinstance(spec, str) and spec not in AUGMENTATIONS:
-        rule = f"be one of {', '.join(map(repr, AUGMENTATIONS))}"
-        raise InputError(
-            "augmentation",
-            "augmentation",
-            rule,
-            repr(spec),
-            suggest(str(spec), AUGMENTATIONS, "Pass one of these.", show=repr),
-        )
     if isinstance(spec, str):
-        result = AUGMENTATIONS[spec]
+        result = AUGMENTATIONS[check_choice("augmentation", "augmentation", spec, list(AUGMENTATIONS))]
     else:
         result = spec if isinstance(spec, Augmentation) else Augmentation.restore(spec)
     return result if flip is None else replace(result, flip=flip)
-
-
-def sample_seed(seed: int, epoch: int, row: int) -> int:
-    """One number of three, so that what is drawn for a sample depends on nothing else."""
-    return int(np.random.SeedSequence([seed, epoch, row]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-@contextmanager
-def seeded_torch(seed: int) -> Iterator[None]:
-    """Lets torchvision, which draws from torch's own generator, draw from this seed; puts the generator back after."""
-    # Not `torch.manual_seed`, which would also reseed the GPUs, whose state is not restored.
-    generator = torch.default_generator
-    state = generator.get_state()
-    generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        generator.set_state(state)
-
-
-def _import_transforms() -> Any:
-    return require("torchvision.transforms.v2", "Augmentations", extra="vision")
-
-
-Array = np.ndarray[Any, Any]
-ReadImage = Callable[[int], "Image.Image"]
-
-
-class PixelCache:
-    """Pixels by row, each decoded once.
-
-    The file has no name from the start, so that nothing is left behind, however the program ends.
-
-    Args:
-        n: Number of images.
-        preprocessing: What is done to an image before it is kept.
-        exact: Whether to keep what the network sees, or images of 8/7 of its size, to cut crops from.
-    """
-
-    def __init__(self, n: int, preprocessing: Preprocessing, *, exact: bool) -> None:
-        height, width = preprocessing.size
-        size = (height, width) if exact else (math.ceil(height * 8 / 7), math.ceil(width * 8 / 7))
-        self.exact, self.preprocessing = exact, replace(preprocessing, size=size)
-        needed, free = n * 3 * size[0] * size[1], shutil.disk_usage(tempfile.gettempdir()).free
-        if needed > free:
-            rule = f"leave space for {needed / 1e9:.1f} GB of pixels in {tempfile.gettempdir()!r}"
-            hint = "Leave it out, or set TMPDIR to a larger disk."
-            raise InputError("cache", "ImageBatches", rule, f"{free / 1e9:.1f} GB free", hint)
-        self._pixels = _shared_array((n, 3, *size))
-        self._is_cached = _shared_array((n,))
-
-    def pixels(self, row: int, read: ReadImage) -> Tensor:
-        """(3, H, W), read and prepared if it has not been yet."""
-        if not self._is_cached[row]:
-            # First the pixels, then the word that they are there: another process may look at any time.
-            self._pixels[row] = self.preprocessing.prepare(read(row)).numpy()
-            self._is_cached[row] = 1
-        return torch.from_numpy(np.array(self._pixels[row]))
-
-    def image(self, row: int, read: ReadImage) -> Image.Image:
-        """The same as an image."""
-        from PIL import Image
-
-        return Image.fromarray(self.pixels(row, read).permute(1, 2, 0).contiguous().numpy())
-
-
-def _shared_array(shape: tuple[int, ...]) -> Array:
-    """Bytes of 0 in a file without a name, which processes that are forked from this one share."""
-    if 0 in shape:
-        return np.zeros(shape, dtype=np.uint8)
-    with tempfile.TemporaryFile() as file:
-        return np.memmap(file, dtype=np.uint8, mode="w+", shape=shape)
 
 
 class Batch(NamedTuple):
@@ -297,7 +217,11 @@ class FeatureBatches(Batches):
 MIN_IMAGES_FOR_WORKERS = 256  # Below it, starting processes takes longer than decoding.
 MIN_SHARED_MEMORY = 2**31  # Shared memory that several batches on their way surely fit in.
 
+# The row number and the epoch of each sample of a batch, and what a worker gives for them: pixels, the numbers of the
+# rows that could be read, and names and reasons of the others. Torch keeps no fields of errors that workers raise, so
+# they are results too.
 Requests = Sequence[tuple[int, int | None]]
+LoadedImages = tuple[Any, Any, dict[str, str]] | InputError
 
 
 class ImageBatches(Batches):
@@ -313,8 +237,6 @@ class ImageBatches(Batches):
         seed: Of what is drawn.
         workers: Processes that decode; 0 for none but this one. By default as many as there are cores, at most 8.
         on_bad_image: "skip" leaves images that cannot be read out of their batch, "fail" raises `UnreadableImage`.
-        cache: "pixels" keeps decoded images in a temporary file, from which later epochs read. Augmentation then starts
-            from images of 8/7 of the network's size, no longer from the originals.
 
     Attributes:
         unreadable: What could not be read so far: names and reasons.
@@ -335,36 +257,31 @@ class ImageBatches(Batches):
         seed: int = 0,
         workers: int | None = None,
         on_bad_image: str = "skip",
-        cache: str | None = None,
     ) -> None:
         owner = "ImageBatches"
         if dataset.images is None:
             got = "features" if dataset.features is not None else "nothing"
             raise InputError("dataset", owner, "hold images", got, "Use `FeatureBatches` for features.")
-        self.targets = _targets_or_empty(dataset)
+        # Without targets there are no labels either.
+        unlabelled = SparseTargets(np.zeros(len(dataset) + 1), np.zeros(0), num_labels=0)
+        self.targets = unlabelled if dataset.targets is None else dataset.targets
         self.on_bad_image = check_choice("on_bad_image", owner, on_bad_image, ("skip", "fail"))
         self.workers = default_workers(len(dataset)) if workers is None else check_int("workers", owner, workers, low=0)
         self.unreadable: dict[str, str] = {}
-        self._samples = ImageSamples(
-            dataset.images, preprocessing, _resolve_augmentation(augmentation), check_int("seed", owner, seed, low=0)
-        )
-        if cache is not None:
-            check_choice("cache", owner, cache, ("pixels",))
-            self._samples.cache_pixels()
-            # Without fork, each process would keep pixels of its own.
-            self.workers = self.workers if _start_method() == "fork" else 0
-        self._sampler = _RequestSampler()
+        seed = check_int("seed", owner, seed, low=0)
+        self._samples = _ImageSamples(dataset.images, preprocessing, augmentation, seed)
         self._pool: DataLoader[Any] | None = None
 
     def load(self, groups: Iterable[Sequence[int]], *, epoch: int | None) -> Iterator[Batch]:
         """Decodes ahead of what is asked for; images that cannot be read are named in `unreadable`."""
-        requests = ([(int(row), epoch) for row in group] for group in groups)
-        for pixels, rows, unreadable in self._stream(requests):
+        for loaded in self._stream([(int(row), epoch) for row in group] for group in groups):
+            if isinstance(loaded, InputError):
+                raise loaded
+            pixels, rows, unreadable = loaded
             self.unreadable.update(unreadable)
             if unreadable and self.on_bad_image == "fail":
                 raise UnreadableImage(*next(iter(unreadable.items())))
-            loaded_rows = torch.as_tensor(rows)
-            yield Batch(torch.as_tensor(pixels), self.targets.dense(loaded_rows.numpy()), loaded_rows)
+            yield Batch(torch.as_tensor(pixels), self.targets.dense(rows), torch.as_tensor(rows))
 
     def close(self) -> None:
         """Ends the worker processes, which otherwise wait for the next epoch."""
@@ -372,128 +289,92 @@ class ImageBatches(Batches):
 
     def _stream(self, requests: Iterable[Requests]) -> Iterator[LoadedImages]:
         if self.workers == 0:
-            yield from map(self._samples.load, requests)
+            yield from map(self._samples.__getitems__, requests)
             return
-        # The processes serve one reader at a time; a second one gets processes of its own.
-        if self._sampler.busy:
-            sampler = _RequestSampler()
-            pool = self._make_pool(sampler, persistent=False)
-        else:
-            sampler = self._sampler
-            if self._pool is None:
-                self._pool = self._make_pool(sampler, persistent=True)
-            pool = self._pool
-        with sampler.serving(requests):
-            with _ignore_worker_warnings():
-                batches = iter(pool)
-            for loaded in batches:
-                if isinstance(loaded, InputError):
-                    raise loaded
-                yield loaded
+        # Python warns of forking beside threads, torch of more workers than cores; workers do nothing but decode.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", UserWarning)
+            pool, sampler = self._free_pool()
+            sampler.requests = requests
+            batches = iter(pool)
+        try:
+            yield from batches
+        finally:
+            sampler.requests = None
 
-    def _make_pool(self, sampler: _RequestSampler, *, persistent: bool) -> DataLoader[Any]:
-        self._samples.as_arrays = not _has_shared_memory()
-        with _ignore_worker_warnings():
-            return DataLoader(
-                self._samples,  # type: ignore[arg-type]
-                batch_sampler=sampler,  # type: ignore[arg-type]
-                collate_fn=_identity,
-                num_workers=self.workers,
-                persistent_workers=persistent,
-                prefetch_factor=2,
-                multiprocessing_context=_start_method(),
-                generator=torch.Generator(),  # or it would draw from everybody's
-            )
-
-
-class LoadedImages(NamedTuple):
-    """What a worker sends back."""
-
-    pixels: Any
-    rows: Any
-    unreadable: dict[str, str]
+    def _free_pool(self) -> tuple[DataLoader[Any], _RequestSampler]:
+        """The worker processes, which serve one reader at a time; a second one gets processes of its own."""
+        if self._pool is not None and self._pool.batch_sampler.requests is None:  # type: ignore[union-attr]
+            return self._pool, self._pool.batch_sampler  # type: ignore[return-value]
+        # Containers often have little shared memory, and who overfills it is killed.
+        shared = "/dev/shm"
+        self._samples.as_arrays = os.path.isdir(shared) and shutil.disk_usage(shared).free < MIN_SHARED_MEMORY
+        # By fork where that is safe, because a script without a main guard cannot start them else.
+        fork = sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods()
+        sampler = _RequestSampler()
+        pool: DataLoader[Any] = DataLoader(
+            self._samples,  # type: ignore[arg-type]
+            batch_sampler=sampler,  # type: ignore[arg-type]
+            collate_fn=_identity,
+            num_workers=self.workers,
+            persistent_workers=True,
+            prefetch_factor=2,
+            multiprocessing_context="fork" if fork else None,
+            generator=torch.Generator(),  # or it would draw from everybody's
+        )
+        if self._pool is None:
+            self._pool = pool
+        return pool, sampler
 
 
-class ImageSamples:
-    """What a worker does: from row numbers to pixels.
+class _RequestSampler:
+    """The rows that a pool of workers is to read now, as a `DataLoader` asks for them; None while it is free."""
 
-    Args:
-        images: Where they lie.
-        preprocessing: From an image to pixels.
-        augmentation: The augmentation.
-        seed: Of what is drawn.
-    """
+    requests: Iterable[Requests] | None = None
+
+    def __iter__(self) -> Iterator[Requests]:
+        return iter(self.requests or ())
+
+
+class _ImageSamples:
+    """What a worker does: from row numbers to pixels."""
 
     def __init__(
-        self, images: ImageSource, preprocessing: Preprocessing, augmentation: Augmentation, seed: int
+        self,
+        images: ImageSource,
+        preprocessing: Preprocessing,
+        spec: str | Mapping[str, Any] | Augmentation,
+        seed: int,
     ) -> None:
-        self.images, self.preprocessing, self.augmentation, self.seed = images, preprocessing, augmentation, seed
+        self.images, self.preprocessing, self.augmentation, self.seed = images, preprocessing, augmentation(spec), seed
         # A crop is enlarged again, so it must be cut from more pixels.
-        self.min_side = math.ceil(max(preprocessing.size) / math.sqrt(augmentation.crop))
-        self.as_arrays = False
-        self.pixel_cache: PixelCache | None = None
+        self.min_side = math.ceil(max(preprocessing.size) / math.sqrt(self.augmentation.crop))
+        self.as_arrays = False  # whether not to send tensors, which travel in shared memory
 
-    def cache_pixels(self) -> None:
-        """Allocates the pixels of all images."""
-        self.pixel_cache = PixelCache(len(self.images), self.preprocessing, exact=self.augmentation == Augmentation())
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitems__(self, requests: Requests) -> LoadedImages | InputError:
-        """The batch of these rows and epochs, or the error, because torch passes on no fields of errors of workers."""
-        try:
-            return self.load(requests)
-        except InputError as error:
-            return error
-
-    def load(self, requests: Requests) -> LoadedImages:
+    def __getitems__(self, requests: Requests) -> LoadedImages:
         """The batch of these rows and epochs."""
         pixels: list[Tensor] = []
         rows: list[int] = []
         unreadable: dict[str, str] = {}
         for row, epoch in requests:
             try:
-                pixels.append(self.sample(row, epoch))
+                pixels.append(self._sample(row, epoch))
                 rows.append(row)
             except UnreadableImage as error:
                 unreadable[error.name] = error.reason
+            except InputError as error:
+                return error
         stacked = torch.stack(pixels) if pixels else torch.empty(0, 3, *self.preprocessing.size, dtype=torch.uint8)
-        numbers = np.array(rows, dtype=np.int64)
-        return LoadedImages(stacked.numpy() if self.as_arrays else stacked, numbers, unreadable)
+        return stacked.numpy() if self.as_arrays else stacked, np.array(rows, dtype=np.int64), unreadable
 
-    def sample(self, row: int, epoch: int | None) -> Tensor:
-        """The pixels of one row."""
+    def _sample(self, row: int, epoch: int | None) -> Tensor:
+        image = read_image(self.images, row, min_side=self.min_side)
         if epoch is None or self.augmentation == Augmentation():
-            if self.pixel_cache is not None and self.pixel_cache.exact:
-                return self.pixel_cache.pixels(row, self._image)
-            return self.preprocessing.prepare(self._image(row))
-        image = self._image(row) if self.pixel_cache is None else self.pixel_cache.image(row, self._image)
-        return self.augmentation.apply(image, self.preprocessing, seed=sample_seed(self.seed, epoch, row))
-
-    def _image(self, row: int) -> Image.Image:
-        return read_image(self.images, row, min_side=self.min_side)
-
-
-class _RequestSampler:
-    """The rows that a pool of workers is to read now, as a `DataLoader` asks for them."""
-
-    def __init__(self) -> None:
-        self.busy = False
-        self._requests: Iterable[Requests] = ()
-
-    def serving(self, requests: Iterable[Requests]) -> _RequestSampler:
-        self._requests = requests
-        return self
-
-    def __enter__(self) -> None:
-        self.busy = True
-
-    def __exit__(self, *error: object) -> None:
-        self.busy, self._requests = False, ()
-
-    def __iter__(self) -> Iterator[Requests]:
-        return iter(self._requests)
+            return self.preprocessing.prepare(image)
+        # One number of three, so that what is drawn for a sample depends on nothing else.
+        drawn = np.random.SeedSequence([self.seed, epoch, row]).generate_state(1, np.uint64)[0]
+        return self.augmentation.apply(image, self.preprocessing, seed=int(drawn >> np.uint64(1)))
 
 
 def default_workers(n: int) -> int:
@@ -502,37 +383,6 @@ def default_workers(n: int) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(8, cores // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
-
-
-def _resolve_augmentation(value: str | Mapping[str, Any] | Augmentation) -> Augmentation:
-    return augmentation(value)
-
-
-def _targets_or_empty(dataset: Dataset) -> SparseTargets:
-    """The targets, or those of no label at all where nothing is known."""
-    if dataset.targets is not None:
-        return dataset.targets
-    return SparseTargets(np.zeros(len(dataset) + 1), np.zeros(0), num_labels=0)
-
-
-def _start_method() -> str | None:
-    """How workers start: by fork where that is safe, because a script without a main guard cannot start them else."""
-    return "fork" if sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods() else None
-
-
-@contextmanager
-def _ignore_worker_warnings() -> Iterator[None]:
-    """Python warns of forking beside threads, torch of more workers than cores; workers do nothing but decode."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", UserWarning)
-        yield
-
-
-def _has_shared_memory() -> bool:
-    """Whether tensors may travel in shared memory: containers often have little, and who overfills it is killed."""
-    shared = "/dev/shm"
-    return not os.path.isdir(shared) or shutil.disk_usage(shared).free >= MIN_SHARED_MEMORY
 
 
 def _identity(loaded: Any) -> Any:
