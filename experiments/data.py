@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from filelock import FileLock  # torch requires it
 from torch import Tensor, nn
 
 from experiments.datasets import long_tailed, read_layout, superclasses_of, zero_label_columns
@@ -23,7 +24,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.engine import FitSettings
 from manyhot.engine.optim import mix_seeds
 from manyhot.errors import InputError
-from manyhot.files import atomic_write, lock
+from manyhot.files import atomic_write
 from manyhot.preprocessing import Preprocessing
 
 
@@ -355,7 +356,7 @@ def _decode(dataset: Dataset, size: int, file: Path, workers: int) -> None:
 def made_once(file: Path) -> Iterator[bool]:
     """Whether the file is missing and must be made in the block; other processes wait for it meanwhile."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with lock(file.with_suffix(".lock")):
+    with FileLock(file.with_suffix(".lock")):
         yield not file.is_file()
 
 

@@ -1,4 +1,4 @@
-"""Atomic writes, and locks between processes."""
+"""Atomic writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
 
 
 @contextmanager
@@ -28,27 +27,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
-
-
-@contextmanager
-def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[None]:
-    """Holds a lock on a file, which the system takes back from a process that ends, however it ends.
-
-    Raises:
-        BlockingIOError: Another process has the lock, and `wait` is false.
-    """
-    with path.open("w") as file:
-        lock_file(file, shared=shared, wait=wait)
-        yield
-
-
-def lock_file(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
-    """Locks an open file until it is closed, or its process ends; see `locked`."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks
-        return
-    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
 
 
 def sync_folder(folder: Path) -> None:

@@ -189,7 +189,7 @@ class RayScorer:
         """Writes one part; yields how many images have been processed since the last time."""
         assert part.images is not None
         folder = PartsFolder(self.job.folder)
-        with folder.write_lock():
+        with folder.write_lock(number):
             if folder.part(number).exists():  # written by a run that was killed, and outlived by its processes
                 raise InputError("folder", "", "be free", f"{str(folder.part(number))!r}", "Start the run again.")
             # Before the images are read: of one that changes meanwhile, the next run then knows.

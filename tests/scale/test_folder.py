@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from itertools import islice
 
 import pytest
@@ -136,6 +137,12 @@ def test_two_runs_do_not_share_a_folder(folder):
         f"`folder` of `predict_with_ray` must be free; got {str(folder.path)!r}, which another run writes to. "
         "Wait for that run, or end it."
     )
+
+
+def test_locks_hold_where_fcntl_is_missing(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with folder.exclusive(), pytest.raises(InputError, match="must be free"), PartsFolder(folder.path).exclusive():
+        pass
 
 
 def test_what_a_killed_process_left_unfinished_is_removed(folder):

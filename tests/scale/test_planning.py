@@ -166,7 +166,7 @@ def test_a_run_waits_for_processes_of_the_last_one(tmp_path):
         with folder.exclusive():
             entered.set()
 
-    with folder.write_lock(), PartsFolder(folder.path).write_lock():
+    with folder.write_lock(0), PartsFolder(folder.path).write_lock(1):
         thread = threading.Thread(target=next_run)
         thread.start()
         assert not entered.wait(0.3)

@@ -8,17 +8,18 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from filelock import FileLock, Timeout  # torch requires it
 
 from manyhot.data import Dataset
 from manyhot.data.sources import ImageSource
 from manyhot.errors import InputError
-from manyhot.files import atomic_write, lock
+from manyhot.files import atomic_write
 from manyhot.predictions.metadata import TEXT_COLUMNS
 from manyhot.predictions.parquet import Part, check_same_table
 from manyhot.tables.arrow import as_strings, import_arrow
@@ -26,7 +27,7 @@ from manyhot.tables.arrow import as_strings, import_arrow
 OWNER = "predict_with_ray"
 
 WORK_FILE, IMAGE_LISTS, LEFT_OUT_FILE = "work.json", "seen", "left-out.csv"
-RUN_LOCK, WRITE_LOCK = ".lock", ".writing"
+RUN_LOCK = ".lock"
 FORMAT = 1
 PART_NAME = re.compile(r"part-(\d{5,})\.parquet")
 LIST_COLUMNS = ["id", "state", "left_out"]
@@ -84,19 +85,21 @@ class PartsFolder:
         self._make()
         with ExitStack() as session:
             try:
-                session.enter_context(lock(self.path / RUN_LOCK, wait=False))
-            except BlockingIOError:
+                session.enter_context(FileLock(self.path / RUN_LOCK, timeout=0))
+            except Timeout:
                 got = f"{str(self.path)!r}, which another run writes to"
                 raise InputError("folder", OWNER, "be free", got, "Wait for that run, or end it.") from None
             # Processes outlive a run that is killed by some seconds, and may finish a part meanwhile.
-            with lock(self.path / WRITE_LOCK):
-                for stale in (*self.path.glob(".*.part"), *(self.path / IMAGE_LISTS).glob(".*.part")):
-                    stale.unlink()
+            for part_lock in self.path.glob(".part-*.lock"):
+                with FileLock(part_lock):
+                    part_lock.unlink(missing_ok=True)
+            for stale in (*self.path.glob(".*.part"), *(self.path / IMAGE_LISTS).glob(".*.part")):
+                stale.unlink()
             yield
 
-    def write_lock(self) -> AbstractContextManager[None]:
-        """Lets the next run know that a process still writes; several may at once."""
-        return lock(self.path / WRITE_LOCK, shared=True)
+    def write_lock(self, number: int) -> FileLock:
+        """Lets the next run know that a process still writes this part."""
+        return FileLock(self.path / f".part-{number:05d}.lock")
 
     def part(self, number: int) -> Path:
         """Where a part lies."""

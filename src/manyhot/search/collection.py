@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from filelock import FileLock  # torch requires it
 
 from manyhot.errors import InputError, owned, require, suggest
-from manyhot.files import lock
 from manyhot.formatting import printable
 from manyhot.poisson_binomial import Bin, count_interval
 from manyhot.predictions.metadata import TEXT_COLUMNS, Metadata, column_names
@@ -831,7 +831,7 @@ def add_part(source: object, database: Database, table: PredictionTable) -> int:
         )
     folder = _parts_folder(source)
     assert isinstance(source, ParquetFiles)
-    with lock(folder / ".adding"):
+    with FileLock(folder / ".adding"):
         # Others may have added since the collection was opened.
         return _write_part(source.reopen(), database, table, folder)
 

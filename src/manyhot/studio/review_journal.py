@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import FileLock, Timeout  # torch requires it
+
 from manyhot.errors import InputError
-from manyhot.files import lock_file, sync_folder
+from manyhot.files import sync_folder
 from manyhot.studio.review_file import LabelsTable
 
 Entry = dict[str, Any]
@@ -78,16 +80,19 @@ class Journal:
         self.entries: list[Entry] = []
         self.notes: list[str] = []
         self._lock, self._torn = threading.Lock(), False
+        # Beside the file: Windows would keep others from reading the part of the file itself that is locked.
+        self._studio_lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=0, thread_local=False)
         self._open()
         try:
             self._read(is_entry)
         except BaseException:
-            self._file.close()
+            self._release()
             raise
 
     def _open(self) -> None:
         """Opens and locks the file, which may be removed by another process between the two."""
         check_own_file(self.path)
+        check_own_file(Path(self._studio_lock.lock_file))
         while True:
             new = not self.path.exists()
             try:
@@ -98,13 +103,13 @@ class Journal:
                 hint = "Name a labels file in a folder that you may write to."
                 raise write_error(self.path, error, hint) from error
             try:
-                lock_file(self._file, wait=False)
-            except BlockingIOError:
+                self._studio_lock.acquire()
+            except Timeout:
                 self._file.close()
                 got = f"{str(self.path)!r}, which another studio has open"
                 hint = "Go on in that one, close it, or name another labels file."
                 raise InputError("file", "Review", "be free", got, hint) from None
-            except OSError:
+            except (OSError, NotImplementedError):
                 self.notes.append(f"{self.path.name} lies where files cannot be locked: open it in one studio only.")
             if self._is_current():
                 return
@@ -204,6 +209,14 @@ class Journal:
             with self._file, suppress(OSError):  # an empty one that stays does no harm
                 if not self._end and self._is_current():
                     self.path.unlink()
+            self._release()
+
+    def _release(self) -> None:
+        self._file.close()
+        if self._studio_lock.is_locked:
+            with suppress(OSError):
+                os.unlink(self._studio_lock.lock_file)
+            self._studio_lock.release()
 
 
 def _encode_entry(entry: Entry) -> bytes:
