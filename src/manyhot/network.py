@@ -1,6 +1,10 @@
-"""A network: a backbone that computes features, a head that computes scores."""
+"""A network: a backbone that computes features, a head that computes scores; and the pass that scores a batch."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,3 +46,43 @@ class Network(nn.Module):
         wide = outputs if outputs.dtype == torch.float64 else outputs.float()
         wide = wide.mean(1) if wide.ndim == 3 else wide  # heads that were trained side by side
         return wide.log_softmax(1) if self.reading == "log-softmax" else wide
+
+
+@contextmanager
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode within the block; every module gets its own mode back afterwards."""
+    training = [module for module in network.modules() if module.training]
+    if training:
+        network.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def score_batch(
+    network: nn.Module,
+    inputs: Tensor,
+    *,
+    device: torch.device | None = None,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Tensor:
+    """Scores of a `Network`, or features of a backbone, in float32 on the CPU: in evaluation mode, without gradients.
+
+    Between two batches the network is in the mode it was in, so that the caller may train it meanwhile.
+
+    Args:
+        network: A `Network`, or a module from inputs to features.
+        inputs: What it takes.
+        device: Where it is; that of its first parameter by default.
+        autocast: Makes the context of the precision in which it computes.
+    """
+    parameter = next(network.parameters(), None)
+    if parameter is not None:
+        device = device or parameter.device
+        inputs = inputs.to(parameter.dtype) if inputs.is_floating_point() else inputs
+    compute = network.scores if isinstance(network, Network) else network
+    with evaluation_mode(network), torch.no_grad(), autocast():
+        outputs: Tensor = compute(inputs.to(device, non_blocking=True))
+        return outputs.float().cpu()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
@@ -11,6 +9,7 @@ from torch import Tensor, nn
 
 from manyhot.checks import check_int, describe_type
 from manyhot.errors import InputError
+from manyhot.network import evaluation_mode
 from manyhot.preprocessing import Preprocessing, check_pixels
 
 # Pixels of the images in one forward pass on a CPU. Larger batches allocate new memory between layers every time, and
@@ -155,18 +154,6 @@ def check_features_shape(backbone: Backbone) -> None:
     shape = (1, 3, *backbone.preprocessing.size)
     with evaluation_mode(backbone), torch.no_grad():
         backbone(torch.full(shape, 127, dtype=torch.uint8, device=backbone.mean.device))
-
-
-@contextmanager
-def evaluation_mode(backbone: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the block; every module gets its own mode back afterwards."""
-    modes = [(part, part.training) for part in backbone.modules()]
-    backbone.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def _check_output(features: object, rows: int, width: int) -> None:

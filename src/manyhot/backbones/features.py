@@ -8,18 +8,19 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from manyhot.backbones.backbone import Backbone, evaluation_mode
+from manyhot.backbones.backbone import Backbone
 from manyhot.checks import check_choice, check_int, describe_type
+from manyhot.data.loading import ImageBatches
 from manyhot.errors import InputError, owned
 from manyhot.files import atomic_write
+from manyhot.network import score_batch
 
 if TYPE_CHECKING:
     from manyhot.data.dataset import Dataset
@@ -91,17 +92,12 @@ class FeatureCache:
 
     def clear(self) -> int:
         """Removes all features, and no file that is not the cache's own; returns how many bytes that freed."""
-        freed = 0
+        freed = self.size()
         for folder in self._folders():
-            freed += _folder_bytes(folder)
             # The keys go first: features without keys are not there for a reader.
-            own = (
-                sorted(folder.glob(f"*{KEYS_SUFFIX}"))
-                + sorted(folder.glob(f"*{FEATURES_SUFFIX}"))
-                + [folder / METADATA_FILE]
-            )
-            for path in own:
-                path.unlink(missing_ok=True)
+            for pattern in (f"*{KEYS_SUFFIX}", f"*{FEATURES_SUFFIX}", METADATA_FILE):
+                for path in list(folder.glob(pattern)):
+                    path.unlink(missing_ok=True)
             if not any(folder.iterdir()):
                 folder.rmdir()
         return freed
@@ -126,12 +122,11 @@ class FeatureStore:
         """Features (n, D) of the images of these keys (n, 16), and which of them were found, (n,) bool."""
         features = np.zeros((len(keys), self.width), dtype=np.float32)
         is_cached = np.zeros(len(keys), dtype=bool)
-        requested = _as_uint64(keys)
         for stored_keys, stored in self._pairs():
             rows = np.flatnonzero(~is_cached)
             if not len(rows):
                 break
-            stored_rows = _find_rows(_as_uint64(stored_keys), requested[rows])
+            stored_rows = _find_rows(stored_keys, keys[rows])
             hits = stored_rows >= 0
             features[rows[hits]] = stored[stored_rows[hits]]
             is_cached[rows[hits]] = True
@@ -159,11 +154,9 @@ class FeatureStore:
 
     def _pairs(self) -> Iterator[tuple[Array, Array]]:
         for path in sorted(self.folder.glob(f"*{KEYS_SUFFIX}")):
-            keys, features = (
-                _open_array(path),
-                _open_array(path.with_name(path.name.removesuffix(KEYS_SUFFIX) + FEATURES_SUFFIX)),
-            )
-            if keys is None or features is None or keys.ndim != 2 or keys.dtype != np.uint8 or keys.shape[1] != 16:
+            keys = _open_array(path)
+            features = _open_array(path.with_name(path.name.removesuffix(KEYS_SUFFIX) + FEATURES_SUFFIX))
+            if keys is None or features is None or keys.dtype != np.uint8 or keys.shape[1:] != (16,):
                 continue
             if features.dtype == np.float32 and features.shape == (len(keys), self.width):
                 yield np.asarray(keys), features
@@ -189,7 +182,7 @@ def fingerprint(backbone: Backbone, *, precision: str = "32") -> str:
         if key.endswith("num_batches_tracked"):
             continue
         digest.update(f"|{key}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(_tensor_bytes(tensor).data)
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()[:32]
 
 
@@ -199,20 +192,12 @@ def image_keys(identities: Sequence[str]) -> Array:
     return np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, 16)
 
 
-def _tensor_bytes(tensor: Tensor) -> Array:
-    """The bytes of a tensor of any kind of number."""
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-
-
-def _as_uint64(keys: Array) -> Array:
-    """(n, 2) uint64, each key as two numbers, which NumPy can sort and compare."""
-    return np.ascontiguousarray(keys).view(np.uint64)
-
-
 def _find_rows(stored: Array, requested: Array) -> Array:
-    """(n,) where each wanted key is among the stored ones, -1 where it is not."""
+    """(n,) where each requested key is among the stored ones, -1 where it is not."""
     if not len(stored):
         return np.full(len(requested), -1)
+    # Each key as two numbers, which NumPy can sort and compare.
+    stored, requested = (np.ascontiguousarray(keys).view(np.uint64) for keys in (stored, requested))
     order = np.argsort(stored[:, 0], kind="stable")
     insertion = np.searchsorted(stored[order, 0], requested[:, 0])
     stored_rows = order[np.minimum(insertion, len(order) - 1)]
@@ -309,111 +294,52 @@ def extract_features(
         >>> features.shape, len(rows), bad
         ((5, 1280), 5, {})
     """
-    _check_inputs(backbone, dataset, batch_size, precision)
-    store = _choose_store(cache, backbone, precision)
-    progress = _Progress(store, dataset, backbone.width, advance)
-    missing = np.flatnonzero(~progress.done)
-    groups = [missing[start : start + batch_size].tolist() for start in range(0, len(missing), batch_size)]
-    unreadable: dict[str, str] = {}
-    if groups:
-        from manyhot.data.loading import ImageBatches
-
-        loader = ImageBatches(dataset, backbone.preprocessing, workers=workers, on_bad_image=on_bad_image)
-        unreadable = loader.unreadable
-        with progress, _compute_on(backbone, device, precision) as compute:
-            for group, batch in zip(groups, loader.load(groups, epoch=None), strict=True):
-                progress.take(batch.rows.numpy(), compute(batch.inputs), handled=len(group))
-    done_rows = np.flatnonzero(progress.done)
-    complete = len(done_rows) == len(dataset)
-    return ExtractedFeatures(progress.features if complete else progress.features[done_rows], done_rows, unreadable)
-
-
-class _Progress:
-    """The features so far; on leaving the block, by whatever way, those that are new go to the store."""
-
-    def __init__(
-        self, store: FeatureStore | None, dataset: Dataset, width: int, advance: Callable[[int], None] | None
-    ) -> None:
-        self.store, self.advance = store, advance
-        n = len(dataset)
-        if store is None:
-            self.features, self.done = np.zeros((n, width), dtype=np.float32), np.zeros(n, dtype=bool)
-        else:
-            assert dataset.images is not None
-            self.keys = image_keys([dataset.images.identity(row) for row in range(n)])
-            self.features, self.done = store.read(self.keys)
-        self._new: list[Array] = []
-        self._since = time.monotonic()
-        self._report(int(self.done.sum()))
-
-    def take(self, rows: Array, features: Array, *, handled: int) -> None:
-        """Takes features of rows; `handled` also counts images that could not be read."""
-        self.features[rows] = features
-        self.done[rows] = True
-        self._new.append(rows)
-        if sum(map(len, self._new)) >= FLUSH_ROWS or time.monotonic() - self._since >= FLUSH_SECONDS:
-            self._flush()
-        self._report(handled)
-
-    def __enter__(self) -> _Progress:
-        if self.store is not None:
-            self.store.make()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._flush()
-
-    def _flush(self) -> None:
-        if self.store is not None and self._new:
-            rows = np.concatenate(self._new)
-            self.store.add(self.keys[rows], self.features[rows])
-        self._new, self._since = [], time.monotonic()
-
-    def _report(self, count: int) -> None:
-        if self.advance is not None and count:
-            self.advance(count)
-
-
-@contextmanager
-def _compute_on(
-    backbone: Backbone, device: str | torch.device | None, precision: str
-) -> Iterator[Callable[[Tensor], Array]]:
-    """A function from pixels to features, with the backbone on its device and in evaluation mode for the block."""
-    original = backbone.mean.device
-    target = original if device is None else torch.device(device)
-
-    def compute(pixels: Tensor) -> Array:
-        with (
-            torch.inference_mode(),
-            torch.autocast(target.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
-        ):
-            features: Tensor = backbone(pixels.to(target, non_blocking=True))
-            return features.float().cpu().numpy()
-
-    with evaluation_mode(backbone):
-        try:
-            backbone.to(target)
-            yield compute
-        finally:
-            backbone.to(original)
-
-
-def _check_inputs(backbone: object, dataset: Dataset, batch_size: int, precision: str) -> None:
-    if not isinstance(backbone, Backbone):
-        hint = "Use `create_backbone` or `wrap`."
-        raise InputError("backbone", "", "be a Backbone", describe_type(backbone), hint)
+    value: object = backbone
+    if not isinstance(value, Backbone):
+        raise InputError("backbone", "", "be a Backbone", describe_type(value), "Use `create_backbone` or `wrap`.")
     if dataset.images is None:
         got = "features" if dataset.features is not None else "none"
         raise InputError("dataset", "", "hold images", got, "Use `dataset.features` as they are.")
     check_int("batch_size", "", batch_size, low=1)
     check_choice("precision", "", precision, ("32", "bf16"))
-
-
-def _choose_store(cache: Cache, backbone: Backbone, precision: str) -> FeatureStore | None:
-    if cache is False:
-        return None
-    if cache is None or cache is True:
-        cache = FeatureCache()
-    elif not isinstance(cache, FeatureCache):
-        cache = FeatureCache(cache)
-    return cache.of(backbone, precision=precision)
+    store, keys = None, image_keys([])
+    features, done = np.zeros((len(dataset), backbone.width), dtype=np.float32), np.zeros(len(dataset), dtype=bool)
+    if cache is not False:
+        cache = cache if isinstance(cache, FeatureCache) else FeatureCache(None if cache is True else cache)
+        store = cache.of(backbone, precision=precision)
+        keys = image_keys([dataset.images.identity(row) for row in range(len(dataset))])
+        features, done = store.read(keys)
+    report = advance or (lambda count: None)
+    if done.any():
+        report(int(done.sum()))
+    if done.all():
+        return ExtractedFeatures(features, np.arange(len(dataset)), {})
+    missing = np.flatnonzero(~done)
+    groups = [missing[start : start + batch_size].tolist() for start in range(0, len(missing), batch_size)]
+    data = ImageBatches(dataset, backbone.preprocessing, workers=workers, on_bad_image=on_bad_image)
+    if store is not None:
+        store.make()
+    original = backbone.mean.device
+    target = original if device is None else torch.device(device)
+    autocast = partial(torch.autocast, target.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    new: list[int] = []
+    since = time.monotonic()
+    try:
+        backbone.to(target)
+        for group, batch in zip(groups, data.load(groups, epoch=None), strict=True):
+            rows = batch.rows.tolist()
+            if rows:
+                features[rows] = score_batch(backbone, batch.inputs, device=target, autocast=autocast).numpy()
+                done[rows] = True
+            if store is not None:
+                new += rows
+                if len(new) >= FLUSH_ROWS or (new and time.monotonic() - since >= FLUSH_SECONDS):
+                    store.add(keys[new], features[new])
+                    new, since = [], time.monotonic()
+            report(len(group))
+    finally:
+        backbone.to(original)
+        if store is not None and new:
+            store.add(keys[new], features[new])
+    done_rows = np.flatnonzero(done)
+    return ExtractedFeatures(features if done.all() else features[done_rows], done_rows, data.unreadable)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.backbones.backbone import Backbone, evaluation_mode
+from manyhot.backbones.backbone import Backbone
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import check_int, describe_type
 from manyhot.data import Dataset, Files, Pixels, read_images
+from manyhot.data.loading import ImageBatches
+from manyhot.data.sources import ImageSource
+from manyhot.data.targets import SparseTargets
 from manyhot.decide import Threshold
 from manyhot.decide.rule import Rule, rule_values
 from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
 from manyhot.labels import Labels
 from manyhot.links import Link, NoLink
-from manyhot.network import Network
+from manyhot.network import Network, score_batch
 from manyhot.predictions import Predictions
-from manyhot.predictions.predictions import concatenate
 from manyhot.preprocessing import Preprocessing
 from manyhot.serialization import Fitted
 
@@ -183,121 +186,6 @@ def _pixels_error(sample: object, rule: str) -> InputError:
     )
 
 
-ScoredBatch = tuple[Tensor, Tensor, int, dict[str, str]]
-
-
-def predict_tables(
-    classifier: Classifier,
-    dataset: Dataset,
-    *,
-    rows: int,
-    batch_size: int,
-    workers: int | None,
-    on_bad_image: str,
-    device: str | torch.device | None,
-    advance: Callable[[int], None] | None,
-) -> Iterator[Predictions]:
-    """Tables of about `rows` rows, in the order of the data set; one empty table of a data set without any."""
-    notes, targets = _select_targets(classifier, dataset)
-    notes = [*dataset.notes, *notes]
-    unreadable: dict[str, str] = {}
-    scores: list[Tensor] = []
-    positions: list[Tensor] = []
-    waiting, yielded = 0, False
-    for batch_scores, batch_positions, handled, errors in _score_batches(
-        classifier, dataset, batch_size=batch_size, workers=workers, on_bad_image=on_bad_image, device=device
-    ):
-        scores.append(batch_scores)
-        positions.append(batch_positions)
-        waiting += len(batch_positions)
-        unreadable |= errors
-        if advance is not None:
-            advance(handled)
-        if waiting >= rows:
-            table = _build_table(classifier, dataset, torch.cat(scores), torch.cat(positions), targets)
-            table.notes, table.unreadable = notes, unreadable
-            yield table
-            scores, positions, notes, unreadable, waiting, yielded = [], [], [], {}, 0, True
-    if waiting or not yielded or unreadable:
-        empty = torch.empty(0, len(classifier.labels)), torch.empty(0, dtype=torch.int64)
-        table = _build_table(
-            classifier, dataset, torch.cat([*scores, empty[0]]), torch.cat([*positions, empty[1]]), targets
-        )
-        table.notes, table.unreadable = notes, unreadable
-        yield table
-
-
-def _score_batches(
-    classifier: Classifier,
-    dataset: Dataset,
-    *,
-    batch_size: int,
-    workers: int | None,
-    on_bad_image: str,
-    device: str | torch.device | None,
-) -> Iterator[ScoredBatch]:
-    """Scores and row numbers of each batch, how many samples it was asked for, and which could not be read."""
-    network = classifier.network
-    if device is not None:
-        network.to(device)
-    parameter = next(network.parameters())
-    groups = [range(start, min(start + batch_size, len(dataset))) for start in range(0, len(dataset), batch_size)]
-    batches, errors = _load_batches(classifier, dataset, groups, workers=workers, on_bad_image=on_bad_image)
-    reported: set[str] = set()
-    for group, (inputs, positions) in zip(groups, batches, strict=True):
-        with evaluation_mode(network), torch.no_grad():  # only while computing: the caller may train between batches
-            if len(positions):
-                kind = parameter.dtype if inputs.is_floating_point() else inputs.dtype
-                scores = network.scores(inputs.to(parameter.device, kind)).float().cpu()
-            else:
-                scores = torch.empty(0, len(classifier.labels))
-        new = {name: reason for name, reason in errors.items() if name not in reported}
-        reported |= set(new)
-        yield scores, positions, len(group), new
-
-
-def _load_batches(
-    classifier: Classifier, dataset: Dataset, groups: list[range], *, workers: int | None, on_bad_image: str
-) -> tuple[Iterator[tuple[Tensor, Tensor]], dict[str, str]]:
-    """What the network takes with the row numbers, batch by batch, and where bad images get named."""
-    if classifier.preprocessing is None:
-        features = torch.as_tensor(dataset.features)
-        return ((features[group.start : group.stop], torch.arange(group.start, group.stop)) for group in groups), {}
-    from manyhot.data.loading import ImageBatches
-
-    data = ImageBatches(dataset, classifier.preprocessing, workers=workers, on_bad_image=on_bad_image)
-    return ((batch.inputs, batch.rows) for batch in data.load(groups, epoch=None)), data.unreadable
-
-
-def _build_table(
-    classifier: Classifier, dataset: Dataset, scores: Tensor, positions: Tensor, targets: Any
-) -> Predictions:
-    numbers = positions.tolist()
-    images = dataset.images
-    paths = None
-    if isinstance(images, Files):
-        paths = [str(images.path(row)) for row in numbers]
-    elif images is not None:
-        paths = [images.name(row) for row in numbers]
-    return classifier.decide(scores).replace(
-        ids=[dataset.ids[row] for row in numbers],
-        paths=paths,
-        splits=None if dataset.splits is None else dataset.splits[np.asarray(numbers, dtype=np.int64)].tolist(),
-        targets=None if targets is None else targets.dense(numbers),
-    )
-
-
-def _select_targets(classifier: Classifier, dataset: Dataset) -> tuple[list[str], Any]:
-    """The true labels of a data set that has them, in the order of the classifier; and a note if they do not fit."""
-    if dataset.targets is None:
-        return [], None
-    names = dataset.labels.names
-    missing = [name for name in classifier.labels.names if name not in set(names)]
-    if missing:
-        return [f"Left out the true labels, because there are none for {missing[0]!r}."], None
-    return [], dataset.targets.select([dataset.labels.column(name) for name in classifier.labels.names])
-
-
 OWNER = "Classifier"
 
 
@@ -351,7 +239,8 @@ class Classifier:
     @property
     def in_features(self) -> int:
         """The number D of features that the head takes."""
-        return int(_check_head(self.network).in_features)
+        head: Any = self.network.head
+        return int(head.in_features)
 
     @property
     def gives_probs(self) -> bool:
@@ -381,20 +270,15 @@ class Classifier:
             device: Where to compute, such as "cuda"; the network moves there. Where it is by default.
             advance: Called with how many samples have been dealt with since the last call.
         """
-        parts = list(
-            self.predict_parts(
-                samples,
-                rows=2**62,
-                batch_size=batch_size,
-                workers=workers,
-                on_bad_image=on_bad_image,
-                device=device,
-                advance=advance,
-            )
+        (table,) = self.predict_parts(
+            samples,
+            rows=2**62,
+            batch_size=batch_size,
+            workers=workers,
+            on_bad_image=on_bad_image,
+            device=device,
+            advance=advance,
         )
-        table = concatenate(parts)
-        table.unreadable = {name: reason for part in parts for name, reason in part.unreadable.items()}
-        table.notes = [note for part in parts for note in part.notes]
         table.notes += [f"Left out {name}: {reason}." for name, reason in table.unreadable.items()]
         return table
 
@@ -412,16 +296,62 @@ class Classifier:
         """As `predict`, in tables of about `rows` rows each: for more than fits in memory; see `PredictionsWriter`."""
         check_int("batch_size", OWNER, batch_size, low=1)
         check_int("rows", OWNER, rows, low=1)
-        return predict_tables(
-            self,
-            self.dataset(samples),
-            rows=rows,
-            batch_size=batch_size,
-            workers=workers,
-            on_bad_image=on_bad_image,
-            device=device,
-            advance=advance,
-        )
+        if device is not None:
+            self.network.to(device)
+        dataset = self.dataset(samples)
+        starts = range(0, max(len(dataset), 1), batch_size)
+        groups = [range(start, min(start + batch_size, len(dataset))) for start in starts]
+        if dataset.images is None:
+            features = torch.as_tensor(dataset.features)
+            batches = ((features[rows.start : rows.stop], torch.arange(rows.start, rows.stop)) for rows in groups)
+            return self._tables(dataset, groups, batches, {}, rows=rows, advance=advance)
+        assert self.preprocessing is not None
+        data = ImageBatches(dataset, self.preprocessing, workers=workers, on_bad_image=on_bad_image)
+        batches = ((batch.inputs, batch.rows) for batch in data.load(groups, epoch=None))
+        return self._tables(dataset, groups, batches, data.unreadable, rows=rows, advance=advance)
+
+    def _tables(
+        self,
+        dataset: Dataset,
+        groups: list[range],
+        batches: Iterable[tuple[Tensor, Tensor]],
+        unreadable: dict[str, str],
+        *,
+        rows: int,
+        advance: Callable[[int], None] | None,
+    ) -> Iterator[Predictions]:
+        """Tables of about `rows` rows; `unreadable` names the images that the batches so far should have held."""
+        targets, notes = self._targets(dataset)
+        scores: list[Tensor] = []
+        numbers: list[int] = []
+        reported = 0
+        for group, (inputs, positions) in zip(groups, batches, strict=True):
+            if len(positions):
+                scores.append(score_batch(self.network, inputs))
+                numbers += positions.tolist()
+            if advance is not None:
+                advance(len(group))
+            if len(numbers) >= rows or group is groups[-1]:
+                table = self.decide(torch.cat(scores) if scores else torch.empty(0, len(self.labels))).replace(
+                    ids=[dataset.ids[row] for row in numbers],
+                    paths=None if dataset.images is None else [_path(dataset.images, row) for row in numbers],
+                    splits=None if dataset.splits is None else dataset.splits[np.array(numbers, dtype=np.int64)],
+                    targets=None if targets is None else targets.dense(numbers),
+                )
+                table.notes, table.unreadable = notes, dict(islice(unreadable.items(), reported, None))
+                yield table
+                scores, numbers, notes, reported = [], [], [], len(unreadable)
+
+    def _targets(self, dataset: Dataset) -> tuple[SparseTargets | None, list[str]]:
+        """The true labels of a data set that has them, in the order of the classifier, and its notes."""
+        if dataset.targets is None:
+            return None, list(dataset.notes)
+        known = set(dataset.labels.names)
+        missing = next((name for name in self.labels.names if name not in known), None)
+        if missing is not None:
+            return None, [*dataset.notes, f"Left out the true labels, because there are none for {missing!r}."]
+        columns = [dataset.labels.column(name) for name in self.labels.names]
+        return dataset.targets.select(columns), list(dataset.notes)
 
     def answers(
         self,
@@ -538,7 +468,10 @@ class Classifier:
         return f"Classifier({'; '.join(parts)})"
 
     def _check(self) -> None:
-        head = _check_head(self.network)
+        head: Any = self.network.head
+        if not hasattr(head, "num_labels") or not hasattr(head, "in_features"):
+            hint = "Use `LinearHead`, `CosineHead` or `TwoHeads`."
+            raise InputError("network", OWNER, "have a head of manyhot", describe_type(head), hint)
         if head.num_labels != len(self.labels):
             rule = f"have as many names as the head has labels, {head.num_labels}"
             raise InputError("labels", OWNER, rule, str(len(self.labels)), "Pass the labels that it was trained on.")
@@ -556,10 +489,5 @@ class Classifier:
             raise InputError("rule", OWNER, rule, type(self.rule).__name__, hint)
 
 
-def _check_head(network: Network) -> Any:
-    """The head, which must know its sizes."""
-    head = network.head
-    if not hasattr(head, "num_labels") or not hasattr(head, "in_features"):
-        hint = "Use `LinearHead`, `CosineHead` or `TwoHeads`."
-        raise InputError("network", OWNER, "have a head of manyhot", describe_type(network.head), hint)
-    return head
+def _path(images: ImageSource, row: int) -> str:
+    return str(images.path(row)) if isinstance(images, Files) else images.name(row)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from manyhot.backbones import Preprocessing
-from manyhot.backbones.backbone import evaluation_mode
 from manyhot.checks import check_int
 from manyhot.classifier.bundle import describe_classifier
 from manyhot.classifier.onnx_graph import AnswerGraph
@@ -24,6 +23,7 @@ from manyhot.decide.rule import Unclipped, rule_values
 from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.links import NoLink
+from manyhot.network import evaluation_mode
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier

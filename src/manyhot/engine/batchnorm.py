@@ -29,18 +29,6 @@ def train_mode(network: nn.Module) -> None:
 
 
 @contextmanager
-def eval_mode(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-@contextmanager
 def frozen_buffers(network: nn.Module) -> Iterator[None]:
     """A forward pass that leaves running statistics as they were."""
     buffers = dict(network.named_buffers())

@@ -14,13 +14,12 @@ from torch import Tensor
 from manyhot.checks import check_int
 from manyhot.data.loading import Batches
 from manyhot.distributed import gather
-from manyhot.engine.batchnorm import eval_mode
 from manyhot.engine.devices import DeviceContext, device_context_of
 from manyhot.engine.optim import groups_of_epoch
 from manyhot.links import Link, NoLink, QuasibinaryLink
 from manyhot.metrics.calibration import LogLoss
 from manyhot.metrics.ranking import MeanAveragePrecision
-from manyhot.network import Network
+from manyhot.network import Network, score_batch
 from manyhot.settings import FitSettings
 
 MetricFunction = Callable[[Tensor, Tensor], Mapping[str, float]]
@@ -109,7 +108,7 @@ def score(
         >>> from manyhot.data.loading import FeatureBatches
         >>> from manyhot.data.targets import SparseTargets
         >>> data = FeatureBatches(torch.eye(3), SparseTargets.from_rows([[0], [], [1]], num_labels=2))
-        >>> from manyhot.network import Network
+        >>> from manyhot.network import Network, score_batch
         >>> network = Network(None, mh.LinearHead(3, 2))
         >>> scores, rows = score(network, data, batch_size=2)
         >>> scores.shape, rows
@@ -133,13 +132,8 @@ def _local_scores(network: Network, data: Batches, batch_size: int, context: Dev
     order = np.arange(len(data), dtype=np.int64)
     groups = groups_of_epoch(order, batch_size=batch_size, accumulate=1, rank=context.rank, world=context.world)
     scores, rows = [torch.empty(0, data.targets.num_labels)], [torch.empty(0, dtype=torch.int64)]
-    with eval_mode(network):
-        for batch in data.load(groups, epoch=None):
-            if not len(batch.rows):
-                continue
-            # Only here, so that nothing which the data set keeps for later becomes a tensor without gradients.
-            with torch.inference_mode(), context.autocast():
-                outputs = network.scores(context.to_device(batch.inputs)).float()
-            scores.append(outputs.cpu())
+    for batch in data.load(groups, epoch=None):
+        if len(batch.rows):
+            scores.append(score_batch(network, batch.inputs, device=context.device, autocast=context.autocast))
             rows.append(batch.rows.cpu())
     return torch.cat(scores), torch.cat(rows)

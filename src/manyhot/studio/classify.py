@@ -17,6 +17,7 @@ from torch import Tensor
 from manyhot.decide import Threshold
 from manyhot.decide.rule import rule_values
 from manyhot.images import ImageLimits, decode, open_header
+from manyhot.network import score_batch
 from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
 from manyhot.studio.items import MAX_SHOWN_ALONE, shown_labels, summarize_labels
 from manyhot.studio.schemas import Classification, ModelInfo
@@ -154,10 +155,10 @@ class UploadClassifier:
         self.classifier, self.explorer, self.most_waiting = classifier, explorer, most_waiting
         self._preprocessing = classifier.preprocessing
         classifier.network.eval()
-        self._device = next(classifier.network.parameters()).device
+        on_cpu = next(classifier.network.parameters()).device.type == "cpu"
         passes = min(MAX_PASSES, torch.get_num_threads())
         on_processor = {"most": IMAGES_PER_CORE * (torch.get_num_threads() // passes), "workers": passes}
-        self._batcher = MicroBatcher(self._probs_and_scores, **(on_processor if self._device.type == "cpu" else {}))
+        self._batcher = MicroBatcher(self._probs_and_scores, **(on_processor if on_cpu else {}))
         # Decoding an image takes memory, so at most one at a time per core.
         self._decoders = ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1)), thread_name_prefix="manyhot-decoder")
         self._large_decoder = ThreadPoolExecutor(1, thread_name_prefix="manyhot-large-decoder")
@@ -213,9 +214,7 @@ class UploadClassifier:
 
     def _probs_and_scores(self, pixels: Tensor) -> Tensor:
         """(N, 2, K)."""
-        with torch.no_grad():
-            scores = self.classifier.network.scores(pixels.to(self._device))
-        table = self.classifier.decide(scores)
+        table = self.classifier.decide(score_batch(self.classifier.network, pixels))
         assert table.scores is not None
         return torch.stack([table.probabilities(), table.scores], 1)
 
