@@ -10,11 +10,13 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.errors import InputError
 from manyhot.images import NO_SUCH_FILE, ImageLocation, SkippedFiles, UnreadableImage, image_suffixes, is_image
-from manyhot.tables.columns import ReadOptions
+
+if TYPE_CHECKING:
+    from manyhot.tables.columns import ReadOptions
 
 # Enough for any data set on one machine, and an end where someone points at the root of a disk.
 MAX_ENTRIES = 5_000_000
