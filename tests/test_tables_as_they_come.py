@@ -3,7 +3,7 @@
 import pytest
 
 from manyhot.data import read_data
-from manyhot.predictions import from_csv, read_predictions
+from manyhot.predictions import read_predictions
 from tests.errors.expected import raises_input_error
 
 
@@ -46,7 +46,7 @@ def test_lists_of_names_are_read_alike(folder, text):
     data = read_data(write(folder, text))
     assert (data.ids, data.labels.decode(data.targets.dense())) == LISTS
     scores = write(folder, "path,cat,dog\na.jpg,0.9,0.8\nb.jpg,0.1,0.7\n", "scores.csv")
-    table = from_csv(scores, kind="probs", targets=write(folder, text))
+    table = read_predictions(scores, kind="probs", targets=write(folder, text))
     assert (table.ids, table.labels.decode(table.targets)) == LISTS
 
 
@@ -70,7 +70,7 @@ def test_one_column_a_label_is_read_alike(folder, text):
     assert data.targets.dense().tolist() == CELLS
     assert [data.images.path(row) for row in range(3)] == [folder / name for name in ("a.jpg", "b.jpg", "sub/c.jpg")]
     scores = write(folder, "path,cat,dog\na.jpg,0.9,0.8\nb.jpg,0.1,0.7\nsub/c.jpg,0.2,0.3\n", "scores.csv")
-    table, _ = read_predictions(scores, kind="probs", targets=write(folder, text))
+    table = read_predictions(scores, kind="probs", targets=write(folder, text))
     assert table.targets.tolist() == CELLS
 
 
@@ -88,7 +88,7 @@ SCORE_TABLES = {
 
 @pytest.mark.parametrize("text", SCORE_TABLES.values(), ids=SCORE_TABLES)
 def test_numbers_of_labels_are_read(folder, text):
-    table = from_csv(write(folder, text), kind="probs")
+    table = read_predictions(write(folder, text), kind="probs")
     assert table.labels.names == ["cat", "dog"]
     assert table.probs.tolist() == SCORES
     assert table.paths == ["a.jpg", "b.jpg"]
@@ -119,7 +119,7 @@ REFUSED = {
 def test_what_cannot_be_read_is_refused_by_both(folder, text, sentence):
     for read, words in (
         (read_data, (b"labels", b"cat", b"dog")),
-        (lambda path: from_csv(path, kind="probs"), (b"cat", b"0.5", b"0.25")),
+        (lambda path: read_predictions(path, kind="probs"), (b"cat", b"0.5", b"0.25")),
     ):
         filled = text
         for place, word in enumerate(words):
@@ -139,7 +139,7 @@ def test_a_quote_that_is_never_closed_swallows_no_rows(folder):
     with raises_input_error(rule="close every quote"):
         read_data(write(folder, f"path,labels,note\n{rows}"))
     with raises_input_error(rule="close every quote"):
-        from_csv(write(folder, f"file,path,note\n{rows.replace('cat', '0.5')}"), kind="probs", labels=["path"])
+        read_predictions(write(folder, f"file,path,note\n{rows.replace('cat', '0.5')}"), kind="probs", labels=["path"])
 
 
 def test_a_sign_for_inches_is_no_open_quote(folder):
@@ -150,11 +150,11 @@ def test_a_sign_for_inches_is_no_open_quote(folder):
 def test_odd_signs_in_a_header_cost_no_row(folder):
     for name in ("\0", "two\nlines", "a\r\nb"):
         assert len(read_data(write(folder, f'path,"{name}",labels\na.jpg,1,cat\nb.jpg,0,dog\n'))) == 2
-        assert len(from_csv(write(folder, f'path,"{name}"\na.jpg,1\nb.jpg,0\n'), kind="probs")) == 2
+        assert len(read_predictions(write(folder, f'path,"{name}"\na.jpg,1\nb.jpg,0\n'), kind="probs")) == 2
 
 
 def test_a_table_without_rows(folder):
-    assert len(from_csv(write(folder, "path,cat,dog\n"), kind="probs")) == 0
+    assert len(read_predictions(write(folder, "path,cat,dog\n"), kind="probs")) == 0
     with raises_input_error(rule="have rows"):
         read_data(write(folder, "path,labels\n"))
 
@@ -163,18 +163,18 @@ def test_labels_that_differ_by_capitals_are_told_or_refused(folder):
     data = read_data(write(folder, "path,labels\na.jpg,Dog\nb.jpg,dog\n"))
     assert "Labels 'Dog' and 'dog' are two labels: they differ by capitals." in data.notes
     with raises_input_error(got="'Dog'", hint="Did you mean 'dog'?"):
-        from_csv(write(folder, "path,dog,labels\na.jpg,0.5,Dog\n"), kind="probs")
+        read_predictions(write(folder, "path,dog,labels\na.jpg,0.5,Dog\n"), kind="probs")
 
 
 def test_backslashes_become_slashes_and_are_told(folder):
     truth = write(folder, "path,labels\nb.jpg,dog\nsub\\c.jpg,cat\n", "truth.csv")
     data = read_data(truth)
     assert "Backslashes in paths are read as slashes." in data.notes
-    table = from_csv(write(folder, "path,cat,dog\nsub\\c.jpg,0.5,0.25\n"), kind="probs", targets=truth)
+    table = read_predictions(write(folder, "path,cat,dog\nsub\\c.jpg,0.5,0.25\n"), kind="probs", targets=truth)
     assert table.paths == table.ids == ["sub/c.jpg"]
     assert table.targets.tolist() == [[1, 0]]
     assert "Backslashes in paths are read as slashes." in table.notes
-    table = from_csv(write(folder, "path,cat,dog\nsub/c.jpg,0.5,0.25\n"), kind="probs", targets=truth)
+    table = read_predictions(write(folder, "path,cat,dog\nsub/c.jpg,0.5,0.25\n"), kind="probs", targets=truth)
     assert table.targets.tolist() == [[1, 0]]
 
 
@@ -192,7 +192,7 @@ def test_a_word_that_says_neither_yes_nor_no_is_refused_by_both(folder):
     text = "path,target:cat,target:dog\na.jpg,yes,1\nb.jpg,perhaps,0\n"
     for read in (
         lambda: read_data(write(folder, text)),
-        lambda: from_csv(
+        lambda: read_predictions(
             write(folder, "path,cat,dog\na.jpg,0.5,0.5\n", "scores.csv"), kind="probs", targets=write(folder, text)
         ),
     ):
@@ -202,4 +202,4 @@ def test_a_word_that_says_neither_yes_nor_no_is_refused_by_both(folder):
 
 def test_blank_words_in_lists_are_no_labels(folder):
     text = "path,cat,dog,labels\na.jpg,0.5,0.25,nan\nb.jpg,0.5,0.25,cat\n"
-    assert from_csv(write(folder, text), kind="probs").targets.tolist() == [[0, 0], [1, 0]]
+    assert read_predictions(write(folder, text), kind="probs").targets.tolist() == [[0, 0], [1, 0]]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from manyhot.data import read_data
-from manyhot.predictions import from_csv, from_frame, from_npz, from_parquet
+from manyhot.predictions import read_predictions
 from tests.errors.expected import raises_input_error
 
 ROWS = ("a.jpg", "b.jpg", "c.jpg")
@@ -49,22 +49,22 @@ def as_data(folder, columns):
 
 
 def as_predictions(folder, columns):
-    return meant(from_csv(written(folder, *columns, *SCORES), kind="probs"))
+    return meant(read_predictions(written(folder, *columns, *SCORES), kind="probs"))
 
 
 def as_frame(folder, columns):
     frame = pandas.read_csv(written(folder, *columns, *SCORES))
-    return meant(from_frame(frame, kind="probs"))
+    return meant(read_predictions(frame, kind="probs"))
 
 
 def as_parquet(folder, columns):
     pandas.read_csv(written(folder, *columns, *SCORES)).to_parquet(folder / "table.parquet")
-    return meant(from_parquet(folder / "table.parquet", kind="probs"))
+    return meant(read_predictions(folder / "table.parquet", kind="probs"))
 
 
 def as_targets(folder, columns):
     scores = written(folder, ("path", ROWS), *SCORES, name="scores.csv")
-    return meant(from_csv(scores, kind="probs", targets=written(folder, *columns)))
+    return meant(read_predictions(scores, kind="probs", targets=written(folder, *columns)))
 
 
 def meant(table):
@@ -96,7 +96,7 @@ def test_columns_mean_the_same_to_every_reader(folder, read, names):
 
 @pytest.mark.parametrize("read", READERS)
 def test_every_name_of_the_vocabulary_is_understood_by_every_reader(folder, read):
-    from manyhot.tables.vocabulary import ID_COLUMNS, KEY_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
+    from manyhot.tables.columns import ID_COLUMNS, KEY_COLUMNS, LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 
     for role, names in (
         ("path", (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS)),
@@ -109,7 +109,7 @@ def test_every_name_of_the_vocabulary_is_understood_by_every_reader(folder, read
 
 @pytest.mark.parametrize("read", READERS)
 def test_every_name_of_a_split_is_understood_by_every_reader(folder, read):
-    from manyhot.tables.vocabulary import CANONICAL_SPLITS
+    from manyhot.tables.columns import CANONICAL_SPLITS
 
     for name, usual in CANONICAL_SPLITS.items():
         columns = (("path", ROWS), ("split", (name, name.upper(), f" {name.title()} ")), ("labels", ("dog", "cat", "")))
@@ -127,8 +127,8 @@ def test_renamed_splits_are_told(folder):
     columns = columns_of()
     for notes in (
         read_data(written(folder, *columns)).notes,
-        from_csv(written(folder, *columns, *SCORES), kind="probs").notes,
-        from_csv(
+        read_predictions(written(folder, *columns, *SCORES), kind="probs").notes,
+        read_predictions(
             written(folder, ("path", ROWS), *SCORES, name="scores.csv"), kind="probs", targets=written(folder, *columns)
         ).notes,
     ):
@@ -137,16 +137,16 @@ def test_renamed_splits_are_told(folder):
 
 def test_splits_of_an_archive_get_their_usual_names(folder):
     np.savez(folder / "probs.npz", probs=np.full((3, 2), 0.5), splits=np.array(["Training", "valid", "fold3"]))
-    table = from_npz(folder / "probs.npz", kind="probs")
+    table = read_predictions(folder / "probs.npz", kind="probs")
     assert table.splits == ["train", "val", "fold3"]
     assert "Split 'valid' is read as 'val'." in table.notes
 
 
 def test_a_label_that_is_called_like_a_column_keeps_its_numbers(folder):
-    table = from_csv(written(folder, ("image_id", ROWS), ("set", ("0.1", "0.2", "0.3")), *SCORES), kind="probs")
+    table = read_predictions(written(folder, ("image_id", ROWS), ("set", ("0.1", "0.2", "0.3")), *SCORES), kind="probs")
     assert table.labels.names == ["set", "cat", "dog"]
     assert table.splits is None
-    named = from_csv(
+    named = read_predictions(
         written(folder, ("path", ROWS), ("class", ("1", "0", "1")), *SCORES), kind="probs", labels=["class", "cat"]
     )
     assert named.probs[:, 0].tolist() == [1.0, 0.0, 1.0]
@@ -154,11 +154,11 @@ def test_a_label_that_is_called_like_a_column_keeps_its_numbers(folder):
 
 def test_whole_numbers_under_labels_are_classes_and_not_a_score(folder):
     path = written(folder, ("id", ROWS), ("0", ("0.9", "0.2", "0.1")), ("1", ("0.1", "0.8", "0.9")), ("label", "011"))
-    table = from_csv(path, kind="probs")
+    table = read_predictions(path, kind="probs")
     assert table.labels.names == ["0", "1"]
     assert torch.equal(table.targets, torch.tensor([[1, 0], [0, 1], [0, 1]], dtype=torch.int8))
     with raises_input_error(rule="name the 2 labels", got="'0'"):
-        from_csv(written(folder, ("id", ROWS), *SCORES, ("label", "011")), kind="probs")
+        read_predictions(written(folder, ("id", ROWS), *SCORES, ("label", "011")), kind="probs")
 
 
 def test_an_index_that_pandas_wrote_is_no_label(folder):
@@ -169,7 +169,7 @@ def test_an_index_that_pandas_wrote_is_no_label(folder):
 
 def test_a_labels_file_of_the_studio_takes_the_same_names(tmp_path):
     from manyhot.studio.review_file import parse_labels_file
-    from manyhot.tables.vocabulary import ID_COLUMNS, KEY_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
+    from manyhot.tables.columns import ID_COLUMNS, KEY_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS
 
     for name in (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS):
         assert parse_labels_file(tmp_path / "x.csv", f"{name},cat\na.jpg,yes\n".encode()).paths == ["a.jpg"]
@@ -180,12 +180,12 @@ def test_a_labels_file_of_the_studio_takes_the_same_names(tmp_path):
 
 @pytest.mark.process
 def test_the_vocabulary_loads_without_torch():
-    code = "import sys, manyhot.tables.vocabulary; sys.exit('torch' in sys.modules)"
+    code = "import sys, manyhot.tables.columns; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_a_split_by_its_old_name_is_pointed_to_the_usual_one(folder):
-    table = from_csv(written(folder, *columns_of(), *SCORES), kind="probs")
+    table = read_predictions(written(folder, *columns_of(), *SCORES), kind="probs")
     with raises_input_error(got="'Validation'", hint="Did you mean 'val'?"):
         table.of_split("Validation")
 
@@ -193,6 +193,6 @@ def test_a_split_by_its_old_name_is_pointed_to_the_usual_one(folder):
 def test_labels_may_have_numbers_for_names_where_another_column_says_that_there_is_a_header(folder):
     columns = (("path", ROWS), ("0.5", ("1", "0", "1")), ("1.5", ("0", "1", "1")))
     assert read_data(written(folder, *columns)).labels.names == ["0.5", "1.5"]
-    table = from_csv(written(folder, *columns), kind="probs")
+    table = read_predictions(written(folder, *columns), kind="probs")
     assert table.labels.names == ["0.5", "1.5"]
     assert table.ids == list(ROWS)

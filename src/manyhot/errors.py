@@ -14,7 +14,7 @@ from typing import Any
 # options and commands instead. A part in square brackets is left out where there is none for what it names.
 # fmt: off
 PLACEHOLDERS = frozenset((
-    "check", "from_parquet", "id_column", "kind", "labels", "labels_column", "layout", "other_labels", "overwrite",
+    "check", "id_column", "kind", "labels", "labels_column", "layout", "other_labels", "overwrite",
     "path_column", "read_images", "read_predictions", "root", "separator", "split_column", "splits", "targets",
     "unlisted",
 ))

@@ -18,10 +18,10 @@ EVERY = (
     [
         (
             tables.evaluate,
-            InputError("path", "read_predictions", "be a file", "1"),
+            InputError("source", "read_predictions", "be a file", "1"),
             "`PREDICTIONS` must be a file; got 1.",
         ),
-        (tables.import_, InputError("path", "read_predictions", "be a file", "1"), "`FILE` must be a file; got 1."),
+        (tables.import_, InputError("source", "read_predictions", "be a file", "1"), "`FILE` must be a file; got 1."),
         (pages.report, InputError("path", "open_predictions", "be a file", "1"), "`RUN` must be a file; got 1."),
         (tables.decide, InputError("split", "Predictions", "be there", "1"), "`--fit-on` must be there; got 1."),
         (predict.predict, InputError("samples", "predict_with_ray", "be", "1"), "`IMAGES` must be; got 1."),

@@ -86,7 +86,7 @@ def with_header(content, **changes):
         (
             lambda content: content.replace_schema_metadata(None),
             "hold the metadata of manyhot; got {path} without it. "
-            "Import it with `from_parquet`, and say whether it holds scores or probs.",
+            "Import it with `read_predictions`, and say whether it holds scores or probs.",
         ),
         (
             lambda content: content.replace_schema_metadata({b"manyhot": b"{"}),
@@ -154,5 +154,5 @@ def test_pandas_can_write_it_too(tmp_path):
     """A table that lost its metadata on the way through pandas says how to bring it in again."""
     path = saved(tmp_path)
     pd.read_parquet(path).to_parquet(path)
-    with raises_input_error(match="Import it with `from_parquet`"):
+    with raises_input_error(match="Import it with `read_predictions`"):
         open_predictions(path)

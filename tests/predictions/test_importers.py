@@ -9,10 +9,6 @@ import torch
 from manyhot.predictions import (
     Predictions,
     StoredPredictions,
-    from_csv,
-    from_frame,
-    from_npz,
-    from_parquet,
     read_predictions,
 )
 from tests.errors.expected import raises_input_error
@@ -21,12 +17,12 @@ from tests.predictions.tables import PLAIN, PROBS, assert_same, refused, table
 
 def test_frames():
     frame = pd.DataFrame({"cat": [0.25, 0.5], "dog": np.float32([0.1, 0.2]), "note": ["x", "y"]}, index=["p", "q"])
-    read = from_frame(frame, kind="probs")
+    read = read_predictions(frame, kind="probs")
     assert read.ids == ["p", "q"]
     assert read.labels.names == ["cat", "dog"]
     assert read.probs.dtype == torch.float64
     assert read.probs[:, 0].tolist() == [0.25, 0.5]
-    numbered = from_frame(pd.DataFrame(np.float32([[1.5, -2.0]])), kind="scores")
+    numbered = read_predictions(pd.DataFrame(np.float32([[1.5, -2.0]])), kind="scores")
     assert (numbered.labels.names, numbered.ids) == (["0", "1"], ["0"])
     assert numbered.scores.dtype == torch.float32
     rich = pd.DataFrame(
@@ -37,22 +33,22 @@ def test_frames():
             "labels": [["dog"], []],
         }
     )
-    read = from_frame(rich, kind="probs")
+    read = read_predictions(rich, kind="probs")
     assert (read.ids, read.targets.tolist()) == (["a", "b"], [[0, 1], [0, 0]])
     assert read.probs.tolist() == [[0.5, 1.0], [0.25, 0.0]]
-    arrow = from_frame(pa.table({"id": [3, 4], "cat": pa.array([0.5, 1.0], pa.float16())}), kind="probs")
+    arrow = read_predictions(pa.table({"id": [3, 4], "cat": pa.array([0.5, 1.0], pa.float16())}), kind="probs")
     assert (arrow.ids, arrow.probs.tolist()) == (["3", "4"], [[0.5], [1.0]])
 
 
 def test_an_index_is_never_a_label():
     probs = {"cat": [0.5, 0.25, 0.75]}
     several = pd.MultiIndex.from_tuples([("a", 1), ("b", 2), ("c", 3)])
-    assert from_frame(pd.DataFrame(probs, index=several), kind="probs").ids == ["0", "1", "2"]
-    named = from_frame(pd.DataFrame(probs, index=pd.Index([7, 8, 9], name="number")), kind="probs")
+    assert read_predictions(pd.DataFrame(probs, index=several), kind="probs").ids == ["0", "1", "2"]
+    named = read_predictions(pd.DataFrame(probs, index=pd.Index([7, 8, 9], name="number")), kind="probs")
     assert (named.ids, named.labels.names) == (["7", "8", "9"], ["cat"])
     chosen = pd.DataFrame(probs | {"id": ["a", "b", "c"]}).iloc[[2, 0]]
-    assert from_frame(chosen, kind="probs").ids == ["c", "a"]
-    assert from_frame(chosen, kind="probs").labels.names == ["cat"]
+    assert read_predictions(chosen, kind="probs").ids == ["c", "a"]
+    assert read_predictions(chosen, kind="probs").labels.names == ["cat"]
 
 
 def test_frames_with_an_arrow_form():
@@ -64,20 +60,20 @@ def test_frames_with_an_arrow_form():
         def to_arrow(self):
             return pa.table({"id": pa.array(["a", "b"], pa.string_view()), "cat": [0.5, 0.25]})
 
-    assert from_frame(Frame(), kind="probs").ids == ["a", "b"]
+    assert read_predictions(Frame(), kind="probs").ids == ["a", "b"]
 
 
 def test_what_is_no_frame():
     with raises_input_error(
-        "frame",
-        "from_frame",
-        rule="be a data frame of pandas or polars or a table of Arrow",
+        "source",
+        "read_predictions",
+        rule="be a path, a data frame of pandas or polars or a table of Arrow",
         got="list",
         hint="Pass arrays to `Predictions` itself.",
     ):
-        from_frame([[0.5]], kind="probs")
-    with raises_input_error("frame", "from_frame", rule="have columns of different names", got="'a' twice"):
-        from_frame(pd.DataFrame([[0.5, 0.5]], columns=["a", "a"]), kind="probs")
+        read_predictions([[0.5]], kind="probs")
+    with raises_input_error("source", "read_predictions", rule="have columns of different names", got="'a' twice"):
+        read_predictions(pd.DataFrame([[0.5, 0.5]], columns=["a", "a"]), kind="probs")
 
 
 def test_foreign_parquet(tmp_path):
@@ -85,22 +81,22 @@ def test_foreign_parquet(tmp_path):
         frame = pd.DataFrame({"id": ids, "cat": [0.5] * len(ids), "labels": ["cat"] * len(ids)})
         frame.to_parquet(tmp_path / f"part-{part}.parquet")
     for path in (tmp_path, tmp_path / "part-*.parquet"):
-        read = from_parquet(path, kind="probs")
+        read = read_predictions(path, kind="probs")
         assert (read.ids, read.targets.flatten().tolist()) == (["a", "b", "c"], [1, 1, 1])
         assert read.probs.dtype == torch.float64
     pd.DataFrame({"id": ["d"], "labels": [""]}).to_parquet(tmp_path / "part-2.parquet")
     with refused(
-        "`path` of `from_parquet` must hold the same columns in all files; "
+        "`source` of `read_predictions` must hold the same columns in all files; "
         f"got '{tmp_path}/part-2.parquet' without 'cat'. Read files of the same columns."
     ):
-        from_parquet(tmp_path, kind="probs")
+        read_predictions(tmp_path, kind="probs")
 
 
 def test_our_table_through_pandas(tmp_path):
     whole = table()
     whole.save(tmp_path / "ours.parquet")
     pd.read_parquet(tmp_path / "ours.parquet").to_parquet(tmp_path / "theirs.parquet")
-    read = from_parquet(tmp_path / "theirs.parquet", kind="probs")
+    read = read_predictions(tmp_path / "theirs.parquet", kind="probs")
     expected = Predictions(
         probs=whole.probs,
         targets=whole.targets,
@@ -116,7 +112,7 @@ def test_npz(tmp_path):
     path = tmp_path / "table.npz"
     columns = {"targets": np.array([[1, 0], [-1, 0]]), "names": np.array(["cat", "dog"]), "ids": np.array([7, 9])}
     np.savez(path, scores=np.float32([[1, 2], [3, 4]]), splits=np.array(["val", "test"]), extra=np.zeros(3), **columns)
-    read = from_npz(path, kind="scores")
+    read = read_predictions(path, kind="scores")
     assert read.scores.tolist() == [[1, 2], [3, 4]]
     assert read.targets.tolist() == [[1, 0], [-1, 0]]
     assert (read.labels.names, read.ids, read.splits) == (["cat", "dog"], ["7", "9"], ["val", "test"])
@@ -129,62 +125,61 @@ def test_npz(tmp_path):
         "Left out 'extra'.",
     ]
     with raises_input_error(
-        "path",
-        "from_npz",
+        "source",
+        "read_predictions",
         rule="hold an array `probs`",
         got="the arrays 'scores', 'splits', 'extra', 'targets', 'names', 'ids'",
         hint="Save them with `np.savez(path, probs=probs)`.",
     ):
-        from_npz(path, kind="probs")
+        read_predictions(path, kind="probs")
 
 
 def test_labels_of_an_archive_are_chosen_by_name(tmp_path):
     np.savez(tmp_path / "table.npz", probs=np.array(PROBS), names=np.array(["cat", "dog", "bird"]))
-    read = from_npz(tmp_path / "table.npz", kind="probs", labels=["bird", "cat"], targets=[["cat"], []])
+    read = read_predictions(tmp_path / "table.npz", kind="probs", labels=["bird", "cat"], targets=[["cat"], []])
     assert (read.probs.tolist(), read.targets.tolist()) == ([[0.5, 0.9], [1.0, 0.1]], [[0, 1], [0, 0]])
 
 
 def test_npy_and_an_array_of_another_name(tmp_path):
     np.save(tmp_path / "table.npy", np.float64([[0.5, 1.0]]))
-    read = from_npz(tmp_path / "table.npy", kind="probs", labels=["a", "b"])
+    read = read_predictions(tmp_path / "table.npy", kind="probs", labels=["a", "b"])
     assert (read.probs.tolist(), read.labels.names) == ([[0.5, 1.0]], ["a", "b"])
     np.savez(tmp_path / "table.npz", outputs=np.float64([[0.5, 1.0]]))
-    assert from_npz(tmp_path / "table.npz", kind="scores").scores.tolist() == [[0.5, 1.0]]
+    assert read_predictions(tmp_path / "table.npz", kind="scores").scores.tolist() == [[0.5, 1.0]]
 
 
 def test_nothing_in_an_archive_is_executed(tmp_path):
     np.savez(tmp_path / "table.npz", scores=np.zeros((1, 1)), names=np.array(["cat", None], dtype=object))
-    with raises_input_error("path", "from_npz", rule="be arrays of numbers and texts without Python objects"):
-        from_npz(tmp_path / "table.npz", kind="scores")
+    with raises_input_error("source", "read_predictions", rule="be arrays of numbers and texts without Python objects"):
+        read_predictions(tmp_path / "table.npz", kind="scores")
     (tmp_path / "odd.npz").write_bytes(b"not an archive")
-    with raises_input_error("path", "from_npz", rule="be arrays"):
-        from_npz(tmp_path / "odd.npz", kind="scores")
+    with raises_input_error("source", "read_predictions", rule="be arrays"):
+        read_predictions(tmp_path / "odd.npz", kind="scores")
 
 
 def test_tables_without_rows(write):
-    read = from_csv(write("id,split,cat,dog,labels\n"), kind="probs")
+    read = read_predictions(write("id,split,cat,dog,labels\n"), kind="probs")
     assert (len(read), read.labels.names, read.kinds) == (0, ["cat", "dog"], ("probs", "targets"))
-    empty = from_csv(write("id,cat\n"), kind="probs", targets=write("id,labels\n", "labels.csv"))
+    empty = read_predictions(write("id,cat\n"), kind="probs", targets=write("id,labels\n", "labels.csv"))
     assert empty.targets.shape == (0, 1)
-    assert from_frame(pd.DataFrame({"cat": [0.5]})[:0], kind="probs").probs.shape == (0, 1)
+    assert read_predictions(pd.DataFrame({"cat": [0.5]})[:0], kind="probs").probs.shape == (0, 1)
 
 
 def test_import_by_the_name_of_the_file(write, tmp_path):
     np.savez(tmp_path / "table.npz", probs=np.array(PROBS))
     pd.read_csv(write(PLAIN)).to_parquet(tmp_path / "theirs.parquet")
     for name in ("table.csv", "table.npz", "theirs.parquet"):
-        read, notes = read_predictions(tmp_path / name, kind="probs")
+        read = read_predictions(tmp_path / name, kind="probs")
         torch.testing.assert_close(read.probs.float(), torch.tensor(PROBS))
-        assert notes == read.notes
-        assert notes[0].startswith("Read ")
+        assert read.notes[0].startswith("Read ")
     with refused(
-        "`path` of `read_predictions` must be a Parquet file or end with .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy; "
+        "`source` of `read_predictions` must be a Parquet file or end with .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy; "
         f"got '{write(PLAIN, 'table.xls')}'. Rename the file, or convert it first."
     ):
         read_predictions(tmp_path / "table.xls", kind="probs")
-    with raises_input_error("path", "read_predictions", rule="be a file"):
+    with raises_input_error("source", "read_predictions", rule="be a file"):
         read_predictions(tmp_path / "nothing.csv", kind="probs")
-    with raises_input_error("path", "read_predictions", rule="be a Parquet file, a folder of them"):
+    with raises_input_error("source", "read_predictions", rule="be a Parquet file, a folder of them"):
         read_predictions(tmp_path / "nothing", kind="probs")
 
 
@@ -192,9 +187,9 @@ def test_import_of_our_own_table(write, tmp_path):
     whole = table()
     whole.save(tmp_path / "ours.parquet")
     for kind in (None, "scores", "probs"):
-        read, notes = read_predictions(tmp_path / "ours.parquet", kind=kind)
+        read = read_predictions(tmp_path / "ours.parquet", kind=kind)
         assert isinstance(read, StoredPredictions)
-        assert notes == [f"Opened {read!r}."]
+        assert read.notes == [f"Opened {read!r}."]
         assert_same(read.load(), whole)
     whole.replace(probs=None).save(tmp_path / "scores.parquet")
     with raises_input_error(
@@ -205,22 +200,23 @@ def test_import_of_our_own_table(write, tmp_path):
         hint="Leave it out: the table knows what it holds.",
     ):
         read_predictions(tmp_path / "scores.parquet", kind="probs")
-    read, _ = read_predictions(tmp_path / "ours.parquet", kind=None, split="val")
+    read = read_predictions(tmp_path / "ours.parquet", kind=None, split="val")
     assert isinstance(read, StoredPredictions)
     assert_same(read.load(), whole.of_split("val"))
     labels = write("id,labels\nsample 1,dog\n", "labels.csv")
-    read, notes = read_predictions(tmp_path / "ours.parquet", kind=None, labels=["dog"], targets=labels)
+    read = read_predictions(tmp_path / "ours.parquet", kind=None, labels=["dog"], targets=labels)
     assert read.targets.flatten().tolist() == [-1, 1, -1, -1, -1, -1, -1]
-    assert "Targets of labels.csv are joined by column 'id': 1 of 7 rows have some." in notes
+    assert "Targets of labels.csv are joined by column 'id': 1 of 7 rows have some." in read.notes
     assert read.splits == whole.splits
 
 
 def test_import_of_a_split(write):
     path = write("id,split,cat\na,val,0.5\nb,test,0.25\n", "split.csv")
-    read, notes = read_predictions(path, kind="probs", split="test")
-    assert (read.ids, read.notes) == (["b"], notes)
+    read = read_predictions(path, kind="probs", split="test")
+    assert read.ids == ["b"]
+    assert read.notes[0] == "Read 1 columns as probs of labels: 'cat'."
     labels = write("id,labels,split\na,cat,val\nb,,test\n", "labels.csv")
-    read, _ = read_predictions(write("id,cat\na,0.5\nb,0.25\n"), kind="probs", targets=labels, split="val")
+    read = read_predictions(write("id,cat\na,0.5\nb,0.25\n"), kind="probs", targets=labels, split="val")
     assert (read.ids, read.targets.tolist()) == (["a"], [[1]])
     with raises_input_error(
         "split", "Predictions", rule="be one of the splits, 'val', 'test'", got="'x'", hint="Pass one of these."
@@ -236,10 +232,10 @@ def test_streaming_to_parquet_is_reading_in_memory(write, tmp_path, monkeypatch,
     path = write("id,path,split,a,b,c,d\n" + "\n".join(rows) + "\n")
     labels = write("id,labels\n" + "".join(f"{row},a|d\n" for row in range(0, 700, 2)), "labels.csv")
     options = {"kind": "probs", "targets": labels if targets else None, "link": None}
-    in_memory, notes = read_predictions(path, **options)
-    stored, same_notes = read_predictions(path, to=tmp_path / "out.parquet", **options)
+    in_memory = read_predictions(path, **options)
+    stored = read_predictions(path, to=tmp_path / "out.parquet", **options)
     assert isinstance(stored, StoredPredictions)
-    assert notes == same_notes == stored.notes
+    assert in_memory.notes == stored.notes
     assert_same(stored.load(), in_memory)
     assert in_memory.ids == [str(row) for row in range(700)]
 

@@ -7,14 +7,14 @@ import pytest
 import scipy.sparse
 import torch
 
-from manyhot.predictions import Predictions, from_csv
+from manyhot.predictions import Predictions, read_predictions
 from tests.errors.expected import raises_input_error
 from tests.predictions.tables import PLAIN, refused
 
 
 def test_targets_of_another_file(write):
     names = write("id,labels,split\nb,cat;dog,val\nz,dog,val\na,,test\n", "labels.csv")
-    read = from_csv(write(PLAIN + "c,0.5,0.5,0.5\n"), kind="probs", targets=names)
+    read = read_predictions(write(PLAIN + "c,0.5,0.5,0.5\n"), kind="probs", targets=names)
     assert read.targets.tolist() == [[0, 0, 0], [1, 1, 0], [-1, -1, -1]]
     assert read.splits == ["test", "val", ""]
     assert read.notes[2:] == [
@@ -28,34 +28,35 @@ def test_targets_of_another_file(write):
 
 def test_targets_of_another_file_with_one_column_a_label(write):
     columns = write("name,id,dog,width,cat\nx,b,1,640,\ny,a,0,480,-1\n", "labels.tsv".replace("tsv", "csv"))
-    read = from_csv(write(PLAIN), kind="probs", targets=columns)
+    read = read_predictions(write(PLAIN), kind="probs", targets=columns)
     assert read.targets.tolist() == [[-1, 0, -1], [-1, 1, -1]]
     assert read.notes[-1] == "labels.csv has no column for 'bird': unknown in all rows."
 
 
 def test_targets_from_elsewhere_replace_those_of_the_table(write):
     text = "id,cat,dog,labels,target:cow\na,0.5,0.5,zebra,1\n"
-    read = from_csv(write(text), kind="probs", targets=write("id,tags\na,dog\n", "labels.csv"), labels_column="tags")
+    targets = write("id,tags\na,dog\n", "labels.csv")
+    read = read_predictions(write(text), kind="probs", targets=targets, labels_column="tags")
     assert read.targets.tolist() == [[0, 1]]
     assert "Left out columns: 'labels', 'target:cow'." in read.notes
 
 
 def test_one_row_a_label_in_another_file(write):
     long = write("path,label\nx.jpg,cat\ny.jpg,dog\nx.jpg,dog\n", "labels.csv")
-    read = from_csv(write("id,path,cat,dog\n1,x.jpg,0.5,0.5\n2,y.jpg,0.1,0.1\n"), kind="probs", targets=long)
+    read = read_predictions(write("id,path,cat,dog\n1,x.jpg,0.5,0.5\n2,y.jpg,0.1,0.1\n"), kind="probs", targets=long)
     assert read.targets.tolist() == [[1, 1], [0, 1]]
     assert "Targets of labels.csv are joined by column 'path': 2 of 2 rows have some." in read.notes
 
 
 def test_targets_in_parquet_and_in_our_own_tables(write, tmp_path):
     pq.write_table(pa.table({"id": ["b", "a"], "labels": [["cat"], []]}), tmp_path / "labels.parquet")
-    read = from_csv(write(PLAIN), kind="probs", targets=tmp_path / "labels.parquet")
+    read = read_predictions(write(PLAIN), kind="probs", targets=tmp_path / "labels.parquet")
     assert read.targets.tolist() == [[0, 0, 0], [1, 0, 0]]
     ours = Predictions(
         scores=torch.zeros(2, 3), targets=[[1, -1, 0], [0, 0, 1]], labels=["bird", "cat", "dog"], ids=["b", "a"]
     )
     ours.save(tmp_path / "ours.parquet")
-    read = from_csv(write(PLAIN), kind="probs", targets=tmp_path / "ours.parquet")
+    read = read_predictions(write(PLAIN), kind="probs", targets=tmp_path / "ours.parquet")
     assert read.targets.tolist() == [[0, 1, 0], [-1, 0, 1]]
 
 
@@ -66,12 +67,12 @@ def test_targets_row_by_row(write, tmp_path):
     sparse = np.array([[1, 0, 0], [0, 1, 1]])
     scipy.sparse.save_npz(tmp_path / "sparse.npz", scipy.sparse.csr_matrix(sparse))
     for given in (true, torch.tensor(true), tmp_path / "true.npz", str(tmp_path / "true.npy")):
-        assert from_csv(write(PLAIN), kind="probs", targets=given).targets.tolist() == true.tolist()
+        assert read_predictions(write(PLAIN), kind="probs", targets=given).targets.tolist() == true.tolist()
     for given in (tmp_path / "sparse.npz", [["cat"], ["dog", "bird"]]):
-        assert from_csv(write(PLAIN), kind="probs", targets=given).targets.tolist() == sparse.tolist()
+        assert read_predictions(write(PLAIN), kind="probs", targets=given).targets.tolist() == sparse.tolist()
     for rows in (1, 3):
-        with raises_input_error(match=f"`targets` of `from_csv` must have as many rows as the.*; got {rows}"):
-            from_csv(write(PLAIN), kind="probs", targets=np.zeros((rows, 3)))
+        with raises_input_error(match=f"`targets` of `read_predictions` must have as many rows as the.*; got {rows}"):
+            read_predictions(write(PLAIN), kind="probs", targets=np.zeros((rows, 3)))
 
 
 @pytest.mark.parametrize(
@@ -79,30 +80,30 @@ def test_targets_row_by_row(write, tmp_path):
     [
         (
             "id,labels\n1,cat\n",
-            "`targets` of `from_csv` must share the ids in column 'id' with the predictions; "
+            "`targets` of `read_predictions` must share the ids in column 'id' with the predictions; "
             "got '1' where the predictions have 'a'. Name the column of ids with `id_column`.",
         ),
         (
             "id,zebra\na,1\n",
-            "`targets` of `from_csv` must have a column of label names or one column per label; "
+            "`targets` of `read_predictions` must have a column of label names or one column per label; "
             "got the columns 'id', 'zebra'. Name the column of label names `labels`, or pass `labels_column`.",
         ),
         (
             "cat,dog\n1,0\n",
-            "`targets` of `from_csv` must have a column of ids or paths; got the columns 'cat', 'dog'. "
+            "`targets` of `read_predictions` must have a column of ids or paths; got the columns 'cat', 'dog'. "
             "Name it with `id_column`.",
         ),
         (
             "id,cat\na,1\na,0\n",
-            "`targets` of `from_csv` must have one row per id; got 'a' twice. Keep one row of each.",
+            "`targets` of `read_predictions` must have one row per id; got 'a' twice. Keep one row of each.",
         ),
         (
             "id,cat\na,2\n",
-            "`targets` of `from_csv` must be 1, 0 or -1; got 2. Mark present cells with 1. "
+            "`targets` of `read_predictions` must be 1, 0 or -1; got 2. Mark present cells with 1. "
             "Mark unknown cells with manyhot.UNKNOWN, which is -1.",
         ),
     ],
 )
 def test_targets_that_do_not_fit(write, targets, sentence):
     with refused(sentence):
-        from_csv(write(PLAIN), kind="probs", targets=write(targets, "labels.csv"))
+        read_predictions(write(PLAIN), kind="probs", targets=write(targets, "labels.csv"))

@@ -1,13 +1,12 @@
 """Lists of label names in a column of text."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from manyhot.data.targets import LabelLists
-from manyhot.labels import Labels
-from manyhot.tables.columns import PredictionReadOptions
-from manyhot.tables.label_cells import LabelNameReader, separator_for_labels
+from manyhot.data.targets import SparseTargets
+from manyhot.errors import owned
+from manyhot.predictions import read_predictions
+from manyhot.tables.label_cells import LabelNameReader
 from tests.errors.expected import raises_input_error
 from tests.predictions.tables import LABELS
 
@@ -27,16 +26,21 @@ from tests.predictions.tables import LABELS
     ],
 )
 def test_separator(texts, separator):
-    assert separator_for_labels(texts, Labels(LABELS)) == separator
+    _, notes = targets(texts, leave_out=True)
+    assert notes[0].endswith(f", separated by {separator!r} as detected." if texts else "'labels'.")
 
 
 def targets(column, separator=None, *, leave_out=False):
-    reader = LabelNameReader(
-        Labels(LABELS), PredictionReadOptions("from_csv", "probs", separator=separator, leave_out=leave_out)
-    )
-    owners, columns = reader.read(pa.array(column))
-    rows = np.arange(len(column))
-    return LabelLists(owners, columns, len(column)).targets(rows, 3).tolist(), reader.notes("labels", "")
+    reader = LabelNameReader(LABELS, separator, leave_out=leave_out)
+    with owned("read_predictions"):
+        rows, columns = reader.read(pa.array(column, None if column else pa.string()))
+    cells = SparseTargets.from_cells(rows, columns, shape=(len(column), 3))
+    return cells.dense().tolist(), reader.notes("labels")
+
+
+def test_a_bar_may_separate_names_that_come_late(write):
+    text = "id,cat,dog,labels\n" + "".join(f"{row},0.5,0.5,cat\n" for row in range(1200)) + "x,0.5,0.5,cat|dog\n"
+    assert read_predictions(write(text), kind="probs").targets[-1].tolist() == [1, 1]
 
 
 def test_texts():
@@ -52,7 +56,7 @@ def test_lists():
 
 
 def test_other_names():
-    with raises_input_error("targets", "from_csv", rule="name the 3 labels", got="'dgo'"):
+    with raises_input_error("targets", "read_predictions", rule="name the 3 labels", got="'dgo'"):
         targets(["cat|dgo"], "|")
     found, notes = targets(["cat|zebra", "zebra"], "|", leave_out=True)
     assert found == [[1, 0, 0], [0, 0, 0]]
@@ -60,6 +64,6 @@ def test_other_names():
 
 
 def test_rows_in_any_order_and_more_than_once():
-    lists = LabelLists(np.array([2, 0, 2, 1]), np.array([1, 0, 2, 2]), 4)
-    assert lists.targets(np.array([3, 2, 0, 2]), 3).tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
-    assert lists.targets(np.array([], dtype=np.int64), 3).shape == (0, 3)
+    lists = SparseTargets.from_cells([2, 0, 2, 1], [1, 0, 2, 2], shape=(4, 3))
+    assert lists.dense([3, 2, 0, 2]).tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
+    assert lists.dense([]).shape == (0, 3)

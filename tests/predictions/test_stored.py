@@ -18,7 +18,6 @@ from manyhot.predictions import (
     Predictions,
     PredictionsWriter,
     StoredPredictions,
-    from_parquet,
     open_predictions,
     read_predictions,
 )
@@ -384,7 +383,7 @@ def test_a_folder_of_parts_by_split_opens_with_its_splits(tmp_path):
     assert [len(batch) for batch in stored.batches(rows=12)] == [12, 12, 6]
     one = open_predictions(tmp_path / "parts" / "split=test" / "part.parquet")
     assert one.split_sizes() == {"test": 10}
-    table, _ = read_predictions(tmp_path / "parts", kind=None, split="val")
+    table = read_predictions(tmp_path / "parts", kind=None, split="val")
     assert table.load().ids == whole.of_split("val").ids
 
 
@@ -414,7 +413,7 @@ def test_folders_of_another_program_tell_columns(tmp_path):
         {"id": list("abcd"), "cat": [0.1, 0.2, 0.3, 0.4], "split": ["Train", "Train", "val", "val"]}
     )
     frame.assign(fold=["1", "2", "1", "2"]).to_parquet(tmp_path / "parts", partition_cols=["split", "fold"])
-    table = from_parquet(tmp_path / "parts", kind="probs")
+    table = read_predictions(tmp_path / "parts", kind="probs")
     assert dict(zip(table.ids, table.splits, strict=True)) == {"a": "train", "b": "train", "c": "val", "d": "val"}
     assert table.labels.names == ["cat"]
     assert "Left out columns: 'fold'." in table.notes

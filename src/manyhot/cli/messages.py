@@ -20,7 +20,7 @@ PARAMETERS = {
     ("read_images", "path"): ("images",),
     ("read_corrections", "path"): ("corrections",),
     ("corrected", "corrections"): ("corrections",),
-    ("read_predictions", "path"): ("file", "predictions", "runs"),
+    ("read_predictions", "source"): ("file", "predictions", "runs"),
     ("open_predictions", "path"): ("predictions", "runs"),
     ("Predictions", "split"): ("fit_on", "split"),
     ("StoredPredictions", "split"): ("fit_on", "split"),
@@ -29,11 +29,7 @@ PARAMETERS = {
     ("predict_with_ray", "samples"): ("images",),
 }
 # The commands that do what functions do which a hint may name.
-COMMANDS = {
-    "read_images": "manyhot predict",
-    "read_predictions": "manyhot import",
-    "from_parquet": "manyhot import",
-}
+COMMANDS = {"read_images": "manyhot predict", "read_predictions": "manyhot import"}
 # Options of `manyhot import` for arguments of the functions that read predictions; other commands have few of them.
 IMPORT_PARAMETERS = {
     "id_column": "id_column",

@@ -66,8 +66,8 @@ def open_table(path: str, kind: Kind | None, targets: Path | None, console: Cons
     """Opens a table of this package or of another program, and prints what was detected."""
     from manyhot.predictions import read_predictions
 
-    table, notes = read_predictions(path, kind=None if kind is None else kind.value, targets=targets)
-    print_notes(notes, console)
+    table = read_predictions(path, kind=None if kind is None else kind.value, targets=targets)
+    print_notes(table.notes, console)
     return table
 
 

@@ -90,7 +90,7 @@ def import_(
     console = error_console()
     path = options.table_path(out or options.path_beside(file, "imported"), overwrite=overwrite)
     with console.status(f"Importing {Path(file).name} ..."):
-        table, notes = read_predictions(
+        table = read_predictions(
             file,
             kind=None if kind is None else kind.value,
             targets=targets,
@@ -101,7 +101,7 @@ def import_(
             other_labels="leave out" if leave_out_others else "refuse",
             to=path,
         )
-    print_notes(notes, console)
+    print_notes(table.notes, console)
     typer.echo(f"Wrote {len(table):,} rows of {len(table.labels):,} labels to {path}.")
 
 
@@ -214,7 +214,7 @@ def load_module(path: str, argument: str, owner: str) -> Any:
 
 def open_fit_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
     """The table of --fit-table; targets without ids cannot be those of two tables."""
-    from manyhot.tables.formats import is_archive
+    from manyhot.tables.arrow import is_archive
 
     if targets is not None and is_archive(targets):
         hint = "Put them into each table with `manyhot import --targets` first."
@@ -222,7 +222,7 @@ def open_fit_table(path: str, kind: Kind | None, targets: Path | None, console: 
     try:
         return open_table(path, kind, targets, console)
     except InputError as error:
-        if error.argument == "path":
+        if error.argument in ("path", "source"):
             error.argument, error.owner = "--fit-table", ""
         raise
 

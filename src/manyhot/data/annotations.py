@@ -23,10 +23,9 @@ from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
-from manyhot.tables.columns import ReadOptions
+from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions, splits_from_paths
 from manyhot.tables.label_cells import sort_names
 from manyhot.tables.reader import TextTable
-from manyhot.tables.vocabulary import CANONICAL_SPLITS, splits_from_paths
 
 COCO_KEYS = ("images", "categories", "annotations")
 
@@ -279,12 +278,11 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
 
 def _read_columns(path: Path, options: ReadOptions) -> Any:
     pa = import_arrow()
-    table = TextTable(path, options)
+    table = TextTable(path, options.delimiter)
     for column in OPEN_IMAGES_COLUMNS:
-        options.column("path", column, list(table.preview().kinds))
-    return pa.Table.from_batches(
-        table.pieces(OPEN_IMAGES_COLUMNS, ()), pa.schema([(name, pa.string()) for name in OPEN_IMAGES_COLUMNS])
-    )
+        options.column("path", column, table.columns)
+    schema = pa.schema([(name, pa.string()) for name in OPEN_IMAGES_COLUMNS])
+    return pa.Table.from_batches(table.batches(ColumnRoles(*OPEN_IMAGES_COLUMNS)), schema)
 
 
 def _confidence(column: Any, options: ReadOptions) -> np.ndarray[Any, Any]:

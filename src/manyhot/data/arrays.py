@@ -16,10 +16,9 @@ from manyhot.data.sources import Files, ImageSource, Pixels
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.columns import preview_names
+from manyhot.tables.columns import CANONICAL_SPLITS, canonical_split, preview_names
 from manyhot.tables.label_cells import sort_names
 from manyhot.tables.reader import read_arrays
-from manyhot.tables.vocabulary import CANONICAL_SPLITS, canonical_split
 
 Array = np.ndarray[Any, Any]
 OWNER = "from_arrays"
@@ -153,9 +152,9 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
     return labels, SparseTargets.from_rows(columns, num_labels=len(labels))
 
 
-def read_npz(path: Path, owner: str) -> Dataset:
+def read_npz(path: Path) -> Dataset:
     """A NumPy archive: `x` and `y` with `names`, `ids` and `splits`; or `train_images`, `train_labels` and so on."""
-    arrays = read_arrays(path, owner)
+    arrays = read_arrays(path)
     parts = {}
     for split in dict.fromkeys(CANONICAL_SPLITS):
         x = next((f"{split}_{name}" for name in INPUT_ARRAYS if f"{split}_{name}" in arrays), None)
@@ -176,7 +175,7 @@ def read_npz(path: Path, owner: str) -> Dataset:
     y = next((name for name in TARGET_ARRAYS if name in arrays and name != names), None)
     if x is None or y is None:
         rule, got = "hold arrays `x` and `y`", f"the arrays {preview_names(list(arrays))}"
-        raise InputError("path", owner, rule, got, "Save it with `np.savez(path, x=x, y=y, names=names)`.")
+        raise InputError("path", rule=rule, got=got, hint="Save it with `np.savez(path, x=x, y=y, names=names)`.")
     data = from_arrays(arrays[x], arrays[y], labels=label_names, splits=arrays.get("splits"), ids=arrays.get("ids"))
     more = f", names from {names!r}" if names else ""
     data.notes.append(f"Read inputs from array {x!r} and targets from array {y!r} of {path.name}{more}.")

@@ -16,7 +16,7 @@ from manyhot.data.image_tables import read_image_tables
 from manyhot.data.read import expand_paths, finish_dataset
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.labels import Labels
 from manyhot.tables.columns import ReadOptions, preview_names
 
@@ -137,6 +137,7 @@ def real_path(path: str | os.PathLike[str], *, real: Callable[[str], str] = os.p
 CHUNK = 4096
 
 
+@owned("read_corrections")
 def read_corrections(path: str | os.PathLike[str]) -> Dataset:
     """Reads a table of corrections, such as the `reviewed.csv` of the studio, for `Dataset.corrected`.
 

@@ -14,7 +14,7 @@ from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.vocabulary import check_split
+from manyhot.tables.columns import check_split
 
 Array = np.ndarray[Any, Any]
 

@@ -21,19 +21,20 @@ from manyhot.errors import InputError
 from manyhot.image_paths import iterate_images, scan_tar
 from manyhot.images import SkippedFiles, image_suffixes
 from manyhot.labels import Labels
-from manyhot.tables.columns import ReadOptions, preview_names
-from manyhot.tables.label_cells import describe_separator, detect_separator, split_names
-from manyhot.tables.vocabulary import (
+from manyhot.tables.columns import (
     CANONICAL_SPLITS,
     FLAG_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
+    ReadOptions,
     canonical_split,
     canonical_splits,
     find_column,
     is_flag,
+    preview_names,
     splits_from_paths,
 )
+from manyhot.tables.label_cells import describe_separator, detect_separator, split_names
 
 
 def read_folders(folder: Path, options: ReadOptions) -> Dataset:

@@ -18,13 +18,12 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files, ImageSource
-from manyhot.errors import InputError, suggest
+from manyhot.errors import InputError, owned, suggest
 from manyhot.image_paths import iterate_images
 from manyhot.images import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image
 from manyhot.labels import Labels
-from manyhot.tables.columns import ReadOptions, preview_names
-from manyhot.tables.formats import PARQUET_MAGIC, TEXT_SUFFIXES
-from manyhot.tables.vocabulary import splits_from_paths
+from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES
+from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
 
 LAYOUTS = ("table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset", "npz")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
@@ -187,6 +186,7 @@ def _single_table(folder: Path, options: ReadOptions) -> list[Path]:
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
+@owned("read_data")
 def read_data(
     path: Paths,
     *,
@@ -331,10 +331,11 @@ def _read_archive(files: Sequence[Path], options: ReadOptions) -> Dataset:
     if len(files) > 1:
         got, hint = f"{len(files)} archives", "Pass one of them."
         raise InputError("path", options.owner, "be one .npz archive", got, hint)
-    data = read_npz(files[0], options.owner)
+    data = read_npz(files[0])
     return data if options.label_names is None else data.select_labels(options.label_names)
 
 
+@owned("read_images")
 def read_images(path: Paths) -> Dataset:
     """Images without labels, to predict: files, folders with all that is below them, patterns, tars, or a table.
 

@@ -111,9 +111,9 @@ class SparseTargets:
         )
 
     @classmethod
-    def from_sparse(cls, matrix: Any) -> SparseTargets:
+    def from_sparse(cls, matrix: Any, *, owner: str = "SparseTargets") -> SparseTargets:
         """Targets of a sparse matrix of SciPy, of which cells that are not stored are absent; none is stored twice."""
-        rows, columns, values = sparse_entries("SparseTargets", matrix)
+        rows, columns, values = sparse_entries(owner, matrix)
         return cls.from_cells(rows, columns, values, shape=(matrix.shape[0], matrix.shape[1]))
 
     def __len__(self) -> int:
@@ -219,33 +219,6 @@ class SparseTargets:
             shape=(len(self), len(columns)),
             unlisted=self.unlisted,
         )
-
-
-class LabelLists:
-    """The columns of the labels of each row, for rows of any number of labels.
-
-    Args:
-        row_indices: (M,) the row of each label.
-        columns: (M,) its column.
-        rows: How many rows there are.
-    """
-
-    def __init__(self, row_indices: np.ndarray[Any, Any], columns: np.ndarray[Any, Any], rows: int) -> None:
-        order = np.argsort(row_indices, kind="stable")
-        self.columns = columns[order]
-        self.starts = np.zeros(rows + 1, dtype=np.int64)
-        np.cumsum(np.bincount(row_indices, minlength=rows), out=self.starts[1:])
-
-    def targets(self, rows: np.ndarray[Any, Any], num_labels: int) -> Tensor:
-        """(n, K) of the rows of these numbers: what is not listed is absent."""
-        lengths = self.starts[rows + 1] - self.starts[rows]
-        row_indices = np.repeat(np.arange(len(rows)), lengths)
-        # Each label's place: where its row starts, plus how far it is from the first label that was repeated for it.
-        steps = np.arange(len(row_indices)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        columns = self.columns[np.repeat(self.starts[rows], lengths) + steps]
-        targets = torch.zeros(len(rows), num_labels, dtype=torch.int8)
-        targets[torch.from_numpy(row_indices), torch.from_numpy(columns)] = 1
-        return targets
 
 
 def index_targets(rows: Sequence[Sequence[str]]) -> tuple[list[str], SparseTargets]:

@@ -17,7 +17,7 @@ from manyhot.evaluation.result import Evaluation, Group, too_small
 from manyhot.labels import Labels
 from manyhot.metrics.bootstrapping import interval_of
 from manyhot.predictions.predictions import PredictionTable
-from manyhot.tables.vocabulary import canonical_split
+from manyhot.tables.columns import canonical_split
 
 # What to pass as `split` for all rows.
 ALL_ROWS = "all"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
     from manyhot.predictions.predictions import Predictions, PredictionTable
-    from manyhot.predictions.read import from_csv, from_frame, from_npz, from_parquet, read_predictions
+    from manyhot.predictions.read import read_predictions
     from manyhot.predictions.targets import index_targets
 
 # The module of each name, imported on first use: the metadata of a file can be read without torch.
@@ -15,10 +15,6 @@ SUBMODULES = {
     "PredictionsWriter": "parquet",
     "StoredPredictions": "parquet",
     "PredictionTable": "predictions",
-    "from_csv": "read",
-    "from_frame": "read",
-    "from_npz": "read",
-    "from_parquet": "read",
     "read_predictions": "read",
     "index_targets": "targets",
     "open_predictions": "parquet",
@@ -36,10 +32,6 @@ __all__ = [
     "Predictions",
     "PredictionsWriter",
     "StoredPredictions",
-    "from_csv",
-    "from_frame",
-    "from_npz",
-    "from_parquet",
     "index_targets",
     "open_predictions",
     "read_predictions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from manyhot.errors import InputError
-from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, import_arrow
-from manyhot.tables.label_cells import read_cell_words
 
 
 class StringColumn:
@@ -160,32 +158,3 @@ def _fill_nulls(column: Any, blank: float) -> Any:
     pa = import_arrow()
     holds = pa.types.is_floating(column.type) or (blank == -1 and pa.types.is_signed_integer(column.type))
     return (column if holds else column.cast(pa.float64())).fill_null(blank)
-
-
-def read_value_columns(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
-    """(n, K) of columns of a foreign record batch, whatever type of number they hold; NaN where there is none."""
-    pa = import_arrow()
-    positions = {name: position for position, name in enumerate(piece.schema.names)}
-    selected = [piece.column(positions[name]) for name in columns]
-    numbers = [
-        column
-        if pa.types.is_primitive(column.type) and not pa.types.is_null(column.type)
-        else column.cast(pa.float64())
-        for column in selected
-    ]
-    cells = torch.empty(len(piece), len(numbers), dtype=dtype)
-    fill_from_arrow(cells, numbers)
-    return cells
-
-
-def read_target_columns(piece: Any, columns: Mapping[str, str], labels: Labels, owner: str) -> Tensor:
-    """Targets (n, K) of a foreign record batch; -1 where a cell is blank or a label has no column."""
-    present = [position for position, name in enumerate(labels.names) if name in columns]
-    named = [columns[labels.names[position]] for position in present]
-    numbers = import_arrow().table(
-        {name: read_cell_words(piece.column(name), name, owner, "targets") for name in named}
-    )
-    cells = read_value_columns(numbers, named, torch.float32)
-    targets = torch.full((len(piece), len(labels)), -1.0)
-    targets[:, present] = torch.where(cells.isnan(), -1.0, cells)
-    return targets

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyhot.errors import InputError
-from manyhot.tables.vocabulary import COLUMN_PREFIXES
+from manyhot.tables.columns import COLUMN_PREFIXES
 
 # Still 1 after classes were renamed: link, calibrator and rule carry the format of `manyhot.save`, which upgrades them.
 FORMAT = 1
@@ -53,7 +53,7 @@ class Metadata:
     def parse(cls, metadata: dict[bytes, bytes] | None, name: object) -> Metadata:
         """The header of a file, or the error that says why it cannot be one of ours."""
         if not metadata or METADATA_KEY not in metadata:
-            hint = "Import it with {from_parquet}, and say whether it holds scores or probs."
+            hint = "Import it with {read_predictions}, and say whether it holds scores or probs."
             raise InputError("path", DEFAULT_OWNER, "hold the metadata of manyhot", f"{str(name)!r} without it", hint)
         try:
             content = json.loads(metadata[METADATA_KEY])

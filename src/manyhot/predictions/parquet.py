@@ -46,11 +46,12 @@ from manyhot.tables.arrow import (
     arrow_as_input_error,
     as_numpy,
     as_strings,
+    find_parquet,
+    hive_partitions,
     import_arrow,
     read_footer,
     with_constant_columns,
 )
-from manyhot.tables.formats import find_parquet, hive_partitions
 
 KIND_DTYPES = {"targets": torch.int8, "decisions": torch.bool}
 

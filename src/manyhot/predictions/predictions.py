@@ -21,7 +21,7 @@ from manyhot.labels import Labels
 from manyhot.links import Link, NoLink, SoftmaxLink
 from manyhot.predictions.columns import StringColumn
 from manyhot.predictions.targets import as_dense_targets
-from manyhot.tables.vocabulary import check_split
+from manyhot.tables.columns import check_split
 
 if TYPE_CHECKING:
     from manyhot.predictions.parquet import StoredPredictions

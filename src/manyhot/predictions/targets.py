@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from manyhot.checks import rows_as_lists, sparse_entries, to_dense_tensor
+from manyhot.checks import rows_as_lists, to_dense_tensor
+from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
 
@@ -31,15 +31,12 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
         if entries.size and not np.issubdtype(entries.dtype, np.integer):
             hint = "Pass column numbers; encode names with `Labels`."
             raise InputError("rows", "index_targets", "hold whole numbers", f"{entries[0]!r} in row {row}", hint)
-    lengths = [len(row) for row in columns]
-    flat = np.concatenate([np.empty(0, np.int64), *(row.astype(np.int64) for row in columns)])
-    if flat.size and not (flat.min() >= 0 and flat.max() < num_labels):
-        invalid = flat.min() if flat.min() < 0 else flat.max()
+    flat = [int(column) for row in columns for column in row]
+    invalid = min(flat, default=0) if min(flat, default=0) < 0 else max(flat, default=0)
+    if flat and not 0 <= invalid < num_labels:
         hint = "Count the labels from 0, or raise `num_labels`."
         raise InputError("rows", "index_targets", f"lie between 0 and {num_labels - 1}", str(invalid), hint)
-    targets = torch.zeros(len(columns), num_labels, dtype=torch.int8)
-    targets[torch.from_numpy(np.repeat(np.arange(len(columns)), lengths)), torch.from_numpy(flat)] = 1
-    return targets
+    return SparseTargets.from_rows((row.tolist() for row in columns), num_labels=num_labels).dense()
 
 
 def as_dense_targets(targets: Any, labels: Labels) -> Any:
@@ -47,7 +44,7 @@ def as_dense_targets(targets: Any, labels: Labels) -> Any:
     if isinstance(targets, Tensor):
         return to_dense_tensor("Predictions", targets)
     if hasattr(targets, "tocoo") and hasattr(targets, "nnz"):
-        return _from_sparse_matrix(targets)
+        return SparseTargets.from_sparse(targets, owner="Predictions").dense()
     targets = rows_as_lists(targets)
     if not isinstance(targets, list | tuple):
         return targets
@@ -64,11 +61,3 @@ def as_dense_targets(targets: Any, labels: Labels) -> Any:
 def _may_be_names(row: Any) -> bool:
     """Whether a row is a list of label names, which may be empty."""
     return isinstance(row, list | tuple | set | frozenset) and all(isinstance(name, str) for name in row)
-
-
-def _from_sparse_matrix(matrix: Any) -> Tensor:
-    """A sparse matrix of SciPy as int8; cells that are not stored are 0."""
-    rows, columns, values = sparse_entries("Predictions", matrix)
-    filled = np.zeros(matrix.shape, dtype=np.int8)
-    filled[rows, columns] = values
-    return torch.from_numpy(filled)

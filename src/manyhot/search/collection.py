@@ -44,8 +44,7 @@ from manyhot.search.ranking import (
     top_probabilities_statement,
 )
 from manyhot.search.sql import quote_name, quote_text, select_statement
-from manyhot.tables.arrow import import_arrow, read_footer
-from manyhot.tables.formats import find_parquet, hive_partitions
+from manyhot.tables.arrow import find_parquet, hive_partitions, import_arrow, read_footer
 
 if TYPE_CHECKING:
     from manyhot.predictions.predictions import PredictionTable

@@ -13,18 +13,19 @@ from manyhot.data.annotations import is_open_images
 from manyhot.errors import InputError
 from manyhot.images import is_image
 from manyhot.predictions.columns import is_encodable
-from manyhot.tables.columns import IMAGE_COLUMNS, TARGET_PREFIX
-from manyhot.tables.reader import SAMPLE_ROWS, find_delimiter
-from manyhot.tables.vocabulary import (
+from manyhot.tables.columns import (
     BLANK_CELLS,
     CELL_VALUES,
     FLAG_COLUMNS,
+    IMAGE_COLUMNS,
     INDEX_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
+    TARGET_PREFIX,
     find_column,
     normalise_name,
 )
+from manyhot.tables.reader import SAMPLE_ROWS, find_delimiter
 
 PATH, SPLIT, DEFAULT_SPLIT = "path", "split", "train"
 CELL_TEXTS = {1: "1", 0: "0", -1: "-1", None: ""}

@@ -27,7 +27,7 @@ from manyhot.studio.items import MAX_SHOWN_ALONE, Cells, ItemBuilder, LabelCompl
 from manyhot.studio.review import Review
 from manyhot.studio.schemas import Item
 from manyhot.studio.thumbnails import Thumbnails
-from manyhot.tables.vocabulary import check_split
+from manyhot.tables.columns import check_split
 
 if TYPE_CHECKING:
     from manyhot.predictions.predictions import PredictionTable
@@ -261,7 +261,7 @@ def _open_table(
         rule = f"be a run with a {RUN_TABLE}"
         raise InputError("RUN_OR_PREDICTIONS", rule=rule, got=repr(str(source)), hint=hint)
     file = source / RUN_TABLE if source.is_dir() and (source / RUN_TABLE).is_file() else source
-    opened, notes = read_predictions(file, kind=kind, targets=targets)
+    opened = read_predictions(file, kind=kind, targets=targets)
     chosen = opened if split is None else opened.of_split(split)
     check_size(chosen)
     table = chosen.read()
@@ -271,7 +271,7 @@ def _open_table(
         twice = next(name for name, count in Counter(ids).items() if count > 1)
         rule, hint = "have distinct ids", "Write each row once."
         raise InputError("RUN_OR_PREDICTIONS", rule=rule, got=f"{twice!r} twice", hint=hint)
-    return table, list(notes)
+    return table, list(opened.notes)
 
 
 def check_size(table: PredictionTable) -> None:

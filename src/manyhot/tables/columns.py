@@ -1,55 +1,255 @@
-"""Options for reading a table, and the role of each column: paths, ids, labels, splits, targets."""
+"""Names of columns, splits and cells as they occur in tables; options for reading a table, and the role of each column.
+
+One vocabulary and one set of options for every reader: of data, predictions, targets and the labels file of the studio.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from manyhot.errors import InputError, suggest
-from manyhot.tables.vocabulary import (
-    COLUMN_PREFIXES,
-    FLAG_COLUMNS,
-    ID_COLUMNS,
-    INDEX_COLUMNS,
-    KEY_COLUMNS,
-    LABEL_COLUMNS,
-    PATH_COLUMNS,
-    SPLIT_COLUMNS,
-    find_column,
-    normalise_name,
-)
+from manyhot.images import is_image
 
 if TYPE_CHECKING:
     from manyhot.labels import Labels
+    from manyhot.tables.reader import TableFile
+
+Array = np.ndarray[Any, Any]
+
+# Names of columns in lower case without separators (see `normalise_name`); the likeliest first.
+# fmt: off
+PATH_COLUMNS = (
+    "path", "filepath", "imagepath", "imgpath", "file", "filename", "fname", "imagefile", "imagefilename", "image",
+    "img", "imagename", "imgname", "photo", "picture", "imageindex",
+)
+ID_COLUMNS = ("imageid", "id", "sampleid")
+# Columns that identify rows in a table without paths and ids.
+KEY_COLUMNS = ("key", "name")
+# What pandas and Arrow call an index that was written as a column.
+INDEX_COLUMNS = ("", "unnamed:0", "indexlevel0")
+LABEL_COLUMNS = (
+    "labels", "tags", "label", "tag", "classes", "class", "categories", "category", "labelnames", "classnames",
+    "findinglabels", "keywords", "target", "targets",
+)
+# fmt: on
+SPLIT_COLUMNS = ("split", "subset", "partition", "set")
+# Columns of true and false, where true is for validation rows.
+FLAG_COLUMNS = ("isvalid",)
+
+CANONICAL_SPLITS = {
+    name: split
+    for split, names in {
+        "train": ("train", "training"),
+        "val": ("val", "valid", "validation", "dev"),
+        "test": ("test", "testing", "eval"),
+    }.items()
+    for name in names
+}
+
+COLUMN_PREFIXES = {"scores": "score:", "probs": "prob:", "targets": "target:", "decisions": "decision:"}
+# The prefix of label columns, needed where the label alone would be taken for another role.
+TARGET_PREFIX = COLUMN_PREFIXES["targets"]
+# Columns that name an image, in a table where some column must.
+IMAGE_COLUMNS = (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS)
+
+# What a cell of a label says, in small letters, and what stands for a blank.
+CELL_VALUES = {
+    token: value
+    for value, tokens in {
+        1: ("1", "1.0", "true", "yes", "present"),
+        0: ("0", "0.0", "false", "no", "absent"),
+        -1: ("-1", "-1.0"),
+    }.items()
+    for token in tokens
+}
+BLANK_CELLS = ("", "NA", "N/A", "na", "n/a", "NaN", "NAN", "nan", "NULL", "Null", "null", "None", "NONE", "none")
+
+
+def normalise_name(name: str) -> str:
+    """A name in lower case without the separators of its words.
+
+    Example:
+        >>> normalise_name("Image_Name")
+        'imagename'
+    """
+    return "".join(character for character in name.lower() if character not in "_ -.")
+
+
+def find_column(names: Sequence[str], among: Iterable[str]) -> str | None:
+    """The column with the likeliest of some names."""
+    by_name: dict[str, str] = {}
+    for column in among:
+        by_name.setdefault(normalise_name(column), column)
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def canonical_split(name: str, *, flag: bool = False) -> str:
+    """The usual name of a split; a name that is none of the known ones stays as it is.
+
+    Args:
+        name: As it came.
+        flag: Whether it is true or false, with true for a validation row.
+
+    Example:
+        >>> canonical_split("Validation"), canonical_split("fold3"), canonical_split("True", flag=True)
+        ('val', 'fold3', 'val')
+    """
+    token = name.strip().lower()
+    if flag and CELL_VALUES.get(token, -1) >= 0:
+        return "val" if CELL_VALUES[token] else "train"
+    return CANONICAL_SPLITS.get(token, name.strip())
+
+
+def is_flag(column: str) -> bool:
+    """Whether a column of splits holds true and false, with true for validation rows."""
+    return normalise_name(column) in FLAG_COLUMNS
+
+
+def split_from_name(name: str) -> str | None:
+    """The split that the name of a file or folder speaks of, such as "train" for `instances_train2017`."""
+    tokens = {CANONICAL_SPLITS[token] for token in re.split(r"[^a-z]+", name.lower()) if token in CANONICAL_SPLITS}
+    return tokens.pop() if len(tokens) == 1 else None
+
+
+def splits_from_paths(paths: Sequence[Path]) -> list[str] | None:
+    """The split of each file by its own name, or else by its folder's; None unless all have one and some differ."""
+    for names in ([path.stem for path in paths], [path.parent.name for path in paths]):
+        splits = [split_from_name(name) for name in names]
+        if all(splits) and len(set(splits)) > 1:
+            return [str(split) for split in splits]
+    return None
+
+
+def canonical_splits(
+    owner: str, codes: Array, names: Sequence[str], *, flag: bool = False
+) -> tuple[Array | None, list[str]]:
+    """The split of each row under its usual name, and notes; None if all names are blank.
+
+    Args:
+        owner: The function that was called, for errors.
+        codes: (N,) which of the names each row has.
+        names: The names as they came.
+        flag: Whether they are true and false, with true for validation rows.
+    """
+    canonical = [canonical_split(name, flag=flag) for name in names]
+    blank = np.array([not name for name in canonical], dtype=bool)
+    if len(codes) and blank[codes].all():
+        return None, ["The column of splits is blank, so there are no splits."]
+    if blank[codes].any():
+        got = f"{int(blank[codes].sum()):,} rows without one"
+        raise InputError("split", owner, "be there in every row", got, "Fill them in, or pass `{split_column=''}`.")
+    changed = {name: new for name, new in zip(names, canonical, strict=True) if name != new}
+    notes = [f"Split {name!r} is read as {new!r}." for name, new in changed.items()]
+    return np.array(canonical, dtype=object)[codes], notes
+
+
+def check_split(owner: str, name: str, splits: Sequence[str], *, hint: str) -> None:
+    """Raises an error for a split that is not among `splits`; `hint` is for the case that there are none."""
+    if name in splits:
+        return
+    usual = canonical_split(str(name))  # tables that were read have their splits under these names
+    rule = f"be one of the splits, {', '.join(map(repr, splits))}"
+    if splits:
+        hint = suggest(usual if usual in splits else str(name), splits, "Pass one of these.", show=repr)
+    else:
+        rule = "be a split of the table, which has none"
+    raise InputError("split", owner, rule, repr(name), hint)
+
 
 NUMBER, INTEGER, BOOLEAN, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"
-# Numbers with some text among them, and the index of a data frame.
-NUMBERS_AND_TEXT, INDEX = "numbers and text", "index"
+# Numbers with some text among them, the index of a data frame, bytes of images alone or in a structure with their path.
+NUMBERS_AND_TEXT, INDEX, IMAGE, STRUCTURE = "numbers and text", "index", "image", "structure"
+
+
+def preview_names(names: Mapping[str, Any] | Sequence[str], limit: int = 6) -> str:
+    """The first of some names, for an error or a note."""
+    first = ", ".join(repr(name) for name in list(names)[:limit])
+    return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
 
 
 @dataclass(frozen=True)
-class PredictionReadOptions:
-    """Options of the functions that read predictions of other programs.
+class ReadOptions:
+    """Options of the functions that read tables; None to detect a property.
 
     Attributes:
         owner: The function that was called, for errors.
-        kind: "scores" or "probs".
-        labels: The columns to take as labels; None for all that can be.
-        id_column: The column of ids; None to look for one.
-        labels_column: The column of lists of label names; None to look for one.
-        separator: What separates these names; None to detect it.
-        leave_out: Whether names in these lists that are no labels are left out, instead of raising an error.
+        path_column: The column of paths.
+        id_column: The column of ids.
+        labels_column: The column of label names, or the key of such a list in JSON.
+        split_column: The column of splits; empty for none.
+        separator: What separates label names in one text; empty where each text is one label.
+        delimiter: What separates the columns of a table of text.
+        labels: The labels to keep, in this order; names of `Labels` need not occur.
+        root: The folder of the images.
+        unlisted: What a cell that is not listed means, "absent" or "unknown".
+        descriptions: The file of names for the codes of Open Images.
+        allow_missing: Whether images may be in no files at all; their names are then kept as they are.
+        leave_out: Whether names in lists that are no labels are left out, instead of raising an error.
     """
 
     owner: str
-    kind: str
-    labels: Sequence[str] | None = None
+    path_column: str | None = None
     id_column: str | None = None
     labels_column: str | None = None
+    split_column: str | None = None
     separator: str | None = None
+    delimiter: str | None = None
+    labels: Sequence[str] | Labels | None = None
+    root: Path | None = None
+    unlisted: str | None = None
+    descriptions: Path | None = None
+    allow_missing: bool = False
     leave_out: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the options that do not depend on the table."""
+        from manyhot.labels import Labels
+
+        if self.unlisted is not None:
+            from manyhot.checks import check_choice
+
+            check_choice("unlisted", self.owner, self.unlisted, ("absent", "unknown"))
+        if self.root is not None and not self.root.is_dir():
+            got = f"{str(self.root)!r}, where there is none"
+            raise InputError("root", self.owner, "be a folder", got, "Check the path.")
+        if self.labels is not None and not isinstance(self.labels, Labels):
+            Labels(self.labels)
+
+    def unlisted_or(self, default: str) -> str:
+        """What an unlisted cell means here."""
+        return default if self.unlisted is None else self.unlisted
+
+    @property
+    def label_names(self) -> list[str] | None:
+        """The labels to keep, or None for all."""
+        from manyhot.labels import Labels
+
+        if self.labels is None:
+            return None
+        return self.labels.names if isinstance(self.labels, Labels) else list(self.labels)
+
+    def column(self, argument: str, name: str, columns: Iterable[str]) -> str:
+        """A column that the user named, or the error that says what there is."""
+        columns = list(columns)
+        if name in columns:
+            return name
+        by_lower = {column.lower(): column for column in reversed(columns)}
+        otherwise = f"The columns are {preview_names(columns)}."
+        hint = suggest(name.lower(), by_lower, otherwise, show=lambda lower: repr(by_lower[lower]))
+        rule = "name columns of the table" if argument == "labels" else "name a column of the table"
+        raise InputError(argument, self.owner, rule, repr(name), hint)
+
+    def missing_path_error(self, path: object) -> InputError:
+        """The error for a path that leads nowhere."""
+        return InputError(
+            "path", self.owner, "lead to data", f"{str(path)!r}, where there is nothing", "Check the path."
+        )
 
 
 @dataclass
@@ -86,62 +286,84 @@ class ColumnRoles:
         """All columns that are read; one may be read for two purposes."""
         return list(dict.fromkeys([*self.texts, *self.cells.values(), *self.targets.values()]))
 
+    def leave_out_rest(self, columns: Iterable[str]) -> ColumnRoles:
+        """The same roles, with all other columns of a table as `left_out`."""
+        used = set(self.used)
+        self.left_out = [name for name in columns if name not in used]
+        return self
 
-def assign_prediction_roles(
-    columns: Mapping[str, str], options: PredictionReadOptions, *, with_targets: bool
-) -> ColumnRoles:
-    """The roles in a table of predictions.
 
-    Args:
-        columns: What each column holds, by name: such as "number", "text" or "blank".
-        options: Options of the user.
-        with_targets: Whether to look for targets as well.
-    """
-    label_names = [] if options.labels is None else list(options.labels)
-    roles = _assign_row_roles(columns, options, excluded=label_names)
-    if options.labels is None:
-        roles.cells = _find_value_columns(columns, options, roles)
+def assign_image_roles(table: TableFile, options: ReadOptions, *, with_labels: bool = True) -> ColumnRoles:
+    """The roles in a table of images: paths or images, splits, and labels as lists of names or as one column each."""
+    preview = _preview(table)
+    kinds, named = preview.kinds, {options.labels_column, *(options.label_names or ())}
+    if options.path_column is not None:
+        path = options.column("path_column", options.path_column, kinds)
     else:
-        prefix = COLUMN_PREFIXES[options.kind]
+        path = _find_image_column(preview, {*named, options.split_column})
+    split = None
+    if options.split_column:
+        split = options.column("split_column", options.split_column, kinds)
+    elif options.split_column is None:
+        usable = [name for name, kind in kinds.items() if name not in {*named, path} and kind != LIST]
+        split = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), usable)
+    roles = ColumnRoles(path=path, split=split)
+    if with_labels:
+        _find_labels(roles, preview, options)
+    return roles.leave_out_rest(kinds)
+
+
+def assign_value_roles(
+    columns: Mapping[str, str], options: ReadOptions, kind: str, *, with_targets: bool
+) -> ColumnRoles:
+    """The roles in a table of scores or probabilities, as `kind` says."""
+    names = options.label_names
+    roles = _assign_row_roles(columns, options, excluded=names or ())
+    prefix = COLUMN_PREFIXES[kind]
+    if names is None:
+        roles.cells = _find_value_columns(columns, roles, kind)
+    else:
         roles.cells = {
-            n: prefix + n if prefix + n in columns else _named_column(columns, n, options, "labels")
-            for n in label_names
+            name: prefix + name if prefix + name in columns else options.column("labels", name, columns)
+            for name in names
         }
     if with_targets:
-        _assign_targets(columns, options, roles)
+        marked = {name.removeprefix(TARGET_PREFIX): name for name in columns if name.startswith(TARGET_PREFIX)}
+        other = next((name for name in marked if name not in roles.cells), None)
+        if other is not None and names is None:
+            hint = suggest(other, roles.cells, "Name the labels to read with {labels}.", show=repr)
+            rule = f"have {kind} for every label with targets"
+            raise InputError("table", rule=rule, got=f"{TARGET_PREFIX + other!r} alone", hint=hint)
+        roles.targets = {label: column for label, column in marked.items() if label in roles.cells}
     else:
         roles.lists = None
-    _check_numbers(columns, options, roles)
-    roles.left_out = [name for name in columns if name not in roles.used]
-    return roles
+    _check_numbers(columns, roles)
+    return roles.leave_out_rest(columns)
 
 
-def assign_target_roles(columns: Mapping[str, str], options: PredictionReadOptions, labels: Labels) -> ColumnRoles:
+def assign_target_roles(columns: Mapping[str, str], options: ReadOptions, labels: Labels) -> ColumnRoles:
     """The roles in a table of targets: lists of names, or one column per label, named `name` or `target:name`."""
     roles = _assign_row_roles(columns, options, excluded=labels.names)
     if roles.lists is None:
         for name in labels.names:
-            for column in (COLUMN_PREFIXES["targets"] + name, name):
-                if column in columns and column not in roles.texts:
-                    roles.targets.setdefault(name, column)
-        _check_numbers(columns, options, roles)
+            usable = (column for column in (TARGET_PREFIX + name, name) if column in columns)
+            column = next((column for column in usable if column not in roles.texts), None)
+            if column is not None:
+                roles.targets[name] = column
+        _check_numbers(columns, roles)
         if not roles.targets:
             rule = "have a column of label names or one column per label"
             hint = "Name the column of label names `labels`, or pass {labels_column}."
-            raise InputError("targets", options.owner, rule, f"the columns {preview_names(columns)}", hint)
-    roles.left_out = [name for name in columns if name not in roles.used]
-    return roles
+            raise InputError("targets", rule=rule, got=f"the columns {preview_names(columns)}", hint=hint)
+    return roles.leave_out_rest(columns)
 
 
-def _assign_row_roles(
-    columns: Mapping[str, str], options: PredictionReadOptions, *, excluded: Sequence[str]
-) -> ColumnRoles:
+def _assign_row_roles(columns: Mapping[str, str], options: ReadOptions, *, excluded: Sequence[str]) -> ColumnRoles:
     """Ids, paths, splits and lists of names; a column that the user called a label is none of these."""
 
     def find(names: Sequence[str], *unusable: str) -> str | None:
-        return find_column(
-            names, [name for name, kind in columns.items() if name not in excluded and kind not in unusable]
-        )
+        kinds = {name: kind for name, kind in columns.items() if name not in excluded}
+        return find_column(names, [name for name, kind in kinds.items() if kind not in (*unusable, IMAGE, STRUCTURE)])
 
     # Images, splits and classes are often numbered, but a fraction is a score or a probability.
     roles = ColumnRoles(
@@ -155,263 +377,123 @@ def _assign_row_roles(
     if roles.key is None:
         roles.path = find(KEY_COLUMNS, NUMBER, INTEGER, BOOLEAN, LIST)
     if options.id_column is not None:
-        roles.id = _named_column(columns, options.id_column, options, "id_column")
+        roles.id = options.column("id_column", options.id_column, columns)
     if options.labels_column is not None:
-        roles.lists = _named_column(columns, options.labels_column, options, "labels_column")
+        roles.lists = options.column("labels_column", options.labels_column, columns)
     return roles
 
 
-def _find_value_columns(
-    columns: Mapping[str, str], options: PredictionReadOptions, roles: ColumnRoles
-) -> dict[str, str]:
+def _find_value_columns(columns: Mapping[str, str], roles: ColumnRoles, kind: str) -> dict[str, str]:
     """The columns of labels where the user named none: those named `score:` or `prob:`, or all other numbers."""
-    prefix = COLUMN_PREFIXES[options.kind]
+    prefix = COLUMN_PREFIXES[kind]
     prefixed = {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
     if prefixed:
         return prefixed
     # In a table without rows nothing shows what is a number.
     usable = (NUMBER, INTEGER) if set(columns.values()) != {BLANK} else (BLANK,)
     excluded = {*roles.texts, *(name for name in columns if normalise_name(name) in (*ID_COLUMNS, *INDEX_COLUMNS))}
-    numbers = [name for name, kind in columns.items() if kind in (*usable, NUMBERS_AND_TEXT) and name not in excluded]
+    numbers = [name for name, held in columns.items() if held in (*usable, NUMBERS_AND_TEXT) and name not in excluded]
     unprefixed = {name: name for name in numbers if not name.startswith(tuple(COLUMN_PREFIXES.values()))}
     if not unprefixed:
-        hint = "Name the columns with {labels}."
-        rule = f"have a column of {options.kind} for each label"
-        raise InputError("table", options.owner, rule, f"the columns {preview_names(columns)}", hint)
+        rule = f"have a column of {kind} for each label"
+        got, hint = f"the columns {preview_names(columns)}", "Name the columns with {labels}."
+        raise InputError("table", rule=rule, got=got, hint=hint)
     return unprefixed
 
 
-def _assign_targets(columns: Mapping[str, str], options: PredictionReadOptions, roles: ColumnRoles) -> None:
-    prefix = COLUMN_PREFIXES["targets"]
-    prefixed = {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
-    for label in prefixed if options.labels is None else ():
-        if label not in roles.cells:
-            hint = suggest(label, roles.cells, "Name the labels to read with {labels}.", show=repr)
-            rule = f"have {options.kind} for every label with targets"
-            raise InputError("table", options.owner, rule, f"{prefix + label!r} alone", hint)
-    roles.targets = {label: column for label, column in prefixed.items() if label in roles.cells}
-
-
-def _check_numbers(columns: Mapping[str, str], options: PredictionReadOptions, roles: ColumnRoles) -> None:
+def _check_numbers(columns: Mapping[str, str], roles: ColumnRoles) -> None:
     """Checks that the columns of labels hold numbers."""
     for name in (*roles.cells.values(), *roles.targets.values()):
-        unusable = (LIST,) if name in roles.targets.values() else (TEXT, LIST, NUMBERS_AND_TEXT)
+        unusable = (LIST,) if name in roles.targets.values() else (TEXT, LIST, NUMBERS_AND_TEXT, IMAGE, STRUCTURE)
         if columns[name] in unusable:
             hint = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
             if columns[name] == NUMBERS_AND_TEXT and name in roles.cells:
                 hint = "Repair the file, or name the columns of labels with {labels}."
-            raise InputError("table", options.owner, "hold numbers for each label", f"text in column {name!r}", hint)
-
-
-def _named_column(columns: Mapping[str, str], name: str, options: PredictionReadOptions, argument: str) -> str:
-    """A column that the user named, or the error that says what there is."""
-    if name in columns:
-        return name
-    hint = suggest(name, columns, f"The columns are {preview_names(columns)}.", show=repr)
-    rule = "name a column of the table" if argument.endswith("column") else "name columns of the table"
-    raise InputError(argument, options.owner, rule, repr(name), hint)
-
-
-def preview_names(names: Mapping[str, str] | Sequence[str], limit: int = 6) -> str:
-    """The first of some names, for an error or a note."""
-    first = ", ".join(repr(name) for name in list(names)[:limit])
-    return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """Options of the functions that read datasets; None to detect a property.
-
-    Attributes:
-        owner: The function that was called, for errors.
-        path_column: The column of paths.
-        labels_column: The column of label names, or the key of such a list in JSON.
-        split_column: The column of splits; empty for none.
-        separator: What separates label names in one text; empty where each text is one label.
-        delimiter: What separates the columns of a table of text.
-        root: The folder of the images.
-        labels: The labels to keep, in this order; names of `Labels` need not occur.
-        unlisted: What a cell that is not listed means, "absent" or "unknown".
-        descriptions: The file of names for the codes of Open Images.
-        allow_missing: Whether images may be in no files at all; their names are then kept as they are.
-    """
-
-    owner: str
-    path_column: str | None = None
-    labels_column: str | None = None
-    split_column: str | None = None
-    separator: str | None = None
-    delimiter: str | None = None
-    root: Path | None = None
-    labels: Sequence[str] | Labels | None = None
-    unlisted: str | None = None
-    descriptions: Path | None = None
-    allow_missing: bool = False
-
-    def __post_init__(self) -> None:
-        """Checks the options that do not depend on the layout."""
-        from manyhot.checks import check_choice
-        from manyhot.labels import Labels
-
-        if self.unlisted is not None:
-            check_choice("unlisted", self.owner, self.unlisted, ("absent", "unknown"))
-        if self.root is not None and not self.root.is_dir():
-            got = f"{str(self.root)!r}, where there is none"
-            raise InputError("root", self.owner, "be a folder", got, "Check the path.")
-        if self.labels is not None and not isinstance(self.labels, Labels):
-            Labels(self.labels)
-
-    def unlisted_or(self, default: str) -> str:
-        """What an unlisted cell means here."""
-        return default if self.unlisted is None else self.unlisted
-
-    @property
-    def label_names(self) -> list[str] | None:
-        """The labels to keep, or None for all."""
-        from manyhot.labels import Labels
-
-        if self.labels is None:
-            return None
-        return self.labels.names if isinstance(self.labels, Labels) else list(self.labels)
-
-    def column(self, argument: str, name: str, columns: Sequence[str]) -> str:
-        """A column that the user named, or the error that says what there is."""
-        if name in columns:
-            return name
-        by_lower = {column.lower(): column for column in reversed(columns)}
-        otherwise = f"The columns are {preview_names(columns)}."
-        hint = suggest(name.lower(), by_lower, otherwise, show=lambda lower: repr(by_lower[lower]))
-        raise InputError(argument, self.owner, "name a column of the table", repr(name), hint)
-
-    def missing_path_error(self, path: object) -> InputError:
-        """The error for a path that leads nowhere."""
-        return InputError(
-            "path", self.owner, "lead to data", f"{str(path)!r}, where there is nothing", "Check the path."
-        )
-
-
-IMAGE = "image"  # bytes of images, alone or in a structure beside their path
-# Columns that name an image, in a table where some column must.
-IMAGE_COLUMNS = (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS)
-# The prefix of label columns, needed where the label alone would be taken for another role.
-TARGET_PREFIX = COLUMN_PREFIXES["targets"]
+            raise InputError("table", rule="hold numbers for each label", got=f"text in column {name!r}", hint=hint)
 
 
 @dataclass
-class TablePreview:
-    """What the first rows of a table show.
+class _Preview:
+    """What the first rows of a table of images show.
 
     Attributes:
-        kinds: What each column holds, by name.
+        kinds: What each column holds, by name; blank also for one that holds nothing in these rows.
         binary: Columns of nothing but 1, 0, -1, yes, no, true, false and blanks.
         gaps: Whether some of these have blanks.
         images: Columns of texts of which most end like images.
     """
 
     kinds: dict[str, str]
-    binary: list[str]
-    gaps: bool
-    images: list[str]
+    binary: list[str] = field(default_factory=list)
+    gaps: bool = False
+    images: list[str] = field(default_factory=list)
 
 
-@dataclass
-class ImageTableRoles:
-    """The columns by what they hold; one of `lists` and `cells` is there where labels were asked for."""
-
-    path: str
-    split: str | None = None
-    lists: str | None = None
-    cells: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-    @property
-    def used(self) -> list[str]:
-        """All columns that are read."""
-        names = (self.path, self.split, self.lists, *self.cells)
-        return list(dict.fromkeys(name for name in names if name is not None))
+def _preview(table: TableFile) -> _Preview:
+    result = _Preview(dict(table.columns))
+    for name, texts in table.sample().items():
+        filled = [text for text in texts if text not in BLANK_CELLS]
+        if not filled:
+            result.kinds[name] = BLANK
+        elif {text.lower() for text in filled} <= CELL_VALUES.keys():
+            result.binary.append(name)
+            result.gaps = result.gaps or len(filled) < len(texts)
+        elif 2 * sum(is_image(text) for text in filled[:100]) > len(filled[:100]):
+            result.images.append(name)
+    return result
 
 
-def choose_columns(preview: TablePreview, options: ReadOptions, *, with_labels: bool = True) -> ImageTableRoles:
-    """The columns that the user named, and detected ones for the other roles."""
-    path = _path_column(preview, options)
-    roles = ImageTableRoles(path, _split_column(preview, options, path))
-    if with_labels:
-        _choose_labels(roles, preview, options)
-    roles.left_out = [name for name in preview.kinds if name not in roles.used]
-    return roles
-
-
-def _path_column(preview: TablePreview, options: ReadOptions) -> str:
-    columns = list(preview.kinds)
-    if options.path_column is not None:
-        return options.column("path_column", options.path_column, columns)
-    image_columns = [name for name, kind in preview.kinds.items() if kind == IMAGE]
-    excluded = {options.labels_column, options.split_column, *(options.label_names or ())}
-    usable = [name for name in columns if name not in excluded and preview.kinds[name] != LIST]
-    usable.sort(key=lambda name: preview.kinds[name] == BLANK)
-    column = find_column(IMAGE_COLUMNS, image_columns) or next(iter(image_columns), None)
+def _find_image_column(preview: _Preview, excluded: set[str | None]) -> str:
+    """A column of images, or else of texts that look like paths, or else one that is named like paths."""
+    kinds = preview.kinds
+    embedded = [name for name, kind in kinds.items() if kind == IMAGE]
+    usable = [name for name, kind in kinds.items() if name not in excluded and kind != LIST]
+    usable.sort(key=lambda name: kinds[name] == BLANK)
     column = (
-        column
+        find_column(IMAGE_COLUMNS, embedded)
+        or next(iter(embedded), None)
         or find_column(IMAGE_COLUMNS, preview.images)
         or next(iter(preview.images), None)
         or find_column(IMAGE_COLUMNS, usable)
     )
     if column is None:
-        hint = "Name it with {path_column}."
-        raise InputError(
-            "path", options.owner, "have a column of image paths", f"the columns {preview_names(columns)}", hint
-        )
+        got, hint = f"the columns {preview_names(kinds)}", "Name it with {path_column}."
+        raise InputError("path", rule="have a column of image paths", got=got, hint=hint)
     return column
 
 
-def _split_column(preview: TablePreview, options: ReadOptions, path: str) -> str | None:
-    if options.split_column == "":
-        return None
-    if options.split_column is not None:
-        return options.column("split_column", options.split_column, list(preview.kinds))
-    excluded = {path, options.labels_column, *(options.label_names or ())}
-    return find_column(
-        (*SPLIT_COLUMNS, *FLAG_COLUMNS),
-        [name for name, kind in preview.kinds.items() if name not in excluded and kind != LIST],
-    )
-
-
-def _choose_labels(roles: ImageTableRoles, preview: TablePreview, options: ReadOptions) -> None:
+def _find_labels(roles: ColumnRoles, preview: _Preview, options: ReadOptions) -> None:
     """A column of names, or one column per label."""
+    kinds = preview.kinds
     if options.labels_column is not None:
-        roles.lists = options.column("labels_column", options.labels_column, list(preview.kinds))
+        roles.lists = options.column("labels_column", options.labels_column, kinds)
         return
-    excluded = (roles.path, roles.split)
-    rest = [name for name, kind in preview.kinds.items() if name not in excluded and kind != IMAGE]
-    label_names = options.label_names
+    rest = [name for name, kind in kinds.items() if name not in (roles.path, roles.split) and kind != IMAGE]
+    names = options.label_names
     marked = [name for name in rest if name.startswith(TARGET_PREFIX)]
-    if marked:
-        roles.cells = marked
-        return
-    if label_names and all(name in rest for name in label_names):
-        roles.cells = label_names
+    if marked or (names and all(name in rest for name in names)):
+        roles.targets = {name.removeprefix(TARGET_PREFIX): name for name in marked or names or ()}
         return
     # Numbers of rows are 0 and 1 in a table of two rows.
     binary = [name for name in preview.binary if name in rest and normalise_name(name) not in INDEX_COLUMNS]
     if preview.gaps and binary:
-        binary = [name for name in rest if name in binary or preview.kinds[name] == BLANK]
-    named = find_column(LABEL_COLUMNS, [name for name in rest if preview.kinds[name] != BLANK])
-    lists = [name for name in rest if preview.kinds[name] == LIST]
-    texts = [name for name in rest if preview.kinds[name] in (TEXT, NUMBERS_AND_TEXT)]
+        binary = [name for name in rest if name in binary or kinds[name] == BLANK]
+    named = find_column(LABEL_COLUMNS, [name for name in rest if kinds[name] != BLANK])
+    lists = [name for name in rest if kinds[name] == LIST]
+    texts = [name for name in rest if kinds[name] in (TEXT, NUMBERS_AND_TEXT)]
     if named is not None and named in binary and len(binary) > 1:
         got = f"both {named!r} and columns of 1 and 0 such as {next(n for n in binary if n != named)!r}"
         hint = "Pass {labels_column}[, or the columns of labels as {labels}]."
-        raise InputError("path", options.owner, "have labels in one way", got, hint)
+        raise InputError("path", rule="have labels in one way", got=got, hint=hint)
     if named is not None:
         roles.lists = named
     elif binary:
-        roles.cells = binary
+        roles.targets = {name: name for name in binary}
     elif len(lists or texts) == 1:
         (roles.lists,) = lists or texts
     else:
-        blank = [name for name in rest if preview.kinds[name] == BLANK]
-        roles.lists = find_column(LABEL_COLUMNS, blank)
-    if roles.lists is None and not roles.cells:
+        roles.lists = find_column(LABEL_COLUMNS, [name for name in rest if kinds[name] == BLANK])
+    if roles.lists is None and not roles.targets:
         hint = "Name it with {labels_column}[, or the columns of labels with {labels}]."
         rule = "have a column of label names or one column per label"
-        raise InputError("path", options.owner, rule, f"the columns {preview_names(list(preview.kinds))}", hint)
+        raise InputError("path", rule=rule, got=f"the columns {preview_names(kinds)}", hint=hint)

@@ -10,120 +10,23 @@ from typing import Any
 import numpy as np
 
 from manyhot.errors import InputError, suggest
-from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
-from manyhot.tables.columns import PredictionReadOptions
-from manyhot.tables.vocabulary import BLANK_CELLS, CELL_VALUES
+from manyhot.tables.columns import BLANK_CELLS, CELL_VALUES, Array
 
 SEPARATORS = ("|", ";", ",", " ")
 LIST_LITERAL = "[]"  # stands for lists as Python or JSON writes them
-SAMPLE_TEXTS = 1000
+SAMPLE_TEXTS, MAX_TEXTS = 1000, 20_000
 
 
-def separator_for_labels(texts: Iterable[str], labels: Labels) -> str:
-    """The separator under which most pieces of the texts are names of labels; the first of `SEPARATORS` on a tie.
-
-    Example:
-        >>> separator_for_labels(["traffic light", "dog, traffic light"], mh.Labels(["dog", "traffic light"]))
-        ','
-    """
-    known = set(labels.names)
-    shares = {}
-    sample = [text for text in texts if text.strip() not in BLANK_CELLS]
-    if sample and all(text.strip().startswith("[") and text.strip().endswith("]") for text in sample):
-        return LIST_LITERAL
-    for separator in SEPARATORS:
-        pieces = [piece.strip() for text in sample for piece in text.split(separator) if piece.strip()]
-        shares[separator] = sum(piece in known for piece in pieces) / max(len(pieces), 1)
-    return max(SEPARATORS, key=shares.__getitem__)
-
-
-def parse_name_list(text: str, owner: str) -> list[str]:
-    """The names in a list as Python or JSON writes it, without the spaces around them; none in a blank text."""
-    if text.strip() in BLANK_CELLS:
-        return []
-    try:
-        value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
-        value = None
-    if not isinstance(value, list):
-        hint = "Repair it, or pass {separator}."
-        raise InputError("labels", owner, "be lists such as ['cat', 'dog']", repr(text), hint)
-    return [str(name).strip() for name in value]
-
-
-class LabelNameReader:
-    """Reads lists of label names, batch by batch, and collects notes.
-
-    Args:
-        labels: The known names.
-        options: What the user said: which sign separates the names of a text, otherwise found out from the first texts;
-            and whether names that are no labels are left out, instead of raising an error.
-    """
-
-    def __init__(self, labels: Labels, options: PredictionReadOptions) -> None:
-        self._labels, self._options = labels, options
-        self._separator, self._detected = options.separator, False
-        self._unknown_count = 0
-
-    def read(self, column: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Rows and columns of the labels in a column of texts such as "dog|cat", or of lists of names.
-
-        Spaces around a name are not part of it, and a blank text is a row without labels.
-        """
-        pa = import_arrow()
-        if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
-            column = self._split(as_strings(column))
-        names = pa.compute.utf8_trim_whitespace(as_strings(pa.compute.list_flatten(column)))
-        row_indices = as_numpy(pa.compute.list_parent_indices(column)).astype(np.int64)
-        # Programs write a blank cell as "nan" or "NULL", and people write "none".
-        blank = pa.array([text for text in BLANK_CELLS if text not in set(self._labels.names)], pa.string())
-        filled = ~as_numpy(pa.compute.is_in(names, value_set=blank))
-        indices = pa.compute.index_in(names, value_set=pa.array(self._labels.names, pa.string()))
-        known = as_numpy(indices.is_valid())
-        unknown = filled & ~known
-        if unknown.any() and not self._options.leave_out:
-            self._raise_unknown(names[int(unknown.argmax())].as_py())
-        self._unknown_count += int(unknown.sum())
-        columns = as_numpy(indices.fill_null(0)).astype(np.int64)
-        return row_indices[filled & known], columns[filled & known]
-
-    def notes(self, column: str, name: str) -> list[str]:
-        """What was found out about a column of a file."""
-        of_file = f" of {name}" if name else ""
-        description = ""
-        if self._separator is not None:
-            description = (
-                ", written as lists" if self._separator == LIST_LITERAL else f", separated by {self._separator!r}"
-            )
-            description += " as detected" if self._detected else ""
-        notes = [f"Targets are the label names in column {column!r}{of_file}{description}."]
-        if self._unknown_count:
-            notes.append(
-                f"Left out {self._unknown_count:,} entries of column {column!r}{of_file} that are none of the labels."
-            )
-        return notes
-
-    def _raise_unknown(self, name: str) -> None:
-        suggestion = suggest(name, self._labels.names, show=repr)
-        hint = "Pass `{other_labels='leave out'}` to do without such names"
-        otherwise = f"{hint}, or rename the column if it does not hold true labels."
-        hint = f"{suggestion} {hint}." if suggestion else otherwise
-        raise InputError("targets", self._options.owner, f"name the {len(self._labels)} labels", repr(name), hint)
-
-    def _split(self, texts: Any) -> Any:
-        if self._separator is None:
-            filled = texts.slice(0, SAMPLE_TEXTS).to_pylist()
-            self._separator, self._detected = separator_for_labels(filled, self._labels), True
-        pa = import_arrow()
-        if self._separator == LIST_LITERAL:
-            return pa.array(
-                [parse_name_list(text, self._options.owner) for text in texts.to_pylist()], pa.list_(pa.string())
-            )
-        return pa.compute.split_pattern(texts, self._separator)
-
-
-MAX_TEXTS = 20_000
+def find_separator(texts: Sequence[str], counts: Array | None = None, label_names: Sequence[str] | None = None) -> str:
+    """The separator that `detect_separator` finds in a sample of texts that occur so often, once each by default."""
+    step = max(1, len(texts) // MAX_TEXTS)
+    sample: Counter[str] = Counter()
+    for text, count in zip(texts[::step], [1] * len(texts) if counts is None else counts[::step], strict=False):
+        sample[text.strip()] += int(count)
+    for text in BLANK_CELLS:
+        del sample[text]
+    return detect_separator(sample, label_names)
 
 
 def detect_separator(texts: Counter[str], label_names: Sequence[str] | None = None) -> str:
@@ -186,20 +89,25 @@ def describe_separator(separator: str, unit: str) -> str:
     return f"separated by {separator!r}" if separator else f"one a {unit}"
 
 
-def find_separator(texts: Sequence[str], counts: np.ndarray[Any, Any], label_names: Sequence[str] | None) -> str:
-    """The separator that `detect_separator` finds in a sample of texts that occur so often."""
-    step = max(1, len(texts) // MAX_TEXTS)
-    sample = Counter({text.strip(): int(count) for text, count in zip(texts[::step], counts[::step], strict=True)})
-    for text in BLANK_CELLS:
-        del sample[text]
-    return detect_separator(sample, label_names)
-
-
 def split_names(owner: str, text: str, separator: str) -> list[str]:
     """The names in one text."""
     if separator == LIST_LITERAL:
-        return parse_name_list(text, owner)
+        return _parse_name_list(owner, text)
     return [name.strip() for name in (text.split(separator) if separator else [text])]
+
+
+def _parse_name_list(owner: str, text: str) -> list[str]:
+    """The names in a list as Python or JSON writes it, without the spaces around them; none in a blank text."""
+    if text.strip() in BLANK_CELLS:
+        return []
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        value = None
+    if not isinstance(value, list):
+        hint = "Repair it, or pass {separator}."
+        raise InputError("labels", owner, "be lists such as ['cat', 'dog']", repr(text), hint)
+    return [str(name).strip() for name in value]
 
 
 def sort_names(names: Iterable[str]) -> list[str]:
@@ -208,7 +116,85 @@ def sort_names(names: Iterable[str]) -> list[str]:
     return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
 
 
-def read_cell_words(column: Any, name: str, owner: str, argument: str) -> Any:
+def is_list_column(column: Any) -> bool:
+    """Whether a column of Arrow holds lists."""
+    types = import_arrow().types
+    return bool(types.is_list(column.type) or types.is_large_list(column.type))
+
+
+def split_column(texts: Any, separator: str) -> Any:
+    """A column of texts as one of lists of names."""
+    pa = import_arrow()
+    if separator in (LIST_LITERAL, ""):
+        return pa.array([split_names("", text, separator) for text in texts.to_pylist()], pa.list_(pa.string()))
+    return pa.compute.split_pattern(texts, separator)
+
+
+def list_entries(column: Any) -> tuple[Array, Any]:
+    """The row of each entry of a column of lists, and the entries as texts without the spaces around them."""
+    compute = import_arrow().compute
+    names = compute.utf8_trim_whitespace(as_strings(compute.list_flatten(column)))
+    return as_numpy(compute.list_parent_indices(column)).astype(np.int64), names
+
+
+class LabelNameReader:
+    """Reads lists of the names of known labels, batch by batch, and collects notes.
+
+    Args:
+        label_names: The known names.
+        separator: What separates the names of a text; None to detect it in the first texts.
+        leave_out: Whether names that are no labels are left out, instead of raising an error.
+    """
+
+    def __init__(self, label_names: Sequence[str], separator: str | None, *, leave_out: bool) -> None:
+        self._names, self._separator, self._leave_out = list(label_names), separator, leave_out
+        self._detected, self._unknown_count = False, 0
+
+    def read(self, column: Any) -> tuple[Array, Array]:
+        """Rows and columns of the labels in a column of texts such as "dog|cat", or of lists of names.
+
+        Spaces around a name are not part of it, and a blank text is a row without labels.
+        """
+        pa = import_arrow()
+        if not is_list_column(column):
+            texts = as_strings(column)
+            if self._separator is None and len(texts):
+                # Where nothing separates the first names, a bar may separate later ones: it hardly occurs in names.
+                sample = texts.slice(0, SAMPLE_TEXTS).to_pylist()
+                self._separator, self._detected = find_separator(sample, None, self._names) or SEPARATORS[0], True
+            column = split_column(texts, self._separator or SEPARATORS[0])
+        rows, names = list_entries(column)
+        # Programs write a blank cell as "nan" or "NULL", and people write "none".
+        blank = pa.array([text for text in BLANK_CELLS if text not in set(self._names)], pa.string())
+        filled = ~as_numpy(pa.compute.is_in(names, value_set=blank))
+        indices = pa.compute.index_in(names, value_set=pa.array(self._names, pa.string()))
+        known = as_numpy(indices.is_valid())
+        unknown = filled & ~known
+        if unknown.any() and not self._leave_out:
+            self._raise_unknown(names[int(unknown.argmax())].as_py())
+        self._unknown_count += int(unknown.sum())
+        columns = as_numpy(indices.fill_null(0)).astype(np.int64)
+        return rows[filled & known], columns[filled & known]
+
+    def notes(self, column: str, of_file: str = "") -> list[str]:
+        """What was found out about a column; `of_file` names its file."""
+        described = "" if self._separator is None else f", {describe_separator(self._separator, 'row')}"
+        described += " as detected" if self._detected else ""
+        notes = [f"Targets are the label names in column {column!r}{of_file}{described}."]
+        if self._unknown_count:
+            count = f"{self._unknown_count:,} entries of column {column!r}{of_file}"
+            notes.append(f"Left out {count} that are none of the labels.")
+        return notes
+
+    def _raise_unknown(self, name: str) -> None:
+        suggestion = suggest(name, self._names, show=repr)
+        hint = "Pass `{other_labels='leave out'}` to do without such names"
+        otherwise = f"{hint}, or rename the column if it does not hold true labels."
+        hint = f"{suggestion} {hint}." if suggestion else otherwise
+        raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
+
+
+def read_cell_words(column: Any, name: str, argument: str) -> Any:
     """A column of targets as numbers, where it holds texts such as "yes", "no", "1" and "-1"; nulls for blanks."""
     pa = import_arrow()
     types = pa.types
@@ -221,6 +207,7 @@ def read_cell_words(column: Any, name: str, owner: str, argument: str) -> Any:
         plain = text.strip()
         if plain not in BLANK_CELLS and plain.lower() not in CELL_VALUES:
             rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{plain!r} in column {name!r}"
-            raise InputError(argument, owner, rule, got, "Write 1 for present, 0 for absent and nothing for unknown.")
+            hint = "Write 1 for present, 0 for absent and nothing for unknown."
+            raise InputError(argument, rule=rule, got=got, hint=hint)
         values.append(None if plain in BLANK_CELLS else float(CELL_VALUES[plain.lower()]))
     return pa.array(values, pa.float32()).take(coded.indices)
