@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhot.data import SparseTargets, from_arrays, read_corrections, read_data, read_images
-from manyhot.data.corrections import _CellValues, overlay
+from manyhot.data.corrections import overlay
 from manyhot.errors import InputError
 from tests.errors.expected import raises_input_error
 
@@ -238,11 +238,22 @@ def test_an_overlay_is_what_writing_into_a_dense_table_gives(case, unlisted):
         wanted[row, column] = value
     places = {place for place, _ in put}
     arrays = [np.array([one[k] for one, _ in put], dtype=np.int64) for k in range(2)]
-    found, changed, filled = overlay(
-        targets, _CellValues(*arrays, np.array([value for _, value in put], dtype=np.int8)), shape=shape
-    )
+    larger = targets.extended(shape[0] - dense.shape[0], shape[1] - dense.shape[1])
+    found, changed, filled = overlay(larger, *arrays, np.array([value for _, value in put], dtype=np.int8))
     assert found.dense().tolist() == wanted.tolist()
+    assert found.known().tolist() == (wanted >= 0).sum(0).tolist()
     assert found.unlisted == unlisted
     differ = [row for row, column in places if before[row, column] >= 0 and before[row, column] != wanted[row, column]]
     assert sorted(changed.tolist()) == sorted(differ)
     assert sorted(filled.tolist()) == sorted(row for row, column in places if before[row, column] == -1)
+
+
+def test_a_new_label_stores_nothing_for_images_that_are_not_corrected(write):
+    rows = 1000
+    data = from_arrays(torch.zeros(rows, 2), [["dog"]] * rows, ids=[f"{row}.jpg" for row in range(rows)])
+    targets = data.corrected(read_corrections(write("path,bird\n3.jpg,1\n4.jpg,0\n", "reviewed.csv"))).targets
+    assert targets.known().tolist() == [rows, 2]
+    assert len(targets.columns) == rows + 2
+    assert targets.take([2, 3, 4]).dense().tolist() == [[1, -1], [1, 1], [1, 0]]
+    assert targets.select([1, 0]).dense([2, 3]).tolist() == [[-1, 1], [1, 1]]
+    assert targets.extended(1, 1).dense([2, rows]).tolist() == [[1, -1, -1], [-1, -1, -1]]

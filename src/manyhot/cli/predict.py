@@ -196,7 +196,7 @@ def predict_into_folder(
     from manyhot.scale import predict_with_ray
 
     # The number of images is printed once it is known how many of them are new.
-    print_notes([note for note in dataset.notes if not note.endswith("to predict.")], console)
+    print_notes([note for note in dataset.notes if getattr(note, "kind", "") != "count"], console)
 
     def watch(new: int) -> AbstractContextManager[Callable[[int], None]]:
         console.print(f"{new:,} of {len(dataset):,} images are to be scored.", style="dim")

@@ -22,6 +22,83 @@ from manyhot.tables.columns import ReadOptions, preview_names
 
 Array = np.ndarray[Any, Any]
 RowPairs = list[tuple[int, int]]
+# Rows of corrections that are unfolded at once.
+CHUNK = 4096
+
+
+@owned("read_corrections")
+def read_corrections(path: str | os.PathLike[str]) -> Dataset:
+    """Reads a table of corrections, such as the `reviewed.csv` of the studio, for `Dataset.corrected`.
+
+    Unlike `read_data`, it takes names of images that are in no file of their own, as in tar shards.
+
+    Args:
+        path: A table as `read_data` takes it; with one column per label, blank cells are unknown.
+    """
+    options = ReadOptions("read_corrections", allow_missing=True)
+    return finish_dataset(read_image_tables(expand_paths(path, options), options), options)
+
+
+def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
+    """The data with what corrections know; see `Dataset.corrected`."""
+    if corrections.targets is None:
+        hint = "Read them with `read_corrections`."
+        raise InputError("corrections", "corrected", "have labels", "samples without any", hint)
+    matched = match_rows(data, corrections)
+    if not len(matched.data_rows):
+        first = ((real_paths(part.images) or part.ids or ["nothing"])[0] for part in (corrections, data))
+        got = "none: the corrections have {!r}, the data {!r}".format(*first)
+        hint = "Pass the corrections of these data, or check where their paths lead."
+        raise InputError("corrections", "corrected", "be about images of the data", got, hint)
+    new = [name for name in corrections.labels.names if name not in set(data.labels.names)]
+    labels = Labels([*data.labels.names, *new])
+    N, added = len(data), matched.added
+    positions, columns, values = _known_cells(corrections.targets, np.concatenate([matched.correction_rows, added]))
+    rows = np.concatenate([matched.data_rows, np.arange(N, N + len(added))])[positions]
+    columns = np.array([labels.column(name) for name in corrections.labels.names], dtype=np.int64)[columns]
+    base = data.targets or SparseTargets(np.zeros(N + 1), np.empty(0), num_labels=0, unlisted="unknown")
+    targets, changed, filled = overlay(base.extended(len(added), len(new)), rows, columns, values)
+    notes = [
+        _summary(changed, filled, new, matched, len(corrections)),
+        *_path_end_note(data, corrections, matched),
+        *_split_note(data, corrections, matched),
+    ]
+    extended = _add_rows(data, corrections, added)
+    before = data.uncorrected or data
+    return replace(extended, labels=labels, targets=targets, notes=[*data.notes, *notes], uncorrected=before)
+
+
+def _known_cells(targets: SparseTargets, rows: Array) -> tuple[Array, Array, Array]:
+    """Place in `rows`, column and value of the cells of these rows that are 1 or 0."""
+    parts = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8))]
+    for start in range(0, len(rows), CHUNK):
+        dense = targets.dense(rows[start : start + CHUNK]).numpy()
+        positions, columns = np.nonzero(dense >= 0)
+        parts.append((positions + start, columns, dense[positions, columns]))
+    positions, columns, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return positions, columns, values
+
+
+def overlay(targets: SparseTargets, rows: Array, columns: Array, values: Array) -> tuple[SparseTargets, Array, Array]:
+    """Targets in which some cells are replaced; of a cell that comes twice, 1 holds.
+
+    Returns:
+        The targets; (C,) the rows of the cells that were known otherwise; (F,) those of the cells that were unknown.
+    """
+    rows, columns, values = SparseTargets.from_cells(rows, columns, values, shape=targets.shape).cells()
+    before = targets.at(rows, columns)
+    old, K = targets.cells(), targets.num_labels
+    unchanged = ~np.isin(old[0] * K + old[1], rows * K + columns)
+    explicit = values != targets.background[columns]
+    merged = (
+        np.concatenate([part[unchanged], replacement[explicit]])
+        for part, replacement in zip(old, (rows, columns, values), strict=True)
+    )
+    changed = (before >= 0) & (before != values)
+    result = SparseTargets.from_cells(
+        *merged, shape=targets.shape, unlisted=targets.unlisted, unknown_labels=targets.unknown_labels
+    )
+    return result, rows[changed], rows[before < 0]
 
 
 @dataclass
@@ -29,8 +106,8 @@ class MatchedRows:
     """Which samples of the data corrections are about.
 
     Attributes:
-        from_corrections: (M,) rows of the corrections.
-        from_data: (M,) the row of the data that each is about.
+        correction_rows: (M,) rows of the corrections.
+        data_rows: (M,) the row of the data that each is about.
         added: (A,) rows of the corrections that the data lack and that can be added.
         unmatched: (B,) rows of the corrections that are about nothing that is there.
         by_path_end: Whether samples were matched by the ends of their paths alone.
@@ -52,32 +129,25 @@ def match_rows(data: Dataset, corrections: Dataset) -> MatchedRows:
     existing = {row for row, path in enumerate(from_corrections) if os.path.isfile(path)}
     # Two images may have the same name: a file in another folder is another image.
     elsewhere = existing if from_data else set()
-    pairs = _match_by_path(data, corrections, elsewhere)
+    by_path = {path: row for row, path in enumerate(from_corrections)}
+    by_id = {name: row for row, name in enumerate(corrections.ids)}
+    pairs: RowPairs = []
+    for row, name in enumerate(data.ids):
+        match = by_path.get(from_data[row]) if from_data else None
+        if match is None:
+            names = (name,) if data.images is None else (name, data.images.name(row))
+            match = next((by_id[key] for key in names if key in by_id), None)
+            match = None if match in elsewhere else match
+        if match is not None:
+            pairs.append((match, row))
     moved = not pairs
     if moved:
         remaining = {row: name for row, name in enumerate(from_corrections or corrections.ids) if row not in elsewhere}
         pairs = match_by_path_end(remaining, dict(enumerate(from_data or data.ids)))
     matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    rest = set(range(len(corrections))) - {matched_row for matched_row, _ in pairs}
+    rest = set(range(len(corrections))) - set(matched[:, 0].tolist())
     added, unmatched = (np.array(sorted(rows), dtype=np.int64) for rows in (rest & elsewhere, rest - elsewhere))
     return MatchedRows(matched[:, 0], matched[:, 1], added, unmatched, by_path_end=moved)
-
-
-def _match_by_path(data: Dataset, corrections: Dataset, elsewhere: set[int]) -> RowPairs:
-    """Rows of corrections and data by place, or by id or name but for those that lie elsewhere."""
-    from_data = real_paths(data.images)
-    by_path = {path: row for row, path in enumerate(real_paths(corrections.images))}
-    by_id = {name: row for row, name in enumerate(corrections.ids)}
-    pairs: RowPairs = []
-    for row, name in enumerate(data.ids):
-        matched_row = by_path.get(from_data[row]) if from_data else None
-        if matched_row is None:
-            names = (name,) if data.images is None else (name, data.images.name(row))
-            matched_row = next((by_id[key] for key in names if key in by_id), None)
-            matched_row = None if matched_row in elsewhere else matched_row
-        if matched_row is not None:
-            pairs.append((matched_row, row))
-    return pairs
 
 
 def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[int, str]) -> RowPairs:
@@ -131,122 +201,6 @@ def real_path(path: str | os.PathLike[str], *, real: Callable[[str], str] = os.p
     """
     folder, name = os.path.split(path)
     return os.path.join(real(folder), name)
-
-
-# Rows of corrections that are unfolded at once.
-CHUNK = 4096
-
-
-@owned("read_corrections")
-def read_corrections(path: str | os.PathLike[str]) -> Dataset:
-    """Reads a table of corrections, such as the `reviewed.csv` of the studio, for `Dataset.corrected`.
-
-    Unlike `read_data`, it takes names of images that are in no file of their own, as in tar shards.
-
-    Args:
-        path: A table as `read_data` takes it; with one column per label, blank cells are unknown.
-    """
-    options = ReadOptions("read_corrections", allow_missing=True)
-    return finish_dataset(read_image_tables(expand_paths(path, options), options), options)
-
-
-def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
-    """The data with what corrections know; see `Dataset.corrected`."""
-    if corrections.targets is None:
-        hint = "Read them with `read_corrections`."
-        raise InputError("corrections", "corrected", "have labels", "samples without any", hint)
-    matched = match_rows(data, corrections)
-    if not len(matched.correction_rows):
-        raise _no_match_error(data, corrections)
-    old = data.labels.names
-    new = [name for name in corrections.labels.names if name not in set(old)]
-    labels = Labels([*old, *new])
-    N, added = len(data), matched.added
-    rows = np.concatenate([matched.data_rows, np.arange(N, N + len(added))])
-    known = _known_cells(corrections.targets, np.concatenate([matched.correction_rows, added]))
-    columns = np.array([labels.column(name) for name in corrections.labels.names], dtype=np.int64)
-    cells = _CellValues(rows[known.rows], columns[known.columns], known.values)
-    base = data.targets or SparseTargets(np.zeros(N + 1), np.empty(0), num_labels=0, unlisted="unknown")
-    targets, changed, filled = overlay(base, cells, shape=(N + len(added), len(labels)))
-    notes = [
-        _summary(changed, filled, new, matched, len(corrections)),
-        *_path_end_note(data, corrections, matched),
-        *_split_note(data, corrections, matched),
-    ]
-    extended = _add_rows(data, corrections, added)
-    before = data.uncorrected or data
-    return replace(extended, labels=labels, targets=targets, notes=[*data.notes, *notes], uncorrected=before)
-
-
-@dataclass
-class _CellValues:
-    """Single cells of targets."""
-
-    rows: Array
-    columns: Array
-    values: Array
-
-
-def _known_cells(targets: SparseTargets, rows: Array) -> _CellValues:
-    """The cells of these rows that are 1 or 0, by place in `rows`."""
-    parts = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8))]
-    for start in range(0, len(rows), CHUNK):
-        dense = targets.dense(rows[start : start + CHUNK]).numpy()
-        positions, columns = np.nonzero(dense >= 0)
-        parts.append((positions + start, columns, dense[positions, columns]))
-    return _CellValues(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def overlay(
-    targets: SparseTargets, cells: _CellValues, *, shape: tuple[int, int]
-) -> tuple[SparseTargets, Array, Array]:
-    """Targets in which some cells are replaced, and which of these changed and which were unknown before.
-
-    Rows and columns that `targets` do not have are unknown but for these cells.
-
-    Args:
-        targets: (N, K).
-        cells: What replaces them, 1 or 0; of a cell that comes twice, 1 holds.
-        shape: Of the result, at least (N, K).
-
-    Returns:
-        The targets; (C,) the rows of the cells that were known otherwise; (F,) those of the cells that were unknown.
-    """
-    N, K = targets.shape
-    order = np.lexsort((-cells.values, cells.columns, cells.rows))
-    keys = cells.rows[order] * shape[1] + cells.columns[order]
-    keys, first = np.unique(keys, return_index=True)
-    values = cells.values[order][first]
-    rows, columns, stored = targets.cells()
-    old_keys = rows * shape[1] + columns.astype(np.int64)
-    default = 0 if targets.unlisted == "absent" else -1
-    before = np.where((keys // shape[1] < N) & (keys % shape[1] < K), default, -1)
-    index = np.searchsorted(old_keys, keys)
-    hit = np.isin(keys, old_keys)
-    before[hit] = stored[index[hit]]
-    blank = np.empty(0, dtype=np.int64)
-    if default == 0:  # unknown cells are stored
-        blank = np.setdiff1d(_cells_outside((N, K), shape), keys, assume_unique=True)
-    unchanged = ~np.isin(old_keys, keys)
-    all_keys = np.concatenate([old_keys[unchanged], keys, blank])
-    all_values = np.concatenate([stored[unchanged], values, np.full(len(blank), -1)])
-    explicit = all_values != default
-    merged = SparseTargets.from_cells(
-        all_keys[explicit] // shape[1],
-        all_keys[explicit] % shape[1],
-        all_values[explicit],
-        shape=shape,
-        unlisted=targets.unlisted,
-    )
-    owners = keys // shape[1]
-    return merged, owners[(before >= 0) & (before != values)], owners[before == -1]
-
-
-def _cells_outside(inner: tuple[int, int], outer: tuple[int, int]) -> Array:
-    """The keys of all cells of an outer shape that are not in an inner one."""
-    right = np.arange(inner[0])[:, None] * outer[1] + np.arange(inner[1], outer[1])
-    below = np.arange(inner[0] * outer[1], outer[0] * outer[1])
-    return np.concatenate([right.ravel(), below])
 
 
 def _add_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
@@ -315,13 +269,3 @@ def _split_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> li
     return [
         f"{count} in other splits of the data, such as {from_data!r} instead of {from_corrections!r}, and stay there."
     ]
-
-
-def _no_match_error(data: Dataset, corrections: Dataset) -> InputError:
-    """The error for corrections of other images."""
-    from_corrections, from_data = (
-        repr((real_paths(dataset.images) or dataset.ids or ["nothing"])[0]) for dataset in (corrections, data)
-    )
-    got = f"none: the corrections have {from_corrections}, the data {from_data}"
-    hint = "Pass the corrections of these data, or check where their paths lead."
-    return InputError("corrections", "corrected", "be about images of the data", got, hint)

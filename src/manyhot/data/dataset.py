@@ -21,6 +21,23 @@ Array = np.ndarray[Any, Any]
 SHOWN_LABELS = 8
 
 
+class Note(str):
+    """A message about what was detected.
+
+    Attributes:
+        kind: What it is about, for programs, which should not look at the words: "count" for how many images there
+            are, or empty.
+    """
+
+    def __new__(cls, text: str, kind: str = "") -> Note:
+        """The message itself is the text."""
+        note = super().__new__(cls, text)
+        note.kind = kind
+        return note
+
+    kind: str
+
+
 @dataclass(frozen=True, repr=False)
 class Dataset:
     """Samples with their labels.

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyhot.checks import check_choice
-from manyhot.data.annotations import find_voc, is_open_images, read_coco, read_open_images, read_voc
+from manyhot.data.annotations import OPEN_IMAGES_COLUMNS, find_voc, read_coco, read_open_images, read_voc
 from manyhot.data.arrays import read_npz
-from manyhot.data.dataset import Dataset
+from manyhot.data.dataset import Dataset, Note
 from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files, ImageSource
@@ -92,7 +92,7 @@ def detect_layout(paths: Sequence[Path], options: ReadOptions) -> str:
 def _detect_file(path: Path, options: ReadOptions) -> str:
     name = path.name.lower()
     if name.endswith(TEXT_SUFFIXES):
-        return "open_images" if is_open_images(_read_header(path)) else "table"
+        return "open_images" if set(OPEN_IMAGES_COLUMNS) <= set(_read_header(path)) else "table"
     if name.endswith((".npz", ".tar")):
         return "npz" if name.endswith(".npz") else "webdataset"
     with path.open("rb") as file:
@@ -299,8 +299,8 @@ def _select_labels(data: Dataset, options: ReadOptions, selected: list[str]) -> 
     dropped = [name for name in names if name not in set(selected)]
     if dropped:
         data.notes.append(f"Left out {_count(len(dropped), 'label')}: {preview_names(dropped)}.")
-    extended = replace(data, labels=Labels([*names, *missing]), targets=targets.widen(len(names) + len(missing)))
-    return extended.select_labels(selected)
+    targets = targets.extended(labels=len(missing), unknown=False)
+    return replace(data, labels=Labels([*names, *missing]), targets=targets).select_labels(selected)
 
 
 def _similar_names_note(names: list[str]) -> list[str]:
@@ -398,4 +398,5 @@ def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
 
 
 def _unlabelled_dataset(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:
-    return Dataset(Labels([]), None, ids, images=images, notes=[*notes, f"{_count(len(ids), 'image')} to predict."])
+    count = Note(f"{_count(len(ids), 'image')} to predict.", "count")
+    return Dataset(Labels([]), None, ids, images=images, notes=[*notes, count])

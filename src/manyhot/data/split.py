@@ -154,8 +154,7 @@ def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
     n, num_labels = targets.shape
     rows, columns = np.repeat(np.arange(n), np.diff(targets.starts)), targets.columns.astype(np.int64)
     if targets.values is not None:
-        background = 0 if targets.unlisted == "absent" else -1
-        informative = targets.values != background
+        informative = targets.values != targets.background[columns]
         rows, columns = rows[informative], columns[informative] + num_labels * (targets.values[informative] != 1)
     empty = np.flatnonzero(targets.sizes() == 0)
     rows = np.concatenate([rows, empty, np.arange(n)])

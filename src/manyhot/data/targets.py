@@ -11,10 +11,12 @@ from torch import Tensor
 
 from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
 from manyhot.errors import InputError
+from manyhot.labels import UNKNOWN
 from manyhot.tables.label_cells import sort_names
 
 Array = np.ndarray[Any, Any]
 
+UNLISTED = {"absent": 0, "unknown": UNKNOWN}
 # Pairs of labels counted at once, to bound what is in memory.
 PAIRS = 2**22
 
@@ -28,6 +30,7 @@ class SparseTargets:
         values: (M,) 1 present, 0 absent, -1 unknown; all present by default.
         num_labels: Number K of labels.
         unlisted: What a cell that is not stored means, "absent" or "unknown".
+        unknown_labels: (K,) bool, labels of which it means "unknown" in any case.
 
     Example:
         >>> targets = SparseTargets.from_rows([[2], [], [0, 1]], num_labels=3)
@@ -46,6 +49,7 @@ class SparseTargets:
         *,
         num_labels: int,
         unlisted: str = "absent",
+        unknown_labels: Array | None = None,
     ) -> None:
         self.starts = np.ascontiguousarray(starts, dtype=np.int64)
         self.columns = np.ascontiguousarray(columns, dtype=np.int32)
@@ -55,7 +59,17 @@ class SparseTargets:
             invalid = self.columns.min() if self.columns.min() < 0 else self.columns.max()
             rule = f"name columns from 0 to {num_labels - 1}"
             raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels again.")
-        self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, ("absent", "unknown"))
+        if unlisted not in UNLISTED:
+            check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
+        self.unlisted, self.unknown_labels = unlisted, unknown_labels
+
+    @property
+    def background(self) -> Array:
+        """(K,) the value of cells that are not stored, 0 or -1."""
+        background = np.full(self.num_labels, UNLISTED[self.unlisted], dtype=np.int8)
+        if self.unknown_labels is not None:
+            background[self.unknown_labels] = UNKNOWN
+        return background
 
     @classmethod
     def from_rows(cls, rows: Iterable[Iterable[int]], *, num_labels: int, unlisted: str = "absent") -> SparseTargets:
@@ -74,6 +88,7 @@ class SparseTargets:
         *,
         shape: tuple[int, int],
         unlisted: str = "absent",
+        unknown_labels: Array | None = None,
     ) -> SparseTargets:
         """Targets of single cells in any order; of a cell that comes twice, the higher value holds.
 
@@ -83,6 +98,7 @@ class SparseTargets:
             values: (M,) 1, 0 or -1; all 1 by default.
             shape: (N, K).
             unlisted: What a cell that is not among these means.
+            unknown_labels: As in the constructor.
         """
         values = np.ones(len(rows), dtype=np.int8) if values is None else np.asarray(values, dtype=np.int8)
         order = np.lexsort((-values, columns, rows))
@@ -93,7 +109,9 @@ class SparseTargets:
         np.cumsum(np.bincount(rows[first], minlength=shape[0]), out=starts[1:])
         selected = values[first]
         stored = None if bool((selected == 1).all()) else selected
-        return cls(starts, columns[first], stored, num_labels=shape[1], unlisted=unlisted)
+        return cls(
+            starts, columns[first], stored, num_labels=shape[1], unlisted=unlisted, unknown_labels=unknown_labels
+        )
 
     @classmethod
     def from_dense(cls, targets: Tensor | Array) -> SparseTargets:
@@ -135,8 +153,9 @@ class SparseTargets:
     def dense(self, rows: Any = None) -> Tensor:
         """(n, K) int8 of the rows of these numbers, of all rows by default: 1 present, 0 absent, -1 unknown."""
         part = self if rows is None else self.take(rows)
-        background = 0 if self.unlisted == "absent" else -1
-        dense = np.full(part.shape, background, dtype=np.int8)
+        dense = np.full(part.shape, UNLISTED[self.unlisted], dtype=np.int8)
+        if self.unknown_labels is not None:
+            dense[:, self.unknown_labels] = UNKNOWN
         dense[part._cell_rows(), part.columns] = 1 if part.values is None else part.values
         return torch.from_numpy(dense)
 
@@ -154,7 +173,18 @@ class SparseTargets:
         # Each cell's place: where its row starts here, plus how far it is from the first cell of its row.
         indices = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
         values = None if self.values is None else self.values[indices]
-        return SparseTargets(starts, self.columns[indices], values, num_labels=self.num_labels, unlisted=self.unlisted)
+        return self._replaced(starts, self.columns[indices], values)
+
+    def _replaced(self, starts: Array, columns: Array, values: Array | None) -> SparseTargets:
+        """Other cells of the same labels."""
+        return SparseTargets(
+            starts,
+            columns,
+            values,
+            num_labels=self.num_labels,
+            unlisted=self.unlisted,
+            unknown_labels=self.unknown_labels,
+        )
 
     def cells(self) -> tuple[Array, Array, Array]:
         """Rows, columns and values of the stored cells, row by row."""
@@ -174,11 +204,9 @@ class SparseTargets:
 
     def known(self) -> Array:
         """(K,) in how many rows each label is known to be present or absent."""
-        if self.unlisted == "absent":
-            unknown = self.columns[self.values == -1] if self.values is not None else self.columns[:0]
-            return len(self) - np.bincount(unknown, minlength=self.num_labels)
-        known = self.columns if self.values is None else self.columns[self.values >= 0]
-        return np.bincount(known, minlength=self.num_labels)
+        values = self.cells()[2]
+        known, unknown = (np.bincount(self.columns[at], minlength=self.num_labels) for at in (values >= 0, values < 0))
+        return np.where(self.background == 0, len(self) - unknown, known)
 
     def rates(self) -> Tensor:
         """(K,) float64, share of rows with each label among those where it is known, kept off 0 and 1 by half a row."""
@@ -202,23 +230,46 @@ class SparseTargets:
                 dense += np.bincount((K * sets[:, :, None] + sets[:, None, :]).ravel(), minlength=K * K)
         return dense.reshape(K, K)
 
-    def widen(self, num_labels: int) -> SparseTargets:
-        """The same cells with more labels, of which nothing is stored."""
-        return SparseTargets(self.starts, self.columns, self.values, num_labels=num_labels, unlisted=self.unlisted)
-
     def select(self, columns: Sequence[int]) -> SparseTargets:
         """The labels of these columns, in their order; rows that lose all their labels stay as rows without any."""
         indices = np.full(self.num_labels, -1, dtype=np.int64)
         indices[list(columns)] = np.arange(len(columns))
-        selected = indices[self.columns] >= 0
-        values = None if self.values is None else self.values[selected]
+        rows, old, values = self.cells()
+        selected = indices[old] >= 0
         return SparseTargets.from_cells(
-            self._cell_rows()[selected],
-            indices[self.columns[selected]],
-            values,
+            rows[selected],
+            indices[old[selected]],
+            values[selected],
             shape=(len(self), len(columns)),
             unlisted=self.unlisted,
+            unknown_labels=None if self.unknown_labels is None else self.unknown_labels[list(columns)],
         )
+
+    def extended(self, rows: int = 0, labels: int = 0, *, unknown: bool = True) -> SparseTargets:
+        """The same targets with more rows and more labels; those are unknown, or else as unlisted cells are."""
+        N, K = self.shape
+        cells = list(self.cells())
+        if unknown and rows:
+            listed = np.flatnonzero(self.background == 0)
+            added = np.repeat(np.arange(N, N + rows), len(listed)), np.tile(listed, rows)
+            unknown_cells = (*added, np.full(rows * len(listed), UNKNOWN))
+            cells = [np.concatenate(pair) for pair in zip(cells, unknown_cells, strict=True)]
+        mask = self.unknown_labels
+        if labels and (unknown or mask is not None):
+            mask = np.concatenate([np.zeros(K, dtype=bool) if mask is None else mask, np.full(labels, unknown)])
+        shape = (N + rows, K + labels)
+        return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=mask)
+
+    def at(self, rows: Array, columns: Array) -> Array:
+        """(M,) the values of single cells."""
+        stored_rows, stored_columns, stored = self.cells()
+        keys, wanted = stored_rows * self.num_labels + stored_columns, rows * self.num_labels + columns
+        index = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        values = self.background[columns]
+        if len(keys):
+            hit = keys[index] == wanted
+            values[hit] = stored[index[hit]]
+        return values
 
 
 def index_targets(rows: Sequence[Sequence[str]]) -> tuple[list[str], SparseTargets]:

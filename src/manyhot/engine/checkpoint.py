@@ -245,7 +245,7 @@ def describe_data(data: Batches) -> str:
     """Size and digest of a data set: of all targets, and of a sample of the features."""
     targets = data.targets
     content: list[Any] = [np.ascontiguousarray(targets.starts), np.ascontiguousarray(targets.columns)]
-    content += [] if targets.values is None else [np.ascontiguousarray(targets.values)]
+    content += [np.ascontiguousarray(part) for part in (targets.values, targets.unknown_labels) if part is not None]
     if isinstance(data, FeatureBatches):
         sample = data.features[:: max(1, len(data) // 1024)]
         content.append(_bytes(sample))
