@@ -250,7 +250,7 @@ def test_label_names_beside_the_numbers(write):
         (
             "id,cat,target:cat\na,0.5,maybe\n",
             {},
-            "`targets` of `read_predictions` must hold 1, 0, -1, yes, no or blank for each label; got 'maybe' in "
+            "`source` of `read_predictions` must hold 1, 0, -1, yes, no or blank for each label; got 'maybe' in "
             "column 'target:cat'. Write 1 for present, 0 for absent and nothing for unknown.",
         ),
         (

@@ -34,7 +34,6 @@ from manyhot.tables.label_cells import (
     find_separator,
     is_list_column,
     list_entries,
-    read_cell_words,
     sort_names,
     split_column,
 )
@@ -130,7 +129,7 @@ class LabelColumns:
 
     def _column(self, batch: Any, name: str) -> Array:
         pa = import_arrow()
-        column = read_cell_words(batch.column(name), name, "path")
+        column = batch.column(name)
         types, got = pa.types, f"text in column {name!r}"
         checks = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
         if any(fits(column.type) for fits in checks):

@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from manyhot.predictions.columns import index_targets
     from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
     from manyhot.predictions.predictions import Predictions, PredictionTable
     from manyhot.predictions.read import read_predictions
-    from manyhot.predictions.targets import index_targets
 
 # The module of each name, imported on first use: the metadata of a file can be read without torch.
 SUBMODULES = {
@@ -16,7 +16,7 @@ SUBMODULES = {
     "StoredPredictions": "parquet",
     "PredictionTable": "predictions",
     "read_predictions": "read",
-    "index_targets": "targets",
+    "index_targets": "columns",
     "open_predictions": "parquet",
 }
 

@@ -19,8 +19,7 @@ from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.labels import Labels
 from manyhot.links import Link, NoLink, SoftmaxLink
-from manyhot.predictions.columns import StringColumn
-from manyhot.predictions.targets import as_dense_targets
+from manyhot.predictions.columns import StringColumn, as_dense_targets
 from manyhot.tables.columns import check_split
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.labels import Labels
 from manyhot.links import Link
-from manyhot.predictions.columns import StringColumn, fill_from_arrow
+from manyhot.predictions.columns import StringColumn, as_dense_targets, fill_from_arrow
 from manyhot.predictions.metadata import METADATA_KEY
 from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
 from manyhot.predictions.predictions import (
@@ -30,7 +30,6 @@ from manyhot.predictions.predictions import (
     concatenate,
     select_labels,
 )
-from manyhot.predictions.targets import as_dense_targets
 from manyhot.tables.arrow import (
     as_numpy,
     as_strings,
@@ -51,7 +50,7 @@ from manyhot.tables.columns import (
     is_flag,
     preview_names,
 )
-from manyhot.tables.label_cells import LabelNameReader, read_cell_words
+from manyhot.tables.label_cells import LabelNameReader
 from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_archive, read_target_array
 
 OTHER_LABELS = ("refuse", "leave out")
@@ -283,7 +282,9 @@ class ForeignTable:
         double = files[0].has_doubles(list(self._roles.cells.values()))
         self._dtype = dtype or (torch.float64 if double else torch.float32)
         self.labels = Labels(list(self._roles.cells))
-        self._names = LabelNameReader(self.labels.names, options.separator, leave_out=options.leave_out)
+        self._names: LabelNameReader | None = None
+        if self._roles.lists is not None:
+            self._names = LabelNameReader(self.labels.names, options.separator, leave_out=options.leave_out)
         self._strings = StringReader()
         self.notes = [*files[0].notes, *_describe_roles(self._roles, kind)]
 
@@ -298,8 +299,8 @@ class ForeignTable:
         if start == 0:
             schema = [(name, import_arrow().string()) for name in self._roles.used]
             yield self._batch(import_arrow().schema(schema).empty_table(), 0)
-        if self._roles.lists is not None:
-            self.notes += self._names.notes(self._roles.lists)
+        if self._names is not None:
+            self.notes += self._names.notes(str(self._roles.lists))
         self.notes += self._strings.notes()
 
     def _batch(self, piece: Any, start: int) -> Predictions:
@@ -309,7 +310,7 @@ class ForeignTable:
         targets: Tensor | None = None
         if roles.targets:
             targets = _read_target_columns(piece, roles.targets, self.labels)
-        elif roles.lists is not None:
+        elif self._names is not None:
             rows, columns = self._names.read(piece.column(roles.lists))
             targets = SparseTargets.from_cells(rows, columns, shape=(len(cells), len(self.labels))).dense()
         paths = None if roles.path is None else StringColumn(strings.paths(piece.column(roles.path)))
@@ -380,9 +381,7 @@ def _read_values(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tens
 def _read_target_columns(piece: Any, columns: Mapping[str, str], labels: Labels) -> Tensor:
     """Targets (n, K) of a foreign record batch; -1 where a cell is blank or a label has no column."""
     present = [position for position, name in enumerate(labels.names) if name in columns]
-    named = [columns[labels.names[position]] for position in present]
-    numbers = import_arrow().table({name: read_cell_words(piece.column(name), name, "targets") for name in named})
-    cells = _read_values(numbers, named, torch.float32)
+    cells = _read_values(piece, [columns[labels.names[position]] for position in present], torch.float32)
     targets = torch.full((len(piece), len(labels)), -1.0)
     targets[:, present] = torch.where(cells.isnan(), -1.0, cells)
     return targets

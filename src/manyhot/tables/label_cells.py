@@ -194,20 +194,18 @@ class LabelNameReader:
         raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
 
 
-def read_cell_words(column: Any, name: str, argument: str) -> Any:
-    """A column of targets as numbers, where it holds texts such as "yes", "no", "1" and "-1"; nulls for blanks."""
+def numbers_for_words(piece: Any, names: Iterable[str]) -> Any:
+    """A record batch with numbers in columns of words such as "yes", "no", "1" and "-1"; nulls for blanks."""
     pa = import_arrow()
-    types = pa.types
-    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    if not any(is_text(kind) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
-        return column
-    coded = as_strings(column).dictionary_encode()
-    values = []
-    for text in coded.dictionary.to_pylist():
-        plain = text.strip()
-        if plain not in BLANK_CELLS and plain.lower() not in CELL_VALUES:
-            rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{plain!r} in column {name!r}"
-            hint = "Write 1 for present, 0 for absent and nothing for unknown."
-            raise InputError(argument, rule=rule, got=got, hint=hint)
-        values.append(None if plain in BLANK_CELLS else float(CELL_VALUES[plain.lower()]))
-    return pa.array(values, pa.float32()).take(coded.indices)
+    for name in names:
+        coded = as_strings(piece.column(name)).dictionary_encode()
+        values = []
+        for text in map(str.strip, coded.dictionary.to_pylist()):
+            if text not in BLANK_CELLS and text.lower() not in CELL_VALUES:
+                rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{text!r} in column {name!r}"
+                hint = "Write 1 for present, 0 for absent and nothing for unknown."
+                raise InputError("path", rule=rule, got=got, hint=hint)
+            values.append(None if text in BLANK_CELLS else float(CELL_VALUES[text.lower()]))
+        column = pa.array(values, pa.float32()).take(coded.indices)
+        piece = piece.set_column(piece.schema.get_field_index(name), name, column)
+    return piece

@@ -54,6 +54,7 @@ from manyhot.tables.columns import (
     find_column,
     preview_names,
 )
+from manyhot.tables.label_cells import numbers_for_words
 
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE_ROWS = 1000
@@ -85,8 +86,14 @@ class TableFile(ABC):
         """The first texts of each column, but for images and lists; empty texts for nulls."""
 
     @abstractmethod
+    def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
+        """Record batches of the columns that have a role, as the file has them."""
+
     def batches(self, roles: ColumnRoles) -> Iterator[Any]:
-        """Record batches of the columns that have a role."""
+        """Record batches of the columns that have a role; targets as numbers, also where they are words such as yes."""
+        for piece in self._pieces(roles):
+            words = [name for name in roles.targets.values() if _kind_of_type(piece.schema.field(name).type) == TEXT]
+            yield numbers_for_words(piece, words) if words else piece
 
     def has_doubles(self, names: Sequence[str]) -> bool:
         """Whether any of these columns holds numbers of double precision."""
@@ -178,8 +185,7 @@ class TextTable(TableFile):
         """What the user chose: text says nothing about it."""
         return self._double
 
-    def batches(self, roles: ColumnRoles) -> Iterator[Any]:
-        """Record batches of the columns that have a role."""
+    def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
         pa = import_arrow()
         types = dict.fromkeys(roles.cells.values(), pa.float64() if self._double else pa.float32())
         for name in roles.targets.values():
@@ -399,8 +405,7 @@ class ArrowTable(TableFile):
             name: ["" if value is None else str(value).strip() for value in values] for name, values in columns.items()
         }
 
-    def batches(self, roles: ColumnRoles) -> Iterator[Any]:
-        """Record batches of the columns that have a role."""
+    def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
         for piece in self._read([name for name in roles.used if name not in self.constants]):
             yield with_constant_columns(piece, self.constants, roles.used) if self.constants else piece
 
