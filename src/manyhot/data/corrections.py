@@ -18,7 +18,7 @@ from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.labels import Labels
-from manyhot.tables.columns import ReadOptions, preview_names
+from manyhot.tables.columns import ReadOptions, count_noun, preview_names
 
 Array = np.ndarray[Any, Any]
 RowPairs = list[tuple[int, int]]
@@ -162,24 +162,18 @@ def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[in
     pairs: RowPairs = []
     depth = 1
     while left and right:
-        a, b = _group_by_path_end(left, depth), _group_by_path_end(right, depth)
-        both = a.keys() & b.keys()
-        sure = {end for end in both if len(a[end]) == len(b[end]) == 1}
-        pairs += [(a[end][0], b[end][0]) for end in sure]
+        groups: list[dict[tuple[str, ...], list[int]]] = [{}, {}]
+        for group, side in zip(groups, (left, right), strict=True):
+            for row, parts in side.items():
+                if len(parts) >= depth:  # shorter paths have no such end
+                    group.setdefault(parts[-depth:], []).append(row)
+        both = [(rows, groups[1][end]) for end, rows in groups[0].items() if end in groups[1]]
+        pairs += [(ours[0], theirs[0]) for ours, theirs in both if len(ours) == len(theirs) == 1]
         # Ambiguous rows are compared by a longer part of the path.
-        left = {row: left[row] for end in both - sure for row in a[end]}
-        right = {row: right[row] for end in both - sure for row in b[end]}
+        rest = [pair for pair in both if len(pair[0]) + len(pair[1]) > 2]
+        left, right = ({row: side[row] for pair in rest for row in pair[k]} for k, side in enumerate((left, right)))
         depth += 1
     return sorted(pairs, key=lambda pair: pair[1])
-
-
-def _group_by_path_end(paths: Mapping[int, tuple[str, ...]], depth: int) -> dict[tuple[str, ...], list[int]]:
-    """The rows by the last parts of their paths, without paths that are shorter."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for row, parts in paths.items():
-        if len(parts) >= depth:
-            groups.setdefault(parts[-depth:], []).append(row)
-    return groups
 
 
 def real_paths(images: object) -> list[str]:
@@ -221,51 +215,37 @@ def _add_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
 
 def _summary(changed: Array, filled: Array, new: Sequence[str], matched: MatchedRows, total: int) -> str:
     """A note about what the corrections changed."""
-    parts = [f"{_count_cells(changed)} changed"]
-    parts += [f"{_count_cells(filled)} had been unknown"] if len(filled) else []
-    parts += [f"{len(new):,} new label{'s' * (len(new) > 1)} ({preview_names(new)})"] if new else []
-    parts += [f"{_count_images(len(matched.added))} added"] if len(matched.added) else []
-    parts += [f"{_count_images(len(matched.unmatched))} not found and left out"] if len(matched.unmatched) else []
-    return f"Corrections of {_count_images(total)}: {', '.join(parts)}."
+    cells = (f"{count_noun(len(rows), 'cell')} of {_count_images(np.unique(rows))}" for rows in (changed, filled))
+    parts = [f"{next(cells)} changed"]
+    parts += [f"{next(cells)} had been unknown"] if len(filled) else []
+    parts += [f"{count_noun(len(new), 'new label')} ({preview_names(new)})"] if new else []
+    parts += [f"{_count_images(matched.added)} added"] if len(matched.added) else []
+    parts += [f"{_count_images(matched.unmatched)} not found and left out"] if len(matched.unmatched) else []
+    return f"Corrections of {count_noun(total, 'image')}: {', '.join(parts)}."
 
 
-def _count_cells(rows: Array) -> str:
-    return f"{len(rows):,} cell{'s' * (len(rows) != 1)} of {_count_images(len(np.unique(rows)))}"
-
-
-def _count_images(count: int) -> str:
-    return f"{count:,} image{'s' * (count != 1)}"
+def _count_images(rows: Array) -> str:
+    return count_noun(len(rows), "image")
 
 
 def _path_end_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
     """A note that images were paired by the ends of their paths, to be checked by the user."""
     if not matched.by_path_end:
         return []
-    first = int(matched.correction_rows[0]), int(matched.data_rows[0])
-    from_corrections, from_data = (
-        (real_paths(dataset.images) or dataset.ids)[row]
-        for dataset, row in zip((corrections, data), first, strict=True)
-    )
-    count = len(matched.correction_rows)
-    return [
-        f"No image lies where the corrections say: {_count_images(count)} {'was' if count == 1 else 'were'} paired by "
-        f"the ends of paths, such as {from_corrections!r} with {from_data!r}."
-    ]
+    ours, theirs = (real_paths(part.images) or part.ids for part in (data, corrections))
+    pair = f"{theirs[matched.correction_rows[0]]!r} with {ours[matched.data_rows[0]]!r}"
+    count = f"{_count_images(matched.data_rows)} {'was' if len(matched.data_rows) == 1 else 'were'}"
+    return [f"No image lies where the corrections say: {count} paired by the ends of paths, such as {pair}."]
 
 
 def _split_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
     """A note that images stay in the splits of the data."""
     if data.splits is None or corrections.splits is None:
         return []
-    other = data.splits[matched.data_rows] != corrections.splits[matched.correction_rows]
-    if not other.any():
+    ours, theirs = data.splits[matched.data_rows], corrections.splits[matched.correction_rows]
+    other = np.flatnonzero(ours != theirs)
+    if not len(other):
         return []
-    first = int(np.argmax(other))
-    from_data, from_corrections = (
-        data.splits[matched.data_rows[first]],
-        corrections.splits[matched.correction_rows[first]],
-    )
-    count = f"{_count_images(int(other.sum()))} of the corrections {'is' if other.sum() == 1 else 'are'}"
-    return [
-        f"{count} in other splits of the data, such as {from_data!r} instead of {from_corrections!r}, and stay there."
-    ]
+    count = f"{_count_images(other)} of the corrections {'is' if len(other) == 1 else 'are'}"
+    such = f"such as {ours[other[0]]!r} instead of {theirs[other[0]]!r}"
+    return [f"{count} in other splits of the data, {such}, and stay there."]

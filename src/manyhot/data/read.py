@@ -23,20 +23,29 @@ from manyhot.image_paths import iterate_images
 from manyhot.images import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image
 from manyhot.labels import Labels
 from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES
-from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
+from manyhot.tables.columns import ReadOptions, count_noun, preview_names, splits_from_paths
 
-LAYOUTS = ("table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset", "npz")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
-# What each layout looks like inside of a folder; the first pattern that matches anything holds.
-LAYOUT_PATTERNS = {
+# What each layout looks like inside of a folder, in the order in which they are looked for; the first pattern that
+# matches anything holds. Pascal VOC and single tables have more to them.
+FOLDER_PATTERNS = {
+    "voc": (),
     "imagefolder": tuple(f"{top}metadata.{end}" for end in ("csv", "jsonl", "parquet") for top in ("", "*/")),
     "coco": ("annotations/instances*.json", "instances*.json", "*_annotations.coco.json", "*/_annotations.coco.json"),
     "open_images": ("*human-imagelabels*.csv", "*imagelabels*.csv"),
+    "table": ("*.parquet", "data/*.parquet"),
     "webdataset": ("*.tar",),
     "npz": ("*.npz",),
 }
-PARQUET_PATTERNS = ("*.parquet", "data/*.parquet")
-RECURSIVE_PARQUET_PATTERNS = (*PARQUET_PATTERNS, "**/*.parquet")
+LAYOUTS = ("table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset", "npz")
+READERS = {
+    "table": read_image_tables,
+    "imagefolder": read_image_tables,
+    "coco": read_coco,
+    "voc": read_voc,
+    "open_images": read_open_images,
+    "webdataset": read_shards,
+}
 COCO_START = re.compile(rb'"(images|annotations|categories|info|licenses)"\s*:\s*[\[{]')
 
 
@@ -57,7 +66,7 @@ def expand_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
                 raise options.missing_path_error(path)
             files += [Path(match) for match in matches]
     if not files:
-        raise InputError("path", options.owner, "lead to data", "an empty list", "Pass a path.")
+        raise InputError("path", rule="lead to data", got="an empty list", hint="Pass a path.")
     return files
 
 
@@ -74,22 +83,22 @@ def _expand_braces(text: str) -> list[str]:
     ]
 
 
-def detect_layout(paths: Sequence[Path], options: ReadOptions) -> str:
+def _detect_layout(paths: Sequence[Path]) -> str:
     """The layout of some files or one folder, or the error that says what would be understood."""
     if paths[0].is_dir():
         if len(paths) > 1:
-            got = f"{len(paths)} paths, of which {str(paths[0])!r} is a folder"
-            raise InputError("path", options.owner, "be one folder or several files", got, "Read one folder at a time.")
-        return _detect_folder(paths[0], options)
-    kinds = {path: _detect_file(path, options) for path in paths}
+            rule, got = "be one folder or several files", f"{len(paths)} paths, of which {str(paths[0])!r} is a folder"
+            raise InputError("path", rule=rule, got=got, hint="Read one folder at a time.")
+        return _detect_folder(paths[0])
+    kinds = {path: _detect_file(path) for path in paths}
     if len(set(kinds.values())) > 1:
         first, other = paths[0], next(path for path in paths if kinds[path] != kinds[paths[0]])
         got = f"{str(first)!r} ({kinds[first]}) and {str(other)!r} ({kinds[other]})"
-        raise InputError("path", options.owner, "be files of one layout", got, "Read them one after the other.")
+        raise InputError("path", rule="be files of one layout", got=got, hint="Read them one after the other.")
     return kinds[paths[0]]
 
 
-def _detect_file(path: Path, options: ReadOptions) -> str:
+def _detect_file(path: Path) -> str:
     name = path.name.lower()
     if name.endswith(TEXT_SUFFIXES):
         return "open_images" if set(OPEN_IMAGES_COLUMNS) <= set(_read_header(path)) else "table"
@@ -107,7 +116,7 @@ def _detect_file(path: Path, options: ReadOptions) -> str:
     elif name.endswith((".zip", ".tar.gz", ".tgz", ".7z", ".rar")):
         hint = "Unpack it, and pass the folder."
     rule = f"end with {', '.join((*TABLE_SUFFIXES, '.json', '.tar', '.npz'))}, or be a folder"
-    raise InputError("path", options.owner, rule, repr(str(path)), hint)
+    raise InputError("path", rule=rule, got=repr(str(path)), hint=hint)
 
 
 def _read_header(path: Path) -> list[str]:
@@ -120,67 +129,45 @@ def _read_header(path: Path) -> list[str]:
         return []  # the reader of tables says what is wrong
 
 
-def _detect_folder(folder: Path, options: ReadOptions) -> str:
-    if find_voc(folder):
-        return "voc"
-    for layout in ("imagefolder", "coco", "open_images"):
-        if _matching_files(folder, LAYOUT_PATTERNS[layout]):
-            return layout
-    if _table_files(folder) or _matching_files(folder, PARQUET_PATTERNS):
-        return "table"
-    for layout in ("webdataset", "npz"):
-        if _matching_files(folder, LAYOUT_PATTERNS[layout]):
-            return layout
-    skipped = SkippedFiles()
-    if next(iterate_images(folder, skipped), None) is None:
-        if _matching_files(folder, RECURSIVE_PARQUET_PATTERNS):
-            return "table"
-        got, hint = skipped.describe_missing(folder, ", which has neither images nor tables")
-        raise InputError("path", options.owner, "lead to data", got, hint)
-    return "folders"
+def _detect_folder(folder: Path) -> str:
+    layout = next((layout for layout in FOLDER_PATTERNS if _find_files(layout, folder)), None)
+    if layout is None:
+        skipped = SkippedFiles()
+        layout = "table" if next(iterate_images(folder, skipped), None) is None else "folders"
+        if layout == "table" and not _find_files("table", folder, nested=True):
+            got, hint = skipped.describe_missing(folder, ", which has neither images nor tables")
+            raise InputError("path", rule="lead to data", got=got, hint=hint)
+    return layout
 
 
-def layout_files(layout: str, paths: Sequence[Path], options: ReadOptions) -> list[Path]:
+def _layout_files(layout: str, paths: Sequence[Path]) -> list[Path]:
     """The files that a reader takes: those of a folder, or the ones given."""
     if not paths[0].is_dir() or layout == "folders":
         return list(paths)
-    folder = paths[0]
-    if layout == "voc":
-        files = find_voc(folder)
-    elif layout == "table":
-        files = _single_table(folder, options) or _matching_files(folder, RECURSIVE_PARQUET_PATTERNS)
-    else:
-        files = _matching_files(folder, LAYOUT_PATTERNS[layout])
+    files = _find_files(layout, paths[0], nested=True)
     if not files:
-        got = f"{str(folder)!r}, where there is none"
-        raise InputError(
-            "layout", options.owner, f"fit the folder: {layout!r} has files of its own", got, "Leave it out."
-        )
+        rule, got = f"fit the folder: {layout!r} has files of its own", f"{str(paths[0])!r}, where there is none"
+        raise InputError("layout", rule=rule, got=got, hint="Leave it out.")
     return files
 
 
-def _matching_files(folder: Path, patterns: Iterable[str]) -> list[Path]:
-    for pattern in patterns:
-        files = sorted(path for path in folder.glob(pattern) if path.is_file())
+def _find_files(layout: str, folder: Path, *, nested: bool = False) -> list[Path]:
+    """The files of a layout in a folder; of Parquet also those in folders within it, if `nested`."""
+    if layout == "voc":
+        return find_voc(folder)
+    patterns = FOLDER_PATTERNS[layout]
+    if layout == "table":
+        names = [path for path in folder.iterdir() if path.name.lower().endswith((*TEXT_SUFFIXES, ".jsonl"))]
+        files = sorted(path for path in names if path.is_file() and not path.name.startswith("."))
+        if len(files) > 1 and not splits_from_paths(files):
+            rule, got = "be one table, or tables named like splits", preview_names([path.name for path in files])
+            hint = "Pass the path of one of them."
+            raise InputError("path", rule=rule, got=f"a folder with {got}", hint=hint)
         if files:
             return files
-    return []
-
-
-def _table_files(folder: Path) -> list[Path]:
-    files = [path for path in folder.iterdir() if path.name.lower().endswith((*TEXT_SUFFIXES, ".jsonl"))]
-    return sorted(path for path in files if path.is_file() and not path.name.startswith("."))
-
-
-def _single_table(folder: Path, options: ReadOptions) -> list[Path]:
-    """The table of a folder, or several whose names are those of splits."""
-    files = _table_files(folder)
-    if len(files) > 1 and not splits_from_paths(files):
-        got = f"a folder with {preview_names([path.name for path in files])}"
-        raise InputError(
-            "path", options.owner, "be one table, or tables named like splits", got, "Pass the path of one of them."
-        )
-    return files
+        patterns += ("**/*.parquet",) * nested
+    matches = (sorted(path for path in folder.glob(pattern) if path.is_file()) for pattern in patterns)
+    return next(filter(None, matches), [])
 
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -235,9 +222,8 @@ def read_data(
         Read 3 rows of photos.csv; paths in column 'path'; labels in column 'labels', separated by '|' as detected.
         3 images, 2 labels; 1 image has none of them; no splits.
     """
-    owner = "read_data"
     options = ReadOptions(
-        owner,
+        "read_data",
         path_column=path_column,
         labels_column=labels_column,
         split_column=split_column,
@@ -249,36 +235,26 @@ def read_data(
         descriptions=None if descriptions is None else Path(descriptions),
     )
     if layout is not None:
-        check_choice("layout", owner, layout, LAYOUTS)
+        check_choice("layout", "", layout, LAYOUTS)
     paths = list(dict.fromkeys(expand_paths(path, options)))
-    layout = detect_layout(paths, options) if layout is None else layout
-    files = layout_files(layout, paths, options)
+    layout = _detect_layout(paths) if layout is None else layout
+    files = _layout_files(layout, paths)
+    if layout == "folders" and (len(files) > 1 or not files[0].is_dir()):
+        rule, hint = "be one folder for layout 'folders'", "Pass the folder above those of the labels."
+        raise InputError("path", rule=rule, got=repr(str(files[0])), hint=hint)
+    if layout == "npz" and len(files) > 1:
+        raise InputError("path", rule="be one .npz archive", got=f"{len(files)} archives", hint="Pass one of them.")
     if layout == "npz":
-        return _read_archive(files, options)
-    return finish_dataset(_read_layout(layout, files, options), options)
-
-
-def _read_layout(layout: str, files: Sequence[Path], options: ReadOptions) -> Dataset:
-    if layout == "folders":
-        if len(files) > 1 or not files[0].is_dir():
-            rule, hint = "be one folder for layout 'folders'", "Pass the folder above those of the labels."
-            raise InputError("path", options.owner, rule, repr(str(files[0])), hint)
-        return read_folders(files[0], options)
-    readers = {
-        "table": read_image_tables,
-        "imagefolder": read_image_tables,
-        "coco": read_coco,
-        "voc": read_voc,
-        "open_images": read_open_images,
-        "webdataset": read_shards,
-    }
-    return readers[layout](files, options)
+        data = read_npz(files[0])
+        return data if labels is None else data.select_labels(labels)
+    data = read_folders(files[0], options) if layout == "folders" else READERS[layout](files, options)
+    return finish_dataset(data, options)
 
 
 def finish_dataset(data: Dataset, options: ReadOptions) -> Dataset:
     """What a reader found, with the labels that the user wants and notes about the whole."""
     if not data.ids:
-        raise InputError("path", options.owner, "lead to images", "none at all", "Check the path.")
+        raise InputError("path", rule="lead to images", got="none at all", hint="Check the path.")
     if options.label_names is not None:
         data = _select_labels(data, options, options.label_names)
     data.notes.extend(_similar_names_note(data.labels.names))
@@ -293,12 +269,12 @@ def _select_labels(data: Dataset, options: ReadOptions, selected: list[str]) -> 
     missing = [name for name in selected if name not in set(names)]
     if missing and (not isinstance(options.labels, Labels) or len(missing) == len(selected)):
         hint = suggest(missing[0], names, f"The labels are {preview_names(names)}.", show=repr)
-        raise InputError("labels", options.owner, "name labels that occur", repr(missing[0]), hint)
+        raise InputError("labels", rule="name labels that occur", got=repr(missing[0]), hint=hint)
     if missing:
         data.notes.append(f"Never present: {preview_names(missing)}.")
     dropped = [name for name in names if name not in set(selected)]
     if dropped:
-        data.notes.append(f"Left out {_count(len(dropped), 'label')}: {preview_names(dropped)}.")
+        data.notes.append(f"Left out {count_noun(len(dropped), 'label')}: {preview_names(dropped)}.")
     targets = targets.extended(labels=len(missing), unknown=False)
     return replace(data, labels=Labels([*names, *missing]), targets=targets).select_labels(selected)
 
@@ -317,22 +293,10 @@ def _summary(data: Dataset) -> str:
     """Sizes, rows without a label, splits."""
     assert data.targets is not None
     empty = int((data.targets.sizes() == 0).sum())
-    text = f"{_count(len(data), 'image')}, {_count(len(data.labels), 'label')}"
+    text = f"{count_noun(len(data), 'image')}, {count_noun(len(data.labels), 'label')}"
     text += f"; {empty:,} {'image has' if empty == 1 else 'images have'} none of them" if empty else ""
     sizes = ", ".join(f"{name} {size:,}" for name, size in data.split_sizes().items())
     return f"{text}; splits {sizes}." if sizes else f"{text}; no splits."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _read_archive(files: Sequence[Path], options: ReadOptions) -> Dataset:
-    if len(files) > 1:
-        got, hint = f"{len(files)} archives", "Pass one of them."
-        raise InputError("path", options.owner, "be one .npz archive", got, hint)
-    data = read_npz(files[0])
-    return data if options.label_names is None else data.select_labels(options.label_names)
 
 
 @owned("read_images")
@@ -359,7 +323,7 @@ def read_images(path: Paths) -> Dataset:
     )
     if (tars or tables) and len(paths) not in (len(tars), len(tables)):
         got, hint = f"{len(paths)} paths of several kinds", "Read them one after the other."
-        raise InputError("path", options.owner, "be images and folders, or tables, or tars", got, hint)
+        raise InputError("path", rule="be images and folders, or tables, or tars", got=got, hint=hint)
     if len(tars) == len(paths):
         samples, skipped = scan_shards(tars, options)
         ids, source = shard_images(samples, tars)
@@ -387,10 +351,10 @@ def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
             hint = "Name the images, or a folder of them."
             if unreadable.lower().endswith(OTHER_IMAGE_SUFFIXES):
                 hint = "Convert it to JPEG: Pillow cannot read it here."
-            raise InputError("path", options.owner, "be images", repr(unreadable), hint)
+            raise InputError("path", rule="be images", got=repr(unreadable), hint=hint)
     if not ids:
         got, hint = skipped.describe_missing(paths[0], " without any")
-        raise InputError("path", options.owner, "lead to images", got, hint)
+        raise InputError("path", rule="lead to images", got=got, hint=hint)
     distinct = list(dict.fromkeys(ids))
     again = len(ids) - len(distinct)
     notes = [f"{again:,} of the {len(ids):,} paths were named before, and are read once."] if again else []
@@ -398,5 +362,5 @@ def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
 
 
 def _unlabelled_dataset(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:
-    count = Note(f"{_count(len(ids), 'image')} to predict.", "count")
+    count = Note(f"{count_noun(len(ids), 'image')} to predict.", "count")
     return Dataset(Labels([]), None, ids, images=images, notes=[*notes, count])

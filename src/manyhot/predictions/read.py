@@ -41,17 +41,23 @@ from manyhot.tables.arrow import (
     read_footer,
 )
 from manyhot.tables.columns import (
-    Array,
     ColumnRoles,
     ReadOptions,
     assign_target_roles,
     assign_value_roles,
-    canonical_split,
     is_flag,
     preview_names,
+    rename_splits,
 )
 from manyhot.tables.label_cells import LabelNameReader
-from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_archive, read_target_array
+from manyhot.tables.reader import (
+    TableFile,
+    check_same_columns,
+    empty_batch,
+    open_tables,
+    read_archive,
+    read_target_array,
+)
 
 OTHER_LABELS = ("refuse", "leave out")
 
@@ -297,11 +303,10 @@ class ForeignTable:
                     yield self._batch(piece, start)
                     start += len(piece)
         if start == 0:
-            schema = [(name, import_arrow().string()) for name in self._roles.used]
-            yield self._batch(import_arrow().schema(schema).empty_table(), 0)
+            yield self._batch(empty_batch(self._roles.used), 0)
         if self._names is not None:
             self.notes += self._names.notes(str(self._roles.lists))
-        self.notes += self._strings.notes()
+        self.notes += self._strings.notes
 
     def _batch(self, piece: Any, start: int) -> Predictions:
         roles, strings = self._roles, self._strings
@@ -388,11 +393,10 @@ def _read_target_columns(piece: Any, columns: Mapping[str, str], labels: Labels)
 
 
 class StringReader:
-    """Reads columns of texts, batch after batch; spaces around a text are not part of it."""
+    """Reads columns of texts, batch after batch, and collects notes; spaces around a text are not part of it."""
 
     def __init__(self) -> None:
-        self._renamed: dict[str, str] = {}
-        self._backslashes = False
+        self.notes: list[str] = []
 
     def ids(self, column: Any) -> Any:
         """Ids as they are."""
@@ -404,24 +408,19 @@ class StringReader:
         strings = self.ids(column)
         if not compute.any(compute.match_substring(strings, "\\")).as_py():
             return strings
-        self._backslashes = True
+        self._note("Backslashes in paths are read as slashes.")
         return with_slashes(strings)
 
     def splits(self, column: Any, name: str) -> Any:
         """Splits of a column of this name under their usual names."""
         pa = import_arrow()
-        strings = self.ids(column)
-        coded = strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
-        coded = coded.dictionary_encode()
-        names = coded.dictionary.to_pylist()
-        canonical = [canonical_split(text, flag=is_flag(name)) for text in names]
-        self._renamed |= {text: new for text, new in zip(names, canonical, strict=True) if text != new}
+        coded = self.ids(column).dictionary_encode()
+        canonical, notes = rename_splits(coded.dictionary.to_pylist(), flag=is_flag(name))
+        self._note(*notes)
         return pa.array(canonical, pa.string()).take(coded.indices)
 
-    def notes(self) -> list[str]:
-        """What was changed."""
-        notes = [f"Split {name!r} is read as {new!r}." for name, new in self._renamed.items()]
-        return notes + ["Backslashes in paths are read as slashes."] * self._backslashes
+    def _note(self, *notes: str) -> None:
+        self.notes += [note for note in notes if note not in self.notes]
 
 
 def with_slashes(strings: Any) -> Any:
@@ -496,7 +495,8 @@ class JoinedTargets:
         check_same_columns(files, self._roles.used)
         self._key, self._notes, self._strings = self._roles.key, list(files[0].notes), StringReader()
         self._matched_rows, self._example = 0, ""
-        self._load([piece for file in files for piece in file.batches(self._roles)])
+        pieces = [piece for file in files for piece in file.batches(self._roles)]
+        self._load(pieces or [empty_batch(self._roles.used)])
 
     def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
         """The targets of the rows of these ids, or of these paths where the file has only paths."""
@@ -534,49 +534,41 @@ class JoinedTargets:
         if self._roles.lists is None and len(self._roles.targets) < len(self._labels):
             without = [name for name in self._labels.names if name not in self._roles.targets]
             notes.append(f"{self._name} has no column for {preview_names(without)}: unknown in all rows.")
-        return self._notes + notes + self._strings.notes()
+        return self._notes + notes + self._strings.notes
 
     def _load(self, pieces: list[Any]) -> None:
         """Keys without repetition, and for each its split and either its lists of names or its row of targets."""
-        pa = import_arrow()
-        keys = pa.chunked_array([self._strings.ids(piece.column(self._key)) for piece in pieces], pa.string())
+        pa, roles, strings = import_arrow(), self._roles, self._strings
+        keys = pa.chunked_array([strings.ids(piece.column(self._key)) for piece in pieces])
         keys = with_slashes(keys)  # what Windows wrote is joined with what Linux wrote, and the other way round
         coded = keys.combine_chunks().dictionary_encode()
-        positions = as_numpy(coded.indices).astype(np.int64)
+        rows = as_numpy(coded.indices).astype(np.int64)
         self._positions = {key: position for position, key in enumerate(coded.dictionary.to_pylist())}
         self._used = np.zeros(len(self._positions), dtype=np.bool_)
-        first = np.full(len(self._positions), len(positions))
-        np.minimum.at(first, positions, np.arange(len(positions)))
         self._splits: Any = None
-        if self._roles.split is not None:
-            chunks = [self._strings.splits(piece.column(self._roles.split), self._roles.split) for piece in pieces]
-            self._splits = pa.chunked_array(chunks, pa.string()).take(pa.array(first))
-        shape = (len(self._positions), len(self._labels))
-        if self._roles.lists is not None:
-            self._targets = self._load_lists(pieces, positions, shape)
+        if roles.split is not None:
+            splits = pa.chunked_array([strings.splits(piece.column(roles.split), roles.split) for piece in pieces])
+            self._splits = splits.take(pa.array(np.unique(rows, return_index=True)[1]))
+        if roles.lists is not None:  # several rows of one key are put together
+            reader = LabelNameReader(self._labels.names, self._options.separator, leave_out=self._options.leave_out)
+            starts = np.cumsum([0, *(len(piece) for piece in pieces)])
+            cells = [reader.read(piece.column(roles.lists)) for piece in pieces]
+            owners = np.concatenate([rows[start + own] for start, (own, _) in zip(starts, cells, strict=False)])
+            columns = np.concatenate([columns for _, columns in cells])
+            shape = (len(self._positions), len(self._labels))
+            self._targets = SparseTargets.from_cells(owners, columns, shape=shape)
+            self._notes += reader.notes(roles.lists, f" of {self._name}")
             return
-        if len(self._positions) < len(positions):
+        if len(self._positions) < len(rows):
             duplicate = next(text for text, count in StringColumn(keys).counts().items() if count > 1)
             got, hint = f"{duplicate!r} twice", "Keep one row of each."
             raise InputError("targets", rule="have one row per id", got=got, hint=hint)
-        rows = [torch.empty(0, shape[1], dtype=torch.int8)]
+        parts = []
         for piece in pieces:
-            cells = _read_target_columns(piece, self._roles.targets, self._labels)
-            check_target_values("", cells)
-            rows.append(cells.to(torch.int8))
-        self._targets = SparseTargets.from_dense(torch.cat(rows))
-
-    def _load_lists(self, pieces: list[Any], positions: Array, shape: tuple[int, int]) -> SparseTargets:
-        """The lists of names of each key; several rows of one key are put together."""
-        assert self._roles.lists is not None
-        reader = LabelNameReader(self._labels.names, self._options.separator, leave_out=self._options.leave_out)
-        start, cells = 0, [np.empty((2, 0), np.int64)]
-        for piece in pieces:
-            rows, columns = reader.read(piece.column(self._roles.lists))
-            cells.append(np.stack([positions[start + rows], columns]))
-            start += len(piece)
-        self._notes += reader.notes(self._roles.lists, f" of {self._name}")
-        return SparseTargets.from_cells(*np.concatenate(cells, axis=1), shape=shape)
+            values = _read_target_columns(piece, roles.targets, self._labels)
+            check_target_values("", values)
+            parts.append(values.to(torch.int8))
+        self._targets = SparseTargets.from_dense(torch.cat(parts))
 
 
 def _join_targets(batches: Iterable[Predictions], targets: TargetsSource, notes: list[str]) -> Iterator[Predictions]:

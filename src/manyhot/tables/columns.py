@@ -111,6 +111,13 @@ def is_flag(column: str) -> bool:
     return normalise_name(column) in FLAG_COLUMNS
 
 
+def rename_splits(names: Sequence[str], *, flag: bool = False) -> tuple[list[str], list[str]]:
+    """The usual names of splits, and notes about those that were called otherwise."""
+    canonical = [canonical_split(name, flag=flag) for name in names]
+    changed = {name: new for name, new in zip(names, canonical, strict=True) if name != new}
+    return canonical, [f"Split {name!r} is read as {new!r}." for name, new in changed.items()]
+
+
 def split_from_name(name: str) -> str | None:
     """The split that the name of a file or folder speaks of, such as "train" for `instances_train2017`."""
     tokens = {CANONICAL_SPLITS[token] for token in re.split(r"[^a-z]+", name.lower()) if token in CANONICAL_SPLITS}
@@ -137,15 +144,13 @@ def canonical_splits(
         names: The names as they came.
         flag: Whether they are true and false, with true for validation rows.
     """
-    canonical = [canonical_split(name, flag=flag) for name in names]
+    canonical, notes = rename_splits(names, flag=flag)
     blank = np.array([not name for name in canonical], dtype=bool)
     if len(codes) and blank[codes].all():
         return None, ["The column of splits is blank, so there are no splits."]
     if blank[codes].any():
         got = f"{int(blank[codes].sum()):,} rows without one"
         raise InputError("split", owner, "be there in every row", got, "Fill them in, or pass `{split_column=''}`.")
-    changed = {name: new for name, new in zip(names, canonical, strict=True) if name != new}
-    notes = [f"Split {name!r} is read as {new!r}." for name, new in changed.items()]
     return np.array(canonical, dtype=object)[codes], notes
 
 
@@ -171,6 +176,16 @@ def preview_names(names: Mapping[str, Any] | Sequence[str], limit: int = 6) -> s
     """The first of some names, for an error or a note."""
     first = ", ".join(repr(name) for name in list(names)[:limit])
     return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
+
+
+def count_noun(count: int, noun: str) -> str:
+    """A number with its noun, for a note.
+
+    Example:
+        >>> count_noun(1, "image"), count_noun(1200, "image")
+        ('1 image', '1,200 images')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ from manyhot.tables.columns import (
     TARGET_PREFIX,
     TEXT,
     ColumnRoles,
-    canonical_split,
     find_column,
     preview_names,
+    rename_splits,
 )
 from manyhot.tables.label_cells import numbers_for_words
 
@@ -137,6 +137,12 @@ def check_same_columns(tables: Sequence[TableFile], names: Sequence[str]) -> Non
         if missing is not None:
             rule, got = "hold the same columns in all files", f"{str(table.path)!r} without {missing!r}"
             raise InputError("path", rule=rule, got=got, hint="Read files of the same columns.")
+
+
+def empty_batch(names: Sequence[str]) -> Any:
+    """A record batch of texts without rows, for a table that gives none."""
+    pa = import_arrow()
+    return pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in names], list(names))
 
 
 class TextTable(TableFile):
@@ -571,10 +577,8 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
     if "labels" in columns:
         columns["labels"] = columns["labels"].astype(str).tolist()
     if "splits" in columns and columns["splits"].ndim == 1:
-        original = [str(name) for name in columns["splits"].tolist()]
-        columns["splits"] = [canonical_split(name) for name in original]
-        renamed = dict(zip(original, columns["splits"], strict=True))
-        notes += [f"Split {name!r} is read as {new!r}." for name, new in renamed.items() if name != new]
+        columns["splits"], renamed = rename_splits([str(name) for name in columns["splits"].tolist()])
+        notes += renamed
     return columns | {kind: arrays[cells]}, notes
 
 
