@@ -1,8 +1,9 @@
-"""An inspection as tables in a terminal."""
+"""What an inspection says: its warnings, and its tables in a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from manyhot.formatting import printable
@@ -10,7 +11,96 @@ from manyhot.formatting import printable
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-    from manyhot.data.inspection import ImageFacts, Inspection, LabelPair
+    from manyhot.data.inspection import Duplicates, ImageFacts, Inspection, LabelPair
+
+FEW_ROWS = 10  # Rows with a label, below which little can be learnt and less be measured.
+EXAMPLES = 3
+
+
+def find_warnings(inspection: Inspection) -> list[str]:
+    """Warnings, the most important first."""
+    images = inspection.images
+    result = [] if images is None else list(_image_warnings(images))
+    result += _label_warnings(inspection)
+    if images is not None and images.duplicates:
+        result.append(f"{_are(images.duplicates, 'image')} there more than once: {_preview_sets(images.duplicates)}.")
+    if inspection.samples and len(inspection.splits) < 2:
+        result.append("The data come in one piece: rows to validate and to test on have to be set aside.")
+    return result
+
+
+def _image_warnings(images: ImageFacts) -> Iterator[str]:
+    if images.missing:
+        yield f"{_are(images.missing, 'image')} not there: {_preview(map(repr, images.missing))}."
+    unreadable = [f"{name!r} ({reason})" for name, reason in images.unreadable.items()]
+    if unreadable:
+        yield f"{_are(unreadable, 'image')} not readable: {_preview(unreadable)}."
+    for sets, same in ((images.duplicates, "the same"), (images.near_duplicates or [], "nearly the same")):
+        leaking = [some for some in sets if len(some.splits) > 1]
+        if leaking:
+            splits = " and ".join(sorted({split for some in leaking for split in some.splits}))
+            yield (
+                f"{_are(leaking, 'image')} {same} in several splits ({splits}), which makes figures look better than "
+                f"they are: {_preview_sets(leaking)}. Split again with duplicates kept together."
+            )
+    conflicting = [some for some in images.duplicates if not some.same_labels]
+    if conflicting:
+        examples = _preview_sets(conflicting)
+        yield f"{_are(conflicting, 'image')} there several times with different labels: {examples}."
+
+
+def _label_warnings(inspection: Inspection) -> Iterator[str]:
+    labels, samples = inspection.labels, inspection.samples
+    if samples and not labels:
+        yield "No row has a label, so there is nothing to learn; check how the labels were read."
+    problems = [
+        ("never present", [label.name for label in labels if label.known and not label.count]),
+        (
+            "never absent, so there is nothing to learn",
+            [label.name for label in labels if label.known and label.count == label.known],
+        ),
+        ("unknown in all rows", [label.name for label in labels if not label.known and samples]),
+    ]
+    # What cannot be learnt comes before what cannot be measured.
+    for split in sorted(inspection.splits, key=lambda name: name != "train"):
+        action = "learnt" if split == "train" else "evaluated there"
+        absent = [label.name for label in labels if label.count and not label.by_split[split]]
+        problems.append((f"absent from split {split!r} and cannot be {action}", absent))
+    for problem, names in problems:
+        if names:
+            yield f"{_are(names, 'label')} {problem}: {_preview(map(repr, names))}."
+    if labels and inspection.empty > samples / 2:
+        share = inspection.empty / samples
+        yield f"{share:.0%} of the rows have no label; check that this is true and not an error of reading."
+    by_spelling: dict[str, list[str]] = {}
+    for label in labels:
+        by_spelling.setdefault(re.sub(r"[\W_]+", "", label.name).casefold(), []).append(label.name)
+    similar = [names for key, names in by_spelling.items() if key and len(names) > 1]
+    for problem, sets in (
+        ("Labels whose names differ only in case, spaces or punctuation, maybe by mistake", similar),
+        ("Labels that always occur together, so that no model can distinguish them", inspection.inseparable),
+    ):
+        if sets:
+            yield f"{problem}: {_preview(' and '.join(map(repr, names)) for names in sets)}."
+    rare = sorted((label for label in labels if 0 < label.count < FEW_ROWS), key=lambda label: label.count)
+    if rare:
+        examples = _preview(f"{label.name!r} ({label.count})" for label in rare)
+        yield f"{_are(rare, 'label')} present in fewer than {FEW_ROWS} rows: {examples}."
+
+
+def _preview_sets(sets: Sequence[Duplicates]) -> str:
+    return _preview(map(repr, sets[0].names)) + ("" if len(sets) == 1 else ", and so on")
+
+
+def _are(items: Sequence[object], noun: str) -> str:
+    return f"{_count(len(items), noun)} {'is' if len(items) == 1 else 'are'}"
+
+
+def _preview(examples: Iterable[str]) -> str:
+    examples = list(examples)
+    more = len(examples) - EXAMPLES
+    return ", ".join(examples[:EXAMPLES]) + (f" and {more:,} more" if more > 0 else "")
+
 
 SHOWN_LABELS = 20
 SHOWN_PAIRS = 10
