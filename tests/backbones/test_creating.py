@@ -143,7 +143,7 @@ def test_a_download_that_fails_is_told_in_one_sentence(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
-    monkeypatch.setattr(weights, "_check_connection", lambda *arguments: None)
+    monkeypatch.setattr(weights, "_why_offline", lambda *arguments: None)
     with raises_input_error(got="RuntimeError: the hub is closed", hint="Connect to the network"):
         create_backbone("resnet18")
 
@@ -193,6 +193,8 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     few = {key: value for key, value in state.items() if key != "conv1.weight"}
     assert "1 names missing and 0 unknown, such as 'conv1.weight'" in refusal_for(few)
     assert "0 names missing and 1 unknown, such as 'extra'" in refusal_for(state | {"extra": torch.zeros(1)})
+    wrapped = refusal_for(state | {"old.backbone.module.scale": torch.zeros(1)})
+    assert "0 names missing and 1 unknown, such as 'old.backbone.module.scale'" in wrapped
     other = refusal_for(state | {"conv1.weight": torch.zeros(64, 1, 7, 7)})
     assert "with (64, 1, 7, 7) instead of (64, 3, 7, 7) for 'conv1.weight'" in other
 

@@ -59,18 +59,16 @@ class Backbone(nn.Module):
             rule = f"be of the size {self.preprocessing.size} that {self.name!r} was built for"
             hint = "Create the backbone with the `size` you need."
             raise InputError("pixels", "Backbone", rule, str(tuple(pixels.shape[2:])), hint)
-        features = self._features_in_chunks(pixels) if self._needs_chunks(pixels) else self._features(pixels)
-        _check_output(features, pixels.shape[0], self.width)
-        return features
+        if not self._in_chunks(pixels):
+            return self._features(pixels)
+        chunk = max(1, PIXELS_PER_CHUNK // (pixels.shape[2] * pixels.shape[3]))
+        return torch.cat([self._features(part) for part in pixels.split(chunk)])
 
-    def _needs_chunks(self, pixels: Tensor) -> bool:
+    def _in_chunks(self, pixels: Tensor) -> bool:
         """Whether to split the batch; a network of the user is not split, as it may compare the images of a batch."""
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or self.training:
             return False
-        return self.spec["kind"] == "timm" and pixels.device.type == "cpu" and len(pixels) > _chunk_size(pixels)
-
-    def _features_in_chunks(self, pixels: Tensor) -> Tensor:
-        return torch.cat([self._features(part) for part in pixels.split(_chunk_size(pixels))])
+        return self.spec["kind"] == "timm" and pixels.device.type == "cpu"
 
     def _features(self, pixels: Tensor) -> Tensor:
         # Subtracting in float32, also for a network in half precision, keeps all levels of grey apart.
@@ -78,7 +76,14 @@ class Backbone(nn.Module):
         if self.spec["kind"] == "timm":
             # About 1.5 times as fast on a CPU. A network of the user's may not expect memory in this order.
             normalised = normalised.contiguous(memory_format=torch.channels_last)
-        features: Tensor = self.module(normalised)
+        features: Any = self.module(normalised)
+        rule = f"give features (N, D) with D = {self.width}"
+        if not isinstance(features, Tensor):
+            hint = "Wrap a network that returns one tensor."
+            raise InputError("module", "Backbone", rule, describe_type(features), hint)
+        if tuple(features.shape) != (pixels.shape[0], self.width):
+            hint = "Pool and flatten inside the network, or correct `width`."
+            raise InputError("module", "Backbone", rule, str(tuple(features.shape)), hint)
         return features
 
     def train(self, mode: bool = True) -> Self:
@@ -89,11 +94,6 @@ class Backbone(nn.Module):
         """The name, the width and the size."""
         height, width = self.preprocessing.size
         return f"{self.name!r}, width={self.width}, size={height}x{width}{', frozen' if self.frozen else ''}"
-
-
-def _chunk_size(pixels: Tensor) -> int:
-    """How many images of this size form a batch on a CPU whose memory between layers is reused."""
-    return max(1, PIXELS_PER_CHUNK // (pixels.shape[2] * pixels.shape[3]))
 
 
 def freeze(backbone: Backbone) -> Backbone:
@@ -137,29 +137,15 @@ def wrap(
     parameter = next(module.parameters(), None)
     if parameter is not None:
         backbone.to(device=parameter.device, dtype=parameter.dtype)
+    grey = torch.full((1, 3, *preprocessing.size), 127, dtype=torch.uint8, device=backbone.mean.device)
     try:
-        check_features_shape(backbone)
+        with evaluation_mode(backbone), torch.no_grad():
+            backbone(grey)
     except InputError as error:
         error.owner = "wrap"
         raise
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        rule = f"take pixels {(1, 3, *preprocessing.size)}"
+        rule = f"take pixels {tuple(grey.shape)}"
         got = f"{type(error).__name__}: {str(error).strip().rstrip('.')}"
         raise InputError("module", "wrap", rule, got, "Fix the network, or pass a fitting `preprocessing`.") from error
     return backbone
-
-
-def check_features_shape(backbone: Backbone) -> None:
-    """Runs a backbone on one grey image; raises an error if its features do not have the declared shape."""
-    shape = (1, 3, *backbone.preprocessing.size)
-    with evaluation_mode(backbone), torch.no_grad():
-        backbone(torch.full(shape, 127, dtype=torch.uint8, device=backbone.mean.device))
-
-
-def _check_output(features: object, rows: int, width: int) -> None:
-    rule = f"give features (N, D) with D = {width}"
-    if not isinstance(features, Tensor):
-        raise InputError("module", "Backbone", rule, describe_type(features), "Wrap a network that returns one tensor.")
-    if tuple(features.shape) != (rows, width):
-        hint = "Pool and flatten inside the network, or correct `width`."
-        raise InputError("module", "Backbone", rule, str(tuple(features.shape)), hint)

@@ -61,34 +61,27 @@ def load_in_order(module: nn.Module, tensors: list[Tensor]) -> None:
 
     The shape of each is checked. Counts of batches are left as they are: in use they do nothing.
     """
-    parameters = [
-        (key, parameter) for key, parameter in module.state_dict().items() if not key.endswith("num_batches_tracked")
-    ]
-    for (key, parameter), tensor in zip(parameters, tensors, strict=False):
-        if parameter.shape != tensor.shape:
-            rule = f"have {tuple(parameter.shape)} for {key!r}"
-            hint = "Install the version of timm that manyhot was tested with."
-            raise InputError("weights", "", rule, str(tuple(tensor.shape)), hint)
+    parameters = [(key, value) for key, value in module.state_dict().items() if not key.endswith("num_batches_tracked")]
+    with torch.no_grad():
+        for (key, parameter), tensor in zip(parameters, tensors, strict=False):
+            if parameter.shape != tensor.shape:
+                rule, got = f"have {tuple(parameter.shape)} for {key!r}", str(tuple(tensor.shape))
+                raise InputError("weights", "", rule, got, "Install the version of timm that manyhot was tested with.")
+            parameter.copy_(tensor)
     if len(tensors) != len(parameters) + 2:
         rule = f"hold {len(parameters)} tensors and a classifier of two"
         raise InputError("weights", "", rule, f"{len(tensors)}", "Reinstall timm and the weights.")
-    with torch.no_grad():
-        for (_, parameter), tensor in zip(parameters, tensors, strict=False):
-            parameter.copy_(tensor)
 
 
-def load_weights_file(module: nn.Module, path: str | os.PathLike[str], *, classifiers: tuple[str, ...]) -> None:
-    """Fills a network from a .safetensors file: timm's names, with or without the classifier, or a model of manyhot.
+def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
+    """Fills a model of timm that has no classifier from a .safetensors file.
 
-    Args:
-        module: The network, without a classifier.
-        path: The file.
-        classifiers: Names under which such a network has its classifier, which is left out.
+    It holds timm's names, with or without the classifier, or a model of manyhot.
     """
-    state = _read_file(path)
-    nested = {
-        key.removeprefix("backbone.module."): tensor for key, tensor in state.items() if "backbone.module." in key
-    }
+    named = module.pretrained_cfg.get("classifier") or ()
+    classifiers = (named,) if isinstance(named, str) else named
+    state, prefix = _read_file(path), "backbone.module."
+    nested = {key.removeprefix(prefix): tensor for key, tensor in state.items() if key.startswith(prefix)}
     state = nested or state
     expected = module.state_dict()
     needed = {key for key in expected if not key.endswith("num_batches_tracked")}
@@ -111,10 +104,10 @@ def _read_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     name = os.fspath(path)
     if not Path(name).is_file():
         raise InputError("weights", "", "be a file that exists", repr(name), "Check the path.")
+    import_vision("safetensors.torch")
     safetensors = import_vision("safetensors")
-    torch_side = import_vision("safetensors.torch")
     try:
-        content: dict[str, Tensor] = torch_side.load_file(name)
+        content: dict[str, Tensor] = safetensors.torch.load_file(name)
     except (safetensors.SafetensorError, ValueError, OSError) as error:
         hint = "Convert it with safetensors.torch.save_file(state_dict, path); other kinds of file may run code."
         raise InputError("weights", "", "be a .safetensors file", f"{name!r} ({error})", hint) from None
@@ -131,30 +124,28 @@ def download_weights(name: str, config: Mapping[str, Any]) -> str:
     cached = hub.try_to_load_from_cache(repository, HUB_FILE)
     if isinstance(cached, str):
         return cached
-    _check_connection(name, hub.constants.ENDPOINT)
-    try:
-        return str(hub.hf_hub_download(repository, HUB_FILE))
-    except Exception as error:  # the same hint helps against any error of the hub's client
-        raise _unreachable_error(name, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+    reason, cause = _why_offline(hub.constants.ENDPOINT), None
+    if reason is None:
+        try:
+            return str(hub.hf_hub_download(repository, HUB_FILE))
+        except Exception as error:  # the same hint helps against any error of the hub's client
+            reason, cause = f"{type(error).__name__}: {_first_line(error)}", error
+    got = f"none for {name!r}: {reason}"
+    raise InputError("pretrained", "", "find weights to download", got, NO_NETWORK_HINT) from cause
 
 
-def _check_connection(name: str, endpoint: str) -> None:
-    """Raises an error at once where there is no network: the hub's own client retries for most of a minute."""
+def _why_offline(endpoint: str) -> str | None:
+    """Why there is no network, found out at once: the hub's own client retries for most of a minute."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        raise _unreachable_error(name, "HF_HUB_OFFLINE is set")
+        return "HF_HUB_OFFLINE is set"
     address = urlparse(endpoint)
-    if address.scheme in getproxies() or not address.hostname:
-        return
-    try:
+    if address.scheme not in getproxies() and address.hostname:
         port = address.port or (80 if address.scheme == "http" else 443)
-        socket.create_connection((address.hostname, port), timeout=HUB_SECONDS).close()
-    except OSError as error:
-        raise _unreachable_error(name, f"{address.hostname} cannot be reached ({error})") from None
-
-
-def _unreachable_error(name: str, reason: str) -> InputError:
-    got = f"none for {name!r}: {reason.rstrip('.')}"
-    return InputError("pretrained", "", "find weights to download", got, NO_NETWORK_HINT)
+        try:
+            socket.create_connection((address.hostname, port), timeout=HUB_SECONDS).close()
+        except OSError as error:
+            return f"{address.hostname} cannot be reached ({error})"
+    return None
 
 
 DIGIT_BACKBONE = "digit_templates"
@@ -231,14 +222,10 @@ def create_backbone(
     file = None if local else download_weights(name, _timm_config(model))
     module, fixed = _build(model, size=checked_size, seed=seed, hub_weights=file)
     if weights is not None:
-        classifiers = module.pretrained_cfg.get("classifier") or ()
-        load_weights_file(
-            module, weights, classifiers=(classifiers,) if isinstance(classifiers, str) else tuple(classifiers)
-        )
+        load_weights_file(module, weights)
     elif pretrained and name == LITE0:
         load_in_order(module, lite0_tensors())
-    preprocessing = _lite0_preprocessing(checked_size) if name == LITE0 else _timm_preprocessing(module, checked_size)
-    return _finish(module, name=name, preprocessing=preprocessing, fixed=fixed)
+    return _finish(module, name=name, preprocessing=_preprocessing(module, name, checked_size), fixed=fixed)
 
 
 @owned("rebuild")
@@ -326,22 +313,14 @@ def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: 
     return module, fixed
 
 
-def _lite0_preprocessing(size: tuple[int, int] | None) -> Preprocessing:
-    return Preprocessing(size=size or (224, 224), interpolation="bicubic", mean=(127.0,) * 3, std=(128.0,) * 3)
-
-
-def _timm_preprocessing(module: Any, size: tuple[int, int] | None) -> Preprocessing:
-    """What a model of timm was trained with, in units of 0 to 255; nothing is cut off at the borders."""
+def _preprocessing(module: Any, name: str, size: tuple[int, int] | None) -> Preprocessing:
+    """What a model was trained with, in units of 0 to 255; nothing is cut off at the borders."""
+    if name == LITE0:
+        return Preprocessing(size=size or (224, 224), interpolation="bicubic")
     config = import_vision("timm.data").resolve_model_data_config(module)
-    red, green, blue = (255.0 * value for value in config["mean"])
-    spread = tuple(255.0 * value for value in config["std"])
+    mean, std = (tuple(255.0 * value for value in config[key]) for key in ("mean", "std"))
     interpolation = config["interpolation"] if config["interpolation"] in INTERPOLATIONS else "bicubic"
-    return Preprocessing(
-        size=size or tuple(config["input_size"][1:]),
-        interpolation=interpolation,
-        mean=(red, green, blue),
-        std=(spread[0], spread[1], spread[2]),
-    )
+    return Preprocessing(size or tuple(config["input_size"][1:]), "squash", interpolation, mean, std)
 
 
 def _finish(module: Any, *, name: str, preprocessing: Preprocessing, fixed: bool) -> Backbone:
