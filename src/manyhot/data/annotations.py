@@ -27,19 +27,24 @@ from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions, s
 from manyhot.tables.label_cells import sort_names
 from manyhot.tables.reader import TextTable
 
-COCO_KEYS = ("images", "categories", "annotations")
+Array = np.ndarray[Any, Any]
 
 
-def is_coco(content: Any) -> bool:
-    """Whether a JSON file has the three lists of COCO."""
-    return isinstance(content, dict) and all(isinstance(content.get(key), list) for key in COCO_KEYS)
+def _splits_by_file(
+    files: Sequence[Path], rows: Sequence[int], ids: Sequence[str], image_rows: Array, options: ReadOptions
+) -> tuple[Array | None, list[str]]:
+    """The split of each image by the names of the files, which have so many rows each."""
+    by_file = splits_from_paths(files) if options.split_column is None else None
+    if by_file is None:
+        return None, []
+    splits = join_splits(options.owner, ids, image_rows, np.repeat(np.array(by_file, dtype=object), rows))
+    return splits, ["Splits are taken from the names of the files."]
 
 
 def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several files, which may be splits of one data set."""
     with _garbage_collection_off():
         parts = [_CocoFile(path, options) for path in files]
-    by_file = splits_from_paths(files) if options.split_column is None else None
     names = list(dict.fromkeys(name for part in parts for name in part.names.values()))
     # Two files may speak of one image; two images may have one name, in different folders.
     written: dict[str, str] = {}
@@ -60,12 +65,9 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     if federated:
         notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
     ids = list(written.values()) if len(set(written.values())) == len(written) else list(written)
-    splits = None
-    if by_file:
-        splits_of_rows = np.repeat(np.array(by_file, dtype=object), [len(part.images) for part in parts])
-        splits = join_splits(options.owner, ids, np.concatenate(image_rows), splits_of_rows)
-        notes.append("Splits are taken from the names of the files.")
-    return Dataset(Labels(names), targets, ids, images=Files(list(written)), splits=splits, notes=notes)
+    sizes = [len(part.images) for part in parts]
+    splits, more = _splits_by_file(files, sizes, ids, np.concatenate(image_rows), options)
+    return Dataset(Labels(names), targets, ids, images=Files(list(written)), splits=splits, notes=notes + more)
 
 
 @contextmanager
@@ -98,12 +100,11 @@ class _CocoFile:
             self._present = [(entry["image_id"], entry["category_id"]) for entry in content["annotations"]]
         except (KeyError, TypeError) as error:
             got, hint = f"{str(path)!r} with one that has no {error}", "Repair the file."
-            raise InputError(
-                "path", options.owner, "describe every image, category and annotation", got, hint
-            ) from None
+            rule = "describe every image, category and annotation"
+            raise InputError("path", options.owner, rule, got, hint) from None
         self.federated = any("neg_category_ids" in image for image in content["images"])
         self._absent = [
-            (entry["id"], number) for entry in content["images"] for number in entry.get("neg_category_ids", ())
+            (image["id"], category) for image in content["images"] for category in image.get("neg_category_ids", ())
         ]
 
     def folders(self) -> list[Path]:
@@ -111,7 +112,7 @@ class _CocoFile:
         parent, end = self.path.parent.parent, self.path.stem.split("_")[-1]
         return [folder / name for folder in (parent, parent / "images", self.path.parent) for name in (end, "")]
 
-    def cells(self, image_rows: np.ndarray[Any, Any], names: Sequence[str]) -> np.ndarray[Any, Any]:
+    def cells(self, image_rows: Array, names: Sequence[str]) -> Array:
         """(M, 3): row, column and value, 1 for each annotation and 0 for each category that is known to be absent.
 
         Args:
@@ -126,16 +127,14 @@ class _CocoFile:
             try:
                 cells += [(rows[image], columns[category], value) for image, category in pairs]
             except KeyError:
-                self._raise_unlisted(pairs)
+                image, category = next((i, c) for i, c in pairs if i not in rows or c not in columns)
+                unknown = f"image {image!r}" if image not in rows else f"category {category!r}"
+                rule, hint = (
+                    "annotate images and categories that are listed",
+                    "Add it to the list, or drop the annotation.",
+                )
+                raise InputError("path", self._owner, rule, f"{unknown} in {str(self.path)!r}", hint) from None
         return np.array(cells, dtype=np.int64).reshape(-1, 3)
-
-    def _raise_unlisted(self, pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Names the first annotation of something that is not listed."""
-        image, category = next((i, c) for i, c in pairs if i not in self.images or c not in self.names)
-        unknown = f"image {image!r}" if image not in self.images else f"category {category!r}"
-        hint = "Add it to the list, or drop the annotation."
-        rule = "annotate images and categories that are listed"
-        raise InputError("path", self._owner, rule, f"{unknown} in {str(self.path)!r}", hint)
 
 
 def _image_file_name(image: dict[str, Any]) -> str:
@@ -151,23 +150,22 @@ def _load_coco(path: Path, options: ReadOptions) -> dict[str, Any]:
     except ValueError as error:
         got = f"{str(path)!r} ({error})"
         raise InputError("path", options.owner, "be JSON", got, "Repair the file.") from None
-    if not is_coco(content):
+    keys = ("images", "categories", "annotations")
+    if not (isinstance(content, dict) and all(isinstance(content.get(key), list) for key in keys)):
         got, hint = f"{str(path)!r} without them", "Pass a file of instances."
         raise InputError("path", options.owner, "hold lists of images, categories and annotations", got, hint)
-    annotations: dict[str, Any] = content
-    return annotations
+    return content
 
 
 def find_voc(folder: Path) -> list[Path]:
     """The folders of VOC at a path or right below it, each with `Annotations`: one a year in a `VOCdevkit`."""
-    candidates = [folder, folder / "VOCdevkit"]
-    entries = [top for top in candidates if _is_voc(top)]
-    years = (Path(entry.path) for top in candidates if top.is_dir() for entry in os.scandir(top) if entry.is_dir())
-    return entries or sorted(path for path in years if _is_voc(path))
 
+    def is_voc(path: Path) -> bool:
+        return (path / "Annotations").is_dir() and (path / "JPEGImages").is_dir()
 
-def _is_voc(folder: Path) -> bool:
-    return (folder / "Annotations").is_dir() and (folder / "JPEGImages").is_dir()
+    tops = [top for top in (folder, folder / "VOCdevkit") if top.is_dir()]
+    years = (Path(entry.path) for top in tops for entry in os.scandir(top) if entry.is_dir())
+    return [top for top in tops if is_voc(top)] or sorted(filter(is_voc, years))
 
 
 def read_voc(folders: Sequence[Path], options: ReadOptions) -> Dataset:
@@ -266,14 +264,10 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     if not verified.all():
         count = int((~verified).sum())
         notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which are not verified.")
-    splits = None
-    by_file = splits_from_paths(files) if options.split_column is None else None
-    if by_file:
-        splits_of_rows = np.repeat(np.array(by_file, dtype=object), [table.num_rows for table in tables])
-        splits = join_splits(options.owner, ids, image_rows, splits_of_rows)
-        notes.append("Splits are taken from the names of the files.")
+    sizes = [table.num_rows for table in tables]
+    splits, more = _splits_by_file(files, sizes, ids, image_rows, options)
     sources = Files(resolved.paths, root=resolved.root)
-    return Dataset(Labels(names), targets, ids, images=sources, splits=splits, notes=notes)
+    return Dataset(Labels(names), targets, ids, images=sources, splits=splits, notes=notes + more)
 
 
 def _read_columns(path: Path, options: ReadOptions) -> Any:
@@ -285,14 +279,13 @@ def _read_columns(path: Path, options: ReadOptions) -> Any:
     return pa.Table.from_batches(table.batches(ColumnRoles(*OPEN_IMAGES_COLUMNS)), schema)
 
 
-def _confidence(column: Any, options: ReadOptions) -> np.ndarray[Any, Any]:
+def _confidence(column: Any, options: ReadOptions) -> Array:
     pa = import_arrow()
     try:
-        numbers = as_numpy(as_strings(column).cast(pa.float64()))
+        return as_numpy(as_strings(column).cast(pa.float64()))
     except pa.ArrowInvalid as error:
         got, hint = f"{error}".splitlines()[0], "Write 1 for present and 0 for absent."
         raise InputError("Confidence", options.owner, "be a number in every row", got, hint) from None
-    return numbers
 
 
 def _descriptions(files: Sequence[Path], options: ReadOptions) -> dict[str, str]:

@@ -7,7 +7,7 @@ import json
 import os
 import tarfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,19 +50,16 @@ def read_folders(folder: Path, options: ReadOptions) -> Dataset:
             got = f"{str(folder)!r}, whose images lie in no label's folder"
             hint = "Use {read_images} for images without labels, or pass the table that has them."
         raise InputError("path", options.owner, "have a folder for each label", got, hint)
-    tops = [path.split(os.sep)[0] if by_split else "" for path in labelled]
-    image_indices, firsts = merge_copies(folder, labelled, tops)
-    rows: list[list[str]] = [[] for _ in firsts]
-    for image_index, path in zip(image_indices, labelled, strict=True):
-        rows[image_index].append("/".join(path.split(os.sep)[depth:-1]))
+    files = _merge_copies(folder, labelled, by_split=by_split)
+    ids = [same[0] for same in files]
+    rows = [["/".join(path.split(os.sep)[depth:-1]) for path in same] for same in files]
     names, targets = index_targets(rows)
     targets.unlisted = options.unlisted_or("absent")
-    notes = [*_folder_notes(names, len(paths), len(labelled), len(firsts)), *skipped.notes()]
-    ids = [labelled[first] for first in firsts]
+    notes = [*_folder_notes(names, len(paths), len(labelled), len(files)), *skipped.notes()]
     splits = None
     if by_split:
-        order = sorted(set(tops))
-        codes = np.array([order.index(tops[first]) for first in firsts])
+        order = sorted({path.split(os.sep)[0] for path in labelled})
+        codes = np.array([order.index(path.split(os.sep)[0]) for path in ids])
         splits, more = canonical_splits(options.owner, codes, order)
         notes += ["Splits are the folders above them.", *more]
     return Dataset(Labels(names), targets, ids, images=Files(ids, root=folder), splits=splits, notes=notes)
@@ -92,28 +89,22 @@ def _folder_notes(names: Sequence[str], files: int, labelled: int, images: int) 
     return notes
 
 
-def merge_copies(folder: Path, paths: Sequence[str], tops: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Which image each file is, and the first file of each image.
+def _merge_copies(folder: Path, paths: Sequence[str], *, by_split: bool) -> list[list[str]]:
+    """The files of each image.
 
     Files are one image if they have the same name and content and lie in the same split: the same name alone is often
     a number that starts again in each folder.
     """
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, (path, top) in enumerate(zip(paths, tops, strict=True)):
-        groups[canonical_split(top), os.path.basename(path)].append(index)
-    same = list(range(len(paths)))
-    for indices in groups.values():
-        first_by_digest: dict[tuple[int, str], int] = {}
-        for index in indices if len(indices) > 1 else ():
-            same[index] = first_by_digest.setdefault(_file_digest(folder / paths[index]), index)
-    firsts = sorted(set(same))
-    image = {first: number for number, first in enumerate(firsts)}
-    return [image[first] for first in same], firsts
+    keys = [(canonical_split(path.split(os.sep)[0]) if by_split else "", os.path.basename(path)) for path in paths]
+    counts, images = Counter(keys), defaultdict(list)
+    for key, path in zip(keys, paths, strict=True):
+        images[key, _file_digest(folder / path) if counts[key] > 1 else ""].append(path)
+    return list(images.values())
 
 
-def _file_digest(path: Path) -> tuple[int, str]:
+def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
-        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 LABEL_SUFFIXES = ("json", "cls", "txt")
@@ -139,49 +130,38 @@ class ShardSample:
 def scan_shards(files: Sequence[Path], options: ReadOptions) -> tuple[list[ShardSample], SkippedFiles]:
     """All samples with an image, in the order of the archives, and what else may have been images."""
     result: list[ShardSample] = []
-    skipped = SkippedFiles()
+    skipped, suffixes = SkippedFiles(), image_suffixes()
     for number, path in enumerate(files):
+        if not path.is_file():
+            raise options.missing_path_error(path)
         samples: dict[str, ShardSample] = {}
-        for member, data in _read_members(path, options, skipped):
-            folder, _, base = member.name.rpartition("/")
-            stem, _, suffix = base.partition(".")
-            key = f"{folder}/{stem}".lstrip("/")
-            sample = samples.setdefault(key, ShardSample(key))
-            if data is not None:
-                sample.label_texts[suffix.lower()] = data
-            elif sample.image is None:
-                sample.image, sample.location = member.name, (number, member.offset_data, member.size)
+        try:
+            for archive, member in scan_tar(path):
+                folder, _, base = member.name.rpartition("/")
+                stem, _, suffix = base.partition(".")
+                key = f"{folder}/{stem}".lstrip("/")
+                if not stem:
+                    continue  # a hidden file
+                if base.lower().endswith(suffixes):
+                    sample = samples.setdefault(key, ShardSample(key))
+                    if sample.image is None:
+                        sample.image, sample.location = member.name, (number, member.offset_data, member.size)
+                elif suffix.lower() in LABEL_SUFFIXES:
+                    content = archive.extractfile(member)
+                    assert content is not None  # which it is for folders alone
+                    text = content.read().decode("utf-8-sig")
+                    samples.setdefault(key, ShardSample(key)).label_texts[suffix.lower()] = text
+                else:
+                    skipped.add(member.name)
+        except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
+            got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them again without compression."
+            raise InputError("path", options.owner, "be a plain tar archive", got, hint) from None
         result += [sample for sample in samples.values() if sample.image is not None]
     if not result:
         got, hint = skipped.describe_missing(files[0], " without any")
         hint = hint if skipped.suffixes else "Name them `key.jpg` within the archive."
         raise InputError("path", options.owner, "hold images", got, hint)
     return result, skipped
-
-
-def _read_members(
-    path: Path, options: ReadOptions, skipped: SkippedFiles
-) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
-    """Images with None, and texts beside them with what they say."""
-    if not path.is_file():
-        raise options.missing_path_error(path)
-    suffixes = image_suffixes()
-    try:
-        for archive, member in scan_tar(path):
-            base = member.name.lower().rpartition("/")[2]
-            if base.startswith("."):
-                continue
-            if base.endswith(suffixes):
-                yield member, None
-            elif base.partition(".")[2] in LABEL_SUFFIXES:
-                content = archive.extractfile(member)
-                assert content is not None  # which it is for folders alone
-                yield member, content.read().decode("utf-8-sig")
-            else:
-                skipped.add(member.name)
-    except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
-        got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them again without compression."
-        raise InputError("path", options.owner, "be a plain tar archive", got, hint) from None
 
 
 def shard_images(samples: Sequence[ShardSample], files: Sequence[Path]) -> tuple[list[str], TarMembers]:
@@ -208,8 +188,7 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     notes = [f"Read {len(all_samples):,} samples of {count}.", *skipped.notes()]
     if len(samples) < len(all_samples):
         notes.append(f"Left out {len(all_samples) - len(samples):,} images without a .{suffix} file.")
-    objects = [_parse_labels(sample, suffix, options) for sample in samples]
-    rows, description = _label_rows(objects, suffix, options)
+    rows, objects, description = _read_labels(samples, suffix, options)
     names, targets = index_targets(rows)
     targets.unlisted = options.unlisted_or("absent")
     notes.append(f"Labels are in the .{suffix} files{description}.")
@@ -217,30 +196,26 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     return Dataset(Labels(names), targets, ids, images=images, splits=splits, notes=notes + more)
 
 
-def _parse_labels(sample: ShardSample, suffix: str, options: ReadOptions) -> Any:
-    text = sample.label_texts[suffix]
-    if suffix != "json":
-        return text.strip()
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        got = f"{sample.key}.json ({error})"
-        raise InputError("path", options.owner, "hold whole JSON files", got, "Repair it.") from None
-
-
-def _label_rows(objects: Sequence[Any], suffix: str, options: ReadOptions) -> tuple[list[list[str]], str]:
-    """The names of each sample, and how they were found."""
+def _read_labels(
+    samples: Sequence[ShardSample], suffix: str, options: ReadOptions
+) -> tuple[list[list[str]], list[Any], str]:
+    """The names of each sample, what its file holds, and how the names were found."""
+    objects: list[Any] = [sample.label_texts[suffix].strip() for sample in samples]
+    for row, text in enumerate(objects if suffix == "json" else ()):
+        try:
+            objects[row] = json.loads(text)
+        except ValueError as error:
+            got = f"{samples[row].key}.json ({error})"
+            raise InputError("path", options.owner, "hold whole JSON files", got, "Repair it.") from None
     key = _labels_key(objects, options) if any(isinstance(item, dict) for item in objects) else None
     values = [item.get(key) if isinstance(item, dict) else item for item in objects]
     description = "" if key is None else f", under {key!r}"
     texts = Counter(value.strip() for value in values if isinstance(value, str) and value.strip())
-    separator = options.separator
-    if suffix == "cls":
-        separator = ""
-    elif separator is None and texts:
+    separator = "" if suffix == "cls" else options.separator
+    if separator is None and texts:
         separator = detect_separator(texts, options.label_names)
         description += f", {describe_separator(separator, 'sample')} as detected"
-    return [_label_names(value, separator or "", options) for value in values], description
+    return [_label_names(value, separator or "", options) for value in values], objects, description
 
 
 def _label_names(value: Any, separator: str, options: ReadOptions) -> list[str]:
