@@ -139,5 +139,5 @@ def test_features_refuse_images_of_the_wrong_shape():
 
 def test_missing_scikit_learn_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"needs scikit-learn.*not installed\. Run `pip install scikit-learn`\."):
+    with pytest.raises(ImportError, match=r"need scikit-learn\. Install it with: pip install 'manyhot\[vision\]'"):
         digit_scenes(1, seed=0)

@@ -223,13 +223,8 @@ def test_strong_changes_more_than_light():
     assert (apply(Augmentation(colour=0.5), image) != SMALL.prepare(image)).any()
 
 
-def test_augmentations_can_be_described():
-    for name in ("none", "light", "strong"):
-        chosen = augmentation(name)
-        assert Augmentation.restore(chosen.describe()) == chosen
-        assert augmentation(chosen.describe()) == chosen
-        assert augmentation(chosen) is chosen
-    with raises_input_error(rule="hold known effects", got="'flp'", hint="Did you mean 'flip'?"):
-        Augmentation.restore({"flp": True})
+def test_augmentations_are_checked():
+    chosen = augmentation("strong")
+    assert augmentation(chosen) is chosen
     with raises_input_error("crop", "Augmentation", rule="be a number above 0 and at most 1"):
         Augmentation(crop=0)

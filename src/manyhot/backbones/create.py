@@ -220,12 +220,12 @@ def create_backbone(
     model = _check_name(name)
     local = weights is not None or not pretrained or name == LITE0
     file = None if local else download_weights(name, _timm_config(model))
-    module, fixed = _build(model, size=checked_size, seed=seed, hub_weights=file)
+    module = _build(model, size=checked_size, seed=seed, hub_weights=file)
     if weights is not None:
         load_weights_file(module, weights)
     elif pretrained and name == LITE0:
         load_in_order(module, lite0_tensors())
-    return _finish(module, name=name, preprocessing=_preprocessing(module, name, checked_size), fixed=fixed)
+    return _finish(module, name, _preprocessing(module, name, checked_size))
 
 
 @owned("rebuild")
@@ -253,9 +253,8 @@ def rebuild(spec: Mapping[str, Any], *, module: nn.Module | None = None) -> Back
             hint = "Build that network and pass it as `module`."
             raise InputError("spec", "", "name a model of timm", f"a network of your own, {name!r}", hint)
         return wrap(module, spec["width"], preprocessing, name=name)
-    model = _check_name(name)
-    built, fixed = _build(model, size=preprocessing.size, seed=0, hub_weights=None)
-    backbone = _finish(built, name=name, preprocessing=preprocessing, fixed=fixed)
+    built = _build(_check_name(name), size=preprocessing.size, seed=0, hub_weights=None)
+    backbone = _finish(built, name, preprocessing)
     if backbone.width != spec["width"]:
         got = f"{backbone.width} from this version of timm"
         raise InputError("spec", "", f"give {spec['width']} features", got, "Install the version that trained it.")
@@ -291,26 +290,23 @@ def _timm_config(model: str) -> dict[str, Any]:
     return {} if config is None else dict(config.to_dict())
 
 
-def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: str | None) -> tuple[Any, bool]:
-    """A model of timm without its classifier, and whether it only takes images of one size."""
-    timm = import_vision("timm")
-    config = _timm_config(model)
-    fixed = bool(config.get("fixed_input_size"))
+def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: str | None) -> Any:
+    """A model of timm without its classifier."""
+    config, options = _timm_config(model), dict[str, Any]()
     native_size = tuple(config.get("input_size", (3, 224, 224))[1:])
-    options: dict[str, Any] = {"img_size": size} if fixed and size not in (None, native_size) else {}
-    overlay = None if hub_weights is None else {"file": hub_weights, "custom_load": False}
+    if config.get("fixed_input_size") and size not in (None, native_size):
+        options["img_size"] = size
+    if hub_weights is not None:
+        options |= {"pretrained": True, "pretrained_cfg_overlay": {"file": hub_weights, "custom_load": False}}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            module = timm.create_model(
-                model, pretrained=overlay is not None, num_classes=0, pretrained_cfg_overlay=overlay, **options
-            )
+            return import_vision("timm").create_model(model, num_classes=0, **options)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-            if not options:
+            if "img_size" not in options:
                 raise
             rule, got = f"suit {model!r}, which was trained with {native_size}", f"{size} ({_first_line(error)})"
             raise InputError("size", "", rule, got, "Leave `size` out, or pick another model.") from error
-    return module, fixed
 
 
 def _preprocessing(module: Any, name: str, size: tuple[int, int] | None) -> Preprocessing:
@@ -323,7 +319,7 @@ def _preprocessing(module: Any, name: str, size: tuple[int, int] | None) -> Prep
     return Preprocessing(size or tuple(config["input_size"][1:]), "squash", interpolation, mean, std)
 
 
-def _finish(module: Any, *, name: str, preprocessing: Preprocessing, fixed: bool) -> Backbone:
+def _finish(module: Any, name: str, preprocessing: Preprocessing) -> Backbone:
     """The backbone around a model of timm, whose width is that of its features of one image."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -335,14 +331,9 @@ def _finish(module: Any, *, name: str, preprocessing: Preprocessing, fixed: bool
         got = f"{name!r} with features {tuple(features.shape)}"
         hint = "Pool them in a network of your own and use `wrap`."
         raise InputError("name", "", "be a model that pools its features to (N, D)", got, hint)
-    return Backbone(
-        module.train(),
-        name=name,
-        width=features.shape[1],
-        preprocessing=preprocessing,
-        spec={"kind": "timm"},
-        fixed_size=fixed,
-    )
+    width, fixed = features.shape[1], bool(module.pretrained_cfg.get("fixed_input_size"))
+    spec = {"kind": "timm"}
+    return Backbone(module.train(), name=name, width=width, preprocessing=preprocessing, spec=spec, fixed_size=fixed)
 
 
 def _first_line(error: Exception) -> str:

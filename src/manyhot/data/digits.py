@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyhot.checks import check_choice, check_number
-from manyhot.errors import InputError
+from manyhot.errors import InputError, require
 
 LABEL_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -162,14 +162,8 @@ class _Pool:
 
     @staticmethod
     def load(split: str) -> _Pool:
-        try:
-            from sklearn.datasets import load_digits
-        except ImportError as error:
-            raise ImportError(
-                "`digit_scenes` needs scikit-learn, which holds the handwritten digits; it is not installed. "
-                "Run `pip install scikit-learn`."
-            ) from error
-        data = load_digits()
+        datasets = require("sklearn.datasets", "Scenes of digits", extra="vision", package="scikit-learn")
+        data = datasets.load_digits()
         images, labels = torch.from_numpy(data.images).float() / 16, torch.from_numpy(data.target)
         # Writers come in blocks: taking every third digit for testing gives both splits some of each.
         chosen = (torch.arange(len(labels)) % 3 == 2) == (split == "test")

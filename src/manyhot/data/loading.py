@@ -9,8 +9,8 @@ import shutil
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from manyhot.checks import check_choice, check_int, check_number
 from manyhot.data.sources import read_image
 from manyhot.data.targets import SparseTargets
-from manyhot.errors import InputError, require, suggest
+from manyhot.errors import InputError, require
 from manyhot.images import UnreadableImage
 
 if TYPE_CHECKING:
@@ -70,20 +70,6 @@ class Augmentation:
         check_number("stretch", owner, self.stretch, low=1)
         check_number("colour", owner, self.colour, low=0, high=1)
         check_number("erase", owner, self.erase, low=0, high=1)
-
-    def describe(self) -> dict[str, Any]:
-        """The sizes of all effects, as values that JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def restore(cls, content: Mapping[str, Any]) -> Augmentation:
-        """What `describe` described."""
-        names = [field.name for field in fields(cls)]
-        for name in content:
-            if name not in names:
-                hint = suggest(str(name), names, "Pass one of these.", show=repr)
-                raise InputError("augmentation", "Augmentation", "hold known effects", repr(name), hint)
-        return cls(**content)
 
     def apply(self, image: Image.Image, preprocessing: Preprocessing, *, seed: int) -> Tensor:
         """The pixels (3, H, W) uint8 of a changed image; the same seed gives the same change."""
@@ -136,18 +122,16 @@ AUGMENTATIONS = {
 }
 
 
-def augmentation(spec: str | Mapping[str, Any] | Augmentation, *, flip: bool | None = None) -> Augmentation:
-    """The augmentation of a name, of what `describe` gave, or itself.
+def augmentation(spec: str | Augmentation, *, flip: bool | None = None) -> Augmentation:
+    """The augmentation of a name, or itself.
 
     Args:
         spec: "none", "light" (crops and flips) or "strong" (changes of colour and shape, and erased parts, too).
         flip: Whether to mirror images; by default as the name says.
     """
     if isinstance(spec, str):
-        result = AUGMENTATIONS[check_choice("augmentation", "augmentation", spec, list(AUGMENTATIONS))]
-    else:
-        result = spec if isinstance(spec, Augmentation) else Augmentation.restore(spec)
-    return result if flip is None else replace(result, flip=flip)
+        spec = AUGMENTATIONS[check_choice("augmentation", "augmentation", spec, list(AUGMENTATIONS))]
+    return spec if flip is None else replace(spec, flip=flip)
 
 
 class Batch(NamedTuple):
@@ -253,7 +237,7 @@ class ImageBatches(Batches):
         dataset: Dataset,
         preprocessing: Preprocessing,
         *,
-        augmentation: str | Mapping[str, Any] | Augmentation = "none",
+        augmentation: str | Augmentation = "none",
         seed: int = 0,
         workers: int | None = None,
         on_bad_image: str = "skip",
@@ -340,13 +324,7 @@ class _RequestSampler:
 class _ImageSamples:
     """What a worker does: from row numbers to pixels."""
 
-    def __init__(
-        self,
-        images: ImageSource,
-        preprocessing: Preprocessing,
-        spec: str | Mapping[str, Any] | Augmentation,
-        seed: int,
-    ) -> None:
+    def __init__(self, images: ImageSource, preprocessing: Preprocessing, spec: str | Augmentation, seed: int) -> None:
         self.images, self.preprocessing, self.augmentation, self.seed = images, preprocessing, augmentation(spec), seed
         # A crop is enlarged again, so it must be cut from more pixels.
         self.min_side = math.ceil(max(preprocessing.size) / math.sqrt(self.augmentation.crop))

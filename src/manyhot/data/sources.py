@@ -7,12 +7,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from manyhot.images import Array, UnreadableImage, decode
+from manyhot.images import Array, ImageLocation, UnreadableImage, decode
 from manyhot.tables.arrow import import_arrow
 
 if TYPE_CHECKING:
@@ -101,9 +102,8 @@ class TarMembers(ImageSource):
     def read(self, row: int) -> bytes:
         """The bytes of the member."""
         archive, start, size = (int(number) for number in self.locations[row])
-        with self.archives[archive].open("rb") as file:
-            file.seek(start)
-            data: bytes = file.read(size)
+        with ImageLocation(self.archives[archive], start, size).open() as file:
+            data = file.read()
         if len(data) < size:
             raise OSError(f"{self.archives[archive]} ends within {self.names[row]}")
         return data
@@ -139,19 +139,14 @@ class ParquetImages(ImageSource):
         self._groups = _row_groups(self.files)
         count = int(self._groups[-1, 2]) if len(self._groups) else 0
         self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
-        self._reset()
-
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("files", "column", "cache_bytes", "rows", "_groups")
-        return {name: self.__dict__[name] for name in names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._reset()
-
-    def _reset(self) -> None:
         self._cached: OrderedDict[int, Any] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_cached", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _cached=OrderedDict(), _lock=threading.Lock())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -202,17 +197,16 @@ class ParquetImages(ImageSource):
 
     def take(self, rows: Any) -> ParquetImages:
         """The images of these row numbers."""
-        taken = ParquetImages.__new__(ParquetImages)
-        taken.__setstate__(self.__getstate__() | {"rows": self.rows[np.asarray(rows, dtype=np.int64)]})
+        taken = copy(self)
+        taken.rows = self.rows[np.asarray(rows, dtype=np.int64)]
         return taken
 
 
 def _row_groups(files: Sequence[Path]) -> Array:
     """(G, 3): the file of each row group, its number there, and how many rows there are up to its end."""
-    pa = import_arrow()
     groups, end = [], 0
     for index, path in enumerate(files):
-        footer = pa.parquet.read_metadata(path)
+        footer = import_arrow().parquet.read_metadata(path)
         for number in range(footer.num_row_groups):
             end += footer.row_group(number).num_rows
             groups.append((index, number, end))
@@ -240,8 +234,7 @@ class Pixels(ImageSource):
 
     def read(self, row: int) -> Array:
         """The pixels."""
-        pixels: Array = self.array[row]
-        return pixels
+        return np.asarray(self.array[row])
 
     def identity(self, row: int) -> str:
         """A digest of shape and pixels."""
