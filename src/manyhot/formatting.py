@@ -49,3 +49,14 @@ def format_log_prob(log_prob: float) -> str:
     # Single precision knows 0.99 as 0.9900000095, which is no reason for a digit more.
     least = float(f"{min(share, rest):.4g}")
     return f"{share:.{max(0, 1 - math.floor(math.log10(least)))}f} %"
+
+
+def count_noun(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> from manyhot.formatting import count_noun
+        >>> count_noun(1, "image"), count_noun(1200, "image")
+        ('1 image', '1,200 images')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

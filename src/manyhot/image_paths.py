@@ -10,7 +10,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from manyhot.errors import InputError
 from manyhot.images import NO_SUCH_FILE, ImageLocation, SkippedFiles, UnreadableImage, image_suffixes, is_image
@@ -235,36 +235,30 @@ def find_image_roots(predictions: str) -> list[Path]:
 
 def training_data_folders(run: Path) -> list[Path]:
     """The folders of the data that a run was trained on; none if its settings do not say, or they are not there."""
-    data = _read_settings(run / "config.yaml").get("data")
-    if not isinstance(data, dict):
-        return []
-    paths = data.get("paths")
-    named = [data["root"]] if data.get("root") else []
-    named += paths if isinstance(paths, list) else []
-    return [folder for name in named if isinstance(name, str) for folder in _existing_folders(name, run)]
-
-
-def _existing_folders(name: str, run: Path) -> Iterator[Path]:
-    """The folder of a path that was typed when the run began, in this folder or in one that the run lies in."""
-    for start in (Path(), *run.resolve().parents):
-        path = start / name
-        if path.is_dir():
-            yield path
-        elif path.is_file() or (glob.has_magic(name) and path.parent.is_dir()):
-            yield path.parent
-        else:
-            continue
-        return
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    """What a YAML file holds; nothing where there is none, or nothing here that reads YAML."""
+    path = run / "config.yaml"
     if not path.is_file() or importlib.util.find_spec("yaml") is None:
-        return {}
+        return []
     import yaml
 
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, UnicodeDecodeError):
-        return {}  # only a hint where to look: another program's file of this name is no error
-    return content if isinstance(content, dict) else {}
+        return []  # only a hint where to look: another program's file of this name is no error
+    data = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(data, dict):
+        return []
+    paths = data.get("paths")
+    named = [data.get("root"), *(paths if isinstance(paths, list) else [])]
+    folders = [_existing_folder(name, run) for name in named if isinstance(name, str) and name]
+    return [folder for folder in folders if folder is not None]
+
+
+def _existing_folder(name: str, run: Path) -> Path | None:
+    """The folder of a path that was typed when the run began, in this folder or in one that the run lies in."""
+    for start in (Path(), *run.resolve().parents):
+        path = start / name
+        if path.is_dir():
+            return path
+        if path.is_file() or (glob.has_magic(name) and path.parent.is_dir()):
+            return path.parent
+    return None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from manyhot.formatting import printable
+from manyhot.formatting import count_noun, printable
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -93,7 +93,7 @@ def _preview_sets(sets: Sequence[Duplicates]) -> str:
 
 
 def _are(items: Sequence[object], noun: str) -> str:
-    return f"{_count(len(items), noun)} {'is' if len(items) == 1 else 'are'}"
+    return f"{count_noun(len(items), noun)} {'is' if len(items) == 1 else 'are'}"
 
 
 def _preview(examples: Iterable[str]) -> str:
@@ -125,13 +125,8 @@ def as_rich(inspection: Inspection, *, all_labels: bool = False) -> Group:
     )
     if inspection.images is not None:
         parts += _images(inspection.images)
-    parts.append(Text(""))
-    if inspection.warnings:
-        parts.append(Text("Look into these before you train", style="bold"))
-        parts.append(_numbered(inspection.warnings))
-    else:
-        parts.append(Text("Nothing seems to be wrong.", style="bold"))
-    return Group(*parts)
+    verdict = "Look into these before you train" if inspection.warnings else "Nothing seems to be wrong."
+    return Group(*parts, Text(""), Text(verdict, style="bold"), _numbered(inspection.warnings))
 
 
 def _numbered(texts: Sequence[str]) -> RenderableType:
@@ -148,13 +143,13 @@ def _numbered(texts: Sequence[str]) -> RenderableType:
 
 
 def _headline(inspection: Inspection) -> str:
-    head = f"{_count(inspection.samples, 'row')} x {_count(len(inspection.labels), 'label')}"
+    head = f"{count_noun(inspection.samples, 'row')} x {count_noun(len(inspection.labels), 'label')}"
     if not inspection.labels:
         return head
     share = inspection.empty / max(inspection.samples, 1)
     return (
         f"{head}: {inspection.mean_labels:.2f} labels per row, at most {inspection.max_labels}; "
-        f"{_count(inspection.empty, 'row')} ({share:.1%}) without any"
+        f"{count_noun(inspection.empty, 'row')} ({share:.1%}) without any"
     )
 
 
@@ -223,16 +218,18 @@ def _pairs(title: str, pairs: list[LabelPair]) -> list[RenderableType]:
 
 def _images(facts: ImageFacts) -> list[RenderableType]:
     extent = "decoded" if facts.decoded else "headers read"
-    rows = [(f"read ({extent})", f"{facts.read:,}"), ("missing", f"{len(facts.missing):,}")]
-    rows.append(("unreadable", f"{len(facts.unreadable):,}"))
-    rows.append(("formats", _counts(facts.formats)))
-    rows.append(("pixels", _counts(facts.modes)))
+    rows = [
+        (f"read ({extent})", f"{facts.read:,}"),
+        ("missing", f"{len(facts.missing):,}"),
+        ("unreadable", f"{len(facts.unreadable):,}"),
+        ("formats", _counts(facts.formats)),
+        ("pixels", _counts(facts.modes)),
+    ]
     for name, spread in (("width", facts.widths), ("height", facts.heights)):
         if spread is not None:
             low, middle, high = spread
             rows.append((name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"))
-    rows.append(("size", _format_bytes(1e9 * facts.gigabytes)))
-    rows.append(("images with copies", f"{len(facts.duplicates):,}"))
+    rows += [("size", _format_bytes(1e9 * facts.gigabytes)), ("images with copies", f"{len(facts.duplicates):,}")]
     if facts.near_duplicates is not None:
         rows.append(("images with near copies", f"{len(facts.near_duplicates):,}"))
     return _table("Images", ("", ""), rows, left=(0, 1))
@@ -240,10 +237,6 @@ def _images(facts: ImageFacts) -> list[RenderableType]:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _format_bytes(count: float) -> str:
