@@ -43,31 +43,45 @@ def _splits_by_file(
 
 def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several files, which may be splits of one data set."""
-    with _garbage_collection_off():
-        parts = [_CocoFile(path, options) for path in files]
-    names = list(dict.fromkeys(name for part in parts for name in part.names.values()))
     # Two files may speak of one image; two images may have one name, in different folders.
     written: dict[str, str] = {}
-    image_rows, cells = [], []
+    names: dict[str, int] = {}
+    image_rows: list[int] = []
+    sizes, cells, federated = [], [], False
     notes = [f"Read COCO annotations of {', '.join(path.name for path in files)}; images without any have no labels."]
-    for part in parts:
-        resolved = resolve_image_files(list(part.images.values()), part.path.parent, options, hints=part.folders())
+    for path in files:
+        with _garbage_collection_off():
+            images, columns, annotations, has_absent = _load_coco(path, names, options)
+        # Where the images usually lie: `annotations/instances_train2017.json` beside `train2017/`.
+        parent, end = path.parent.parent, path.stem.split("_")[-1]
+        hints = [folder / name for folder in (parent, parent / "images", path.parent) for name in (end, "")]
+        resolved = resolve_image_files(list(images.values()), path.parent, options, hints=hints)
         notes += [note for note in resolved.notes if note not in notes]
-        paths = [os.path.join(resolved.root, path) for path in resolved.paths]
-        written |= {path: name for path, name in zip(paths, part.images.values(), strict=True) if path not in written}
-        rows = {path: row for row, path in enumerate(written)}
-        image_rows.append(np.array([rows[path] for path in paths], dtype=np.int64))
-        cells.append(part.cells(image_rows[-1], names))
-    table = np.concatenate(cells)
-    federated = any(part.federated for part in parts)
+        for image_path, name in zip(resolved.paths, images.values(), strict=True):
+            written.setdefault(os.path.join(resolved.root, image_path), name)
+        row_of_path = {image_path: row for row, image_path in enumerate(written)}
+        rows = {
+            image: row_of_path[os.path.join(resolved.root, image_path)]
+            for image, image_path in zip(images, resolved.paths, strict=True)
+        }
+        try:
+            table = [(rows[image], columns[category], value) for image, category, value in annotations]
+        except KeyError:
+            image, category, _ = next(one for one in annotations if one[0] not in rows or one[1] not in columns)
+            unknown = f"image {image!r}" if image not in rows else f"category {category!r}"
+            rule, hint = "annotate images and categories that are listed", "Add it to the list, or drop the annotation."
+            raise InputError("path", options.owner, rule, f"{unknown} in {str(path)!r}", hint) from None
+        cells.append(np.array(table, dtype=np.int64).reshape(-1, 3))
+        image_rows += rows.values()
+        sizes.append(len(rows))
+        federated |= has_absent
     unlisted = options.unlisted_or("unknown" if federated else "absent")
-    targets = SparseTargets.from_cells(*table.T, shape=(len(written), len(names)), unlisted=unlisted)
+    targets = SparseTargets.from_cells(*np.concatenate(cells).T, shape=(len(written), len(names)), unlisted=unlisted)
     if federated:
         notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
     ids = list(written.values()) if len(set(written.values())) == len(written) else list(written)
-    sizes = [len(part.images) for part in parts]
-    splits, more = _splits_by_file(files, sizes, ids, np.concatenate(image_rows), options)
-    return Dataset(Labels(names), targets, ids, images=Files(list(written)), splits=splits, notes=notes + more)
+    splits, more = _splits_by_file(files, sizes, ids, np.array(image_rows, dtype=np.int64), options)
+    return Dataset(Labels(list(names)), targets, ids, images=Files(list(written)), splits=splits, notes=notes + more)
 
 
 @contextmanager
@@ -82,67 +96,20 @@ def _garbage_collection_off() -> Iterator[None]:
             gc.enable()
 
 
-class _CocoFile:
+def _load_coco(
+    path: Path, names: dict[str, int], options: ReadOptions
+) -> tuple[dict[Any, str], dict[Any, int], list[tuple[Any, Any, int]], bool]:
     """One file.
 
-    Attributes:
-        images: The file name of each image, by its number.
-        names: The name of each category, by its number.
-        federated: Whether images list the categories that are known to be absent, and say nothing of the others.
+    Args:
+        path: The file.
+        names: The column of each label, to which those of the file are added.
+        options: Name the function that was called, for errors.
+
+    Returns:
+        The file name of each image and the column of each category, by their numbers; image, category and value of each
+        annotation, 1 for present and 0 for known to be absent; and whether images list what is absent.
     """
-
-    def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path, self._owner = path, options.owner
-        content = _load_coco(path, options)
-        try:
-            self.images = {image["id"]: _image_file_name(image) for image in content["images"]}
-            self.names = {category["id"]: str(category["name"]) for category in content["categories"]}
-            self._present = [(entry["image_id"], entry["category_id"]) for entry in content["annotations"]]
-        except (KeyError, TypeError) as error:
-            got, hint = f"{str(path)!r} with one that has no {error}", "Repair the file."
-            rule = "describe every image, category and annotation"
-            raise InputError("path", options.owner, rule, got, hint) from None
-        self.federated = any("neg_category_ids" in image for image in content["images"])
-        self._absent = [
-            (image["id"], category) for image in content["images"] for category in image.get("neg_category_ids", ())
-        ]
-
-    def folders(self) -> list[Path]:
-        """Where the images of COCO usually lie: `annotations/instances_train2017.json` beside `train2017/`."""
-        parent, end = self.path.parent.parent, self.path.stem.split("_")[-1]
-        return [folder / name for folder in (parent, parent / "images", self.path.parent) for name in (end, "")]
-
-    def cells(self, image_rows: Array, names: Sequence[str]) -> Array:
-        """(M, 3): row, column and value, 1 for each annotation and 0 for each category that is known to be absent.
-
-        Args:
-            image_rows: The row of each image of this file.
-            names: The labels in the order of the columns.
-        """
-        rows = dict(zip(self.images, image_rows.tolist(), strict=True))
-        column_of = {name: column for column, name in enumerate(names)}
-        columns = {number: column_of[name] for number, name in self.names.items()}
-        cells = []
-        for pairs, value in ((self._present, 1), (self._absent, 0)):
-            try:
-                cells += [(rows[image], columns[category], value) for image, category in pairs]
-            except KeyError:
-                image, category = next((i, c) for i, c in pairs if i not in rows or c not in columns)
-                unknown = f"image {image!r}" if image not in rows else f"category {category!r}"
-                rule, hint = (
-                    "annotate images and categories that are listed",
-                    "Add it to the list, or drop the annotation.",
-                )
-                raise InputError("path", self._owner, rule, f"{unknown} in {str(self.path)!r}", hint) from None
-        return np.array(cells, dtype=np.int64).reshape(-1, 3)
-
-
-def _image_file_name(image: dict[str, Any]) -> str:
-    """The file of an image; LVIS has the address at COCO alone, of which folder and file matter."""
-    return str(image["file_name"]) if "file_name" in image else "/".join(str(image["coco_url"]).split("/")[-2:])
-
-
-def _load_coco(path: Path, options: ReadOptions) -> dict[str, Any]:
     if not path.is_file():
         raise options.missing_path_error(path)
     try:
@@ -154,7 +121,23 @@ def _load_coco(path: Path, options: ReadOptions) -> dict[str, Any]:
     if not (isinstance(content, dict) and all(isinstance(content.get(key), list) for key in keys)):
         got, hint = f"{str(path)!r} without them", "Pass a file of instances."
         raise InputError("path", options.owner, "hold lists of images, categories and annotations", got, hint)
-    return content
+    try:
+        images = {image["id"]: _image_file_name(image) for image in content["images"]}
+        columns = {one["id"]: names.setdefault(str(one["name"]), len(names)) for one in content["categories"]}
+        annotations = [(one["image_id"], one["category_id"], 1) for one in content["annotations"]]
+    except (KeyError, TypeError) as error:
+        rule, hint = "describe every image, category and annotation", "Repair the file."
+        got = f"{str(path)!r} with one that has no {error}"
+        raise InputError("path", options.owner, rule, got, hint) from None
+    annotations += [
+        (image["id"], category, 0) for image in content["images"] for category in image.get("neg_category_ids", ())
+    ]
+    return images, columns, annotations, any("neg_category_ids" in image for image in content["images"])
+
+
+def _image_file_name(image: dict[str, Any]) -> str:
+    """The file of an image; LVIS has the address at COCO alone, of which folder and file matter."""
+    return str(image["file_name"]) if "file_name" in image else "/".join(str(image["coco_url"]).split("/")[-2:])
 
 
 def find_voc(folder: Path) -> list[Path]:
