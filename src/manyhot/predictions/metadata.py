@@ -36,18 +36,13 @@ class Metadata:
 
     def to_json(self) -> bytes:
         """The header as JSON."""
-        for name in ("link", "calibrator", "rule"):
-            self._check_plain(name)
+        for name, content in (("link", self.link), ("calibrator", self.calibrator), ("rule", self.rule)):
+            try:
+                json.dumps(content, allow_nan=False)
+            except (TypeError, ValueError):
+                rule, hint = "hold nothing but numbers, texts and tensors", f"Leave it out with `replace({name}=None)`."
+                raise InputError(name, "save", rule, str(content and content["kind"]), hint) from None
         return json.dumps({"format": FORMAT, **vars(self)}).encode()
-
-    def _check_plain(self, name: str) -> None:
-        content = getattr(self, name)
-        try:
-            json.dumps(content, allow_nan=False)
-        except (TypeError, ValueError):
-            hint = f"Leave it out with `replace({name}=None)`."
-            rule = "hold nothing but numbers, texts and tensors"
-            raise InputError(name, "save", rule, content["kind"], hint) from None
 
     @classmethod
     def parse(cls, metadata: dict[bytes, bytes] | None, name: object) -> Metadata:

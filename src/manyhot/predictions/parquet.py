@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import as_probs, as_scores, check_int, check_target_values
+from manyhot.checks import as_probs, as_scores, check_target_values
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
@@ -34,17 +34,12 @@ from manyhot.predictions.predictions import (
     Predictions,
     PredictionTable,
     check_modules,
-    column_indices,
     concatenate,
-    needs_all_labels,
     numbered_labels,
-    select_labels,
-    select_link,
 )
 from manyhot.serialization import to_dict
 from manyhot.tables.arrow import (
     arrow_as_input_error,
-    as_numpy,
     as_strings,
     find_parquet,
     hive_partitions,
@@ -56,31 +51,55 @@ from manyhot.tables.arrow import (
 KIND_DTYPES = {"targets": torch.int8, "decisions": torch.bool}
 
 
-def arrow_schema(
-    metadata: Metadata, dtypes: dict[str, torch.dtype], text_columns: Iterable[str], *, abstain: bool
-) -> Any:
-    """The columns of a file: first what each row has once, then kind by kind what it has of each label."""
-    pa = import_arrow()
-    types = {
-        torch.float32: pa.float32(),
-        torch.float64: pa.float64(),
-        torch.int8: pa.int8(),
-        torch.bool: pa.bool_(),
-    }
-    fields = [pa.field(TEXT_COLUMNS[name], pa.string(), nullable=False) for name in text_columns]
-    fields += [pa.field(ABSTAIN_COLUMN, pa.bool_(), nullable=False)] if abstain else []
-    for kind in metadata.kinds:
-        named = column_names(kind, metadata.labels)
-        fields += [pa.field(name, types[dtypes[kind]], nullable=kind == "targets") for name in named]
-    return pa.schema(fields)
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a file, of a batch, or of what is read.
 
+    Attributes:
+        labels: The names of the labels.
+        texts: Which of ids, paths and splits there are.
+        dtypes: Which kinds there are, in which types; first `abstain`, which is one column, where it is there.
+    """
 
-def check_encodable(labels: Iterable[str]) -> None:
-    """Rejects names that cannot be column names."""
-    for name in labels:
-        if not is_encodable(name):
-            hint = "Replace the bad characters of the name."
-            raise InputError("labels", "PredictionsWriter", "be valid Unicode", repr(name), hint)
+    labels: list[str]
+    texts: tuple[str, ...]
+    dtypes: dict[str, torch.dtype]
+
+    @classmethod
+    def of(cls, batch: Predictions, labels: Labels) -> Columns:
+        """The columns of a batch with these labels."""
+        columns = batch.columns()
+        kinds = ("abstain",) * (batch.abstain is not None) + batch.kinds
+        texts = tuple(name for name in TEXT_COLUMNS if columns[name] is not None)
+        return cls(labels.names, texts, {kind: columns[kind].dtype for kind in kinds})
+
+    def of_kind(self, kind: str) -> list[str]:
+        """The names of the columns of a kind."""
+        return [ABSTAIN_COLUMN] if kind == "abstain" else column_names(kind, self.labels)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns: first what each row has once, then kind by kind what it has of each label."""
+        texts = [TEXT_COLUMNS[name] for name in self.texts]
+        return texts + [name for kind in self.dtypes for name in self.of_kind(kind)]
+
+    def schema(self) -> Any:
+        """The same for Arrow."""
+        pa = import_arrow()
+        types = {
+            torch.float32: pa.float32(),
+            torch.float64: pa.float64(),
+            torch.int8: pa.int8(),
+            torch.bool: pa.bool_(),
+        }
+        fields = [pa.field(TEXT_COLUMNS[name], pa.string(), nullable=False) for name in self.texts]
+        for kind, dtype in self.dtypes.items():
+            fields += [pa.field(name, types[dtype], nullable=kind == "targets") for name in self.of_kind(kind)]
+        return pa.schema(fields)
+
+    def __str__(self) -> str:
+        kinds = [f"{kind} of {str(dtype).removeprefix('torch.')}" for kind, dtype in self.dtypes.items()]
+        return ", ".join([*kinds, *self.texts])
 
 
 WRITER_OWNER = "PredictionsWriter"
@@ -123,26 +142,42 @@ class PredictionsWriter:
         import_arrow()
         self.path = os.fspath(path)
         self.labels = labels if isinstance(labels, Labels) else Labels(labels)
-        self.rows = self._written = 0
-        self._modules = dict(zip(("link", "calibrator", "rule"), check_modules(link, calibrator, rule), strict=True))
-        self._session = ExitStack()
+        self.rows = 0
+        self._modules = check_modules(link, calibrator, rule)
         self._temporary: Path | None = None
-        self._batch_schema: BatchSchema | None = None
-        self._file: Any = None
-        self._pending: list[Predictions] = []
-        check_encodable(self.labels.names)
+        unusable = next((name for name in self.labels.names if not is_encodable(name)), None)
+        if unusable is not None:
+            hint = "Replace the bad characters of the name."
+            raise InputError("labels", WRITER_OWNER, "be valid Unicode", repr(unusable), hint)
         if os.path.isdir(self.path):
             hint = "Name a file in it, such as 'predictions.parquet'."
             raise InputError("path", WRITER_OWNER, "be a file", f"{self.path!r}, a folder", hint)
 
     def __enter__(self) -> Self:
-        self._session.enter_context(self._write_session())
+        self.rows = self._written = 0
+        self._columns: Columns | None = None
+        self._file: Any = None
+        self._pending: list[Predictions] = []
+        self._session = ExitStack()
+        self._temporary = self._session.enter_context(atomic_write(self.path))
+        self._session.push(self._close)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._session.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._session.__exit__(*error)
+
+    def _close(self, kind: type[BaseException] | None, *details: object) -> None:
+        """Completes the file; after an error it is only closed."""
+        try:
+            if kind is None and self._columns is None:
+                hint = "Write a table without rows if there are none."
+                raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
+            if kind is None:
+                self._flush(self.rows - self._written)
+        finally:
+            self._temporary, self._pending = None, []
+            if self._file is not None:
+                self._file.close()
 
     def write(self, batch: Predictions) -> None:
         """Appends the rows of a table in memory.
@@ -151,54 +186,30 @@ class PredictionsWriter:
             batch: Has the kinds and columns of the first batch. Ids that are mere row numbers are counted on.
         """
         if self._temporary is None:
-            raise InputError(
-                "batch", WRITER_OWNER, "be written in a `with` block", "it outside of one", "Write `with` before it."
-            )
+            got, hint = "it outside of one", "Write `with` before it."
+            raise InputError("batch", WRITER_OWNER, "be written in a `with` block", got, hint)
         self._check_labels(batch)
-        batch_schema = BatchSchema.of(batch)
-        if self._batch_schema is None:
-            self._open_file(batch, batch_schema)
-        elif batch_schema != self._batch_schema:
-            rule = f"hold {self._batch_schema} like the first one"
-            raise InputError("batch", WRITER_OWNER, rule, str(batch_schema), "Give every batch the same columns.")
-        for piece in batch.batches(self._group_rows):
+        columns = Columns.of(batch, self.labels)
+        if self._columns is None:
+            self._columns = columns
+            self._open_file(batch, columns)
+        elif columns != self._columns:
+            rule = f"hold {self._columns} like the first one"
+            raise InputError("batch", WRITER_OWNER, rule, str(columns), "Give every batch the same columns.")
+        group_rows = min(GROUP_ROWS, max(MIN_GROUP_ROWS, GROUP_CELLS // max(len(self.labels) * len(columns.dtypes), 1)))
+        for piece in batch.batches(group_rows):
             self._pending.append(self._copy_batch(piece))
             self.rows += len(piece)
-            if self.rows - self._written >= self._group_rows:
-                self._flush(self._group_rows)
+            if self.rows - self._written >= group_rows:
+                self._flush(group_rows)
 
-    @contextmanager
-    def _write_session(self) -> Iterator[None]:
-        """From the first batch to the last; what was written takes its place only if all went well."""
-        self.rows, self._written, self._batch_schema, self._file = 0, 0, None, None
-        try:
-            with atomic_write(self.path) as self._temporary:
-                try:
-                    yield
-                    self._finish()
-                finally:
-                    if self._file is not None:
-                        self._file.close()
-        finally:
-            self._temporary = None
-            self._pending = []
-
-    def _finish(self) -> None:
-        if self._batch_schema is None:
-            hint = "Write a table without rows if there are none."
-            raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
-        self._flush(self.rows - self._written)
-
-    def _open_file(self, first: Predictions, batch_schema: BatchSchema) -> None:
+    def _open_file(self, first: Predictions, columns: Columns) -> None:
         """Opens the file with the columns of the first batch."""
         pa = import_arrow()
-        self._batch_schema = batch_schema
         modules = {name: getattr(first, name) if module is None else module for name, module in self._modules.items()}
         described = {name: None if module is None else to_dict(module) for name, module in modules.items()}
         metadata = Metadata(self.labels.names, first.kinds, **described)
-        self._schema = arrow_schema(
-            metadata, dict(batch_schema.dtypes), batch_schema.text_columns, abstain=batch_schema.abstain
-        )
+        self._schema = columns.schema()
         # Whole numbers and names repeat, so that a dictionary shrinks them; scores do not.
         repeating = [field.name for field in self._schema if pa.types.is_int8(field.type)] + [TEXT_COLUMNS["splits"]]
         self._file = pa.parquet.ParquetWriter(
@@ -230,18 +241,12 @@ class PredictionsWriter:
 
     def _to_arrow(self, table: Predictions) -> Any:
         """The table as one of Arrow."""
-        assert self._batch_schema is not None
+        assert self._columns is not None
         rows = table.columns()
-        columns = [rows[name].arrow(name) for name in self._batch_schema.text_columns]
-        columns += [import_arrow().array(table.abstain.cpu().numpy())] if table.abstain is not None else []
-        columns += [column for kind, _ in self._batch_schema.dtypes for column in to_arrow_columns(rows[kind])]
+        columns = [rows[name].arrow(name) for name in self._columns.texts]
+        for kind in self._columns.dtypes:
+            columns += to_arrow_columns(rows[kind][:, None] if kind == "abstain" else rows[kind])
         return import_arrow().Table.from_arrays(columns, schema=self._schema)
-
-    @property
-    def _group_rows(self) -> int:
-        assert self._batch_schema is not None
-        cells = max(len(self.labels) * len(self._batch_schema.dtypes), 1)
-        return min(GROUP_ROWS, max(MIN_GROUP_ROWS, GROUP_CELLS // cells))
 
     def _check_labels(self, batch: Predictions) -> None:
         if batch.labels.names in (self.labels.names, numbered_labels(len(self.labels)).names):
@@ -250,32 +255,6 @@ class PredictionsWriter:
         got = f"{other!r} among them" if other is not None else f"{len(batch.labels)} in another order or number"
         rule = f"have the {len(self.labels)} labels of the writer"
         raise InputError("batch", WRITER_OWNER, rule, got, "Read the batch with these labels, in this order.")
-
-
-@dataclass(frozen=True)
-class BatchSchema:
-    """Which columns a batch has.
-
-    Attributes:
-        dtypes: Kinds with their types.
-        text_columns: Which of ids, paths and splits.
-        abstain: Whether it says where a rule abstained.
-    """
-
-    dtypes: tuple[tuple[str, torch.dtype], ...]
-    text_columns: tuple[str, ...]
-    abstain: bool
-
-    @classmethod
-    def of(cls, batch: Predictions) -> BatchSchema:
-        """The columns of a batch."""
-        rows = batch.columns()
-        dtypes = tuple((kind, rows[kind].dtype) for kind in batch.kinds)
-        return cls(dtypes, tuple(name for name in TEXT_COLUMNS if rows[name] is not None), batch.abstain is not None)
-
-    def __str__(self) -> str:
-        kinds = [f"{kind} of {str(dtype).removeprefix('torch.')}" for kind, dtype in self.dtypes]
-        return ", ".join([*kinds, *self.text_columns, *["abstain"] * self.abstain])
 
 
 # What is decoded at once. Arrow holds a few times as many cells beyond the result; with fewer rows than these the time
@@ -294,8 +273,7 @@ class Part:
 
     Attributes:
         metadata: What its metadata says.
-        text_columns: Which of ids, paths and splits it holds.
-        abstain: Whether it says where a rule abstained.
+        columns: Its columns; scores and probabilities are of float64 if those of any label are.
         rows: How many rows it has.
     """
 
@@ -305,23 +283,23 @@ class Part:
         self._footer = read_footer(path)
         self.metadata = Metadata.parse(self._footer.metadata, path)
         self.rows: int = self._footer.num_rows
-        self._types = {field.name: field.type for field in self._footer.schema.to_arrow_schema()}
-        self._check_columns()
+        types = {field.name: field.type for field in self._footer.schema.to_arrow_schema()}
+        self._names = list(types)
         split = TEXT_COLUMNS["splits"]
         # The column of a file counts more than the folder that it lies in.
-        folder_values = {} if split in self._types else hive_partitions(path)
+        folder_values = {} if split in types else hive_partitions(path)
         self._folder_values = {split: folder_values[split]} if split in folder_values else {}
-        available = (*self._types, *self._folder_values)
-        self.text_columns = tuple(name for name, column in TEXT_COLUMNS.items() if column in available)
-        self.abstain = ABSTAIN_COLUMN in self._types
-
-    def dtype(self, kind: str) -> torch.dtype:
-        """The type in which a kind is read: what was written, or float64 if any label has that."""
-        if kind in KIND_DTYPES:
-            return KIND_DTYPES[kind]
-        wide = import_arrow().float64()
-        named = column_names(kind, self.metadata.labels)
-        return torch.float64 if any(self._types[name] == wide for name in named) else torch.float32
+        present = {*types, *self._folder_values}
+        texts = tuple(name for name, column in TEXT_COLUMNS.items() if name == "ids" or column in present)
+        dtypes = {"abstain": torch.bool} if ABSTAIN_COLUMN in types else {}
+        for kind in self.metadata.kinds:
+            wide = import_arrow().float64() in map(types.get, column_names(kind, self.metadata.labels))
+            dtypes[kind] = KIND_DTYPES.get(kind, torch.float64 if wide else torch.float32)
+        self.columns = Columns(self.metadata.labels, texts, dtypes)
+        missing = next((name for name in self.columns.names if name not in present), None)
+        if missing is not None:
+            got = f"{str(path)!r} without {missing!r}"
+            raise InputError("path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again.")
 
     def pieces(self, columns: list[str], split: str | None) -> Iterator[Any]:
         """Record batches of these columns, in order, restricted to a split if one is named."""
@@ -343,7 +321,9 @@ class Part:
                 page_checksum_verification=True,
             ) as file,
         ):
-            self._check_unchanged()
+            if self._stamp != _stamp(self.path):  # the pages of another file would be at other positions
+                rule, got = "stay as it is while it is read", f"{str(self.path)!r}, which changed"
+                raise InputError("path", DEFAULT_OWNER, rule, got, "Open it again.")
             for piece in file.iter_batches(rows, row_groups=groups, columns=inside):
                 piece = with_constant_columns(piece, self._folder_values, selected) if self._folder_values else piece
                 if split is not None:
@@ -351,53 +331,30 @@ class Part:
                 if len(piece):
                     yield piece
 
-    def _check_unchanged(self) -> None:
-        """Rejects a file that was replaced after its footer was read: its pages would be at other positions."""
-        if self._stamp != _stamp(self.path):
-            rule, got = "stay as it is while it is read", f"{str(self.path)!r}, which changed"
-            raise InputError("path", DEFAULT_OWNER, rule, got, "Open it again.")
-
     def _may_hold(self, group: int, split: str | None) -> bool:
         """Whether a row group can have rows of a split, as far as its statistics say."""
         if not split or self._folder_values:  # a null, of which statistics say nothing, is read as an empty name
             return True
-        position = list(self._types).index(TEXT_COLUMNS["splits"])
+        position = self._names.index(TEXT_COLUMNS["splits"])
         bounds = self._footer.row_group(group).column(position).statistics
         if bounds is None or not bounds.has_min_max or not isinstance(bounds.min, str):
             return True
         return bool(bounds.min <= split <= bounds.max)
-
-    def _check_columns(self) -> None:
-        """Rejects a file that lacks columns of its metadata."""
-        for kind in self.metadata.kinds:
-            for name in column_names(kind, self.metadata.labels):
-                if name not in self._types:
-                    got = f"{str(self.path)!r} without {name!r}"
-                    raise InputError(
-                        "path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again."
-                    )
-        if TEXT_COLUMNS["ids"] not in self._types:
-            got = f"{str(self.path)!r} without 'id'"
-            raise InputError("path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again.")
 
 
 def check_same_table(parts: list[Part]) -> None:
     """Rejects parts that do not belong to one table."""
     first = parts[0]
     for part in parts[1:]:
-        for name in ("labels", "kinds", "link", "calibrator", "rule"):
-            mine, others = getattr(part.metadata, name), getattr(first.metadata, name)
-            if mine != others:
-                detail = f" ({', '.join(mine)})" if name == "kinds" else ""
-                _raise_mismatch(part, first, name, f"others{detail}")
-        if (part.text_columns, part.abstain) != (first.text_columns, first.abstain):
-            _raise_mismatch(part, first, "columns for rows", ", ".join(part.text_columns))
-
-
-def _raise_mismatch(part: Part, first: Part, item: str, got: str) -> None:
-    rule = f"hold parts with the same {item} as {first.path.name!r}"
-    hint = "Open the parts that belong together, by a pattern or a folder of their own."
-    raise InputError("path", DEFAULT_OWNER, rule, f"{part.path.name!r} with {got}", hint)
+        different = [name for name in vars(part.metadata) if vars(part.metadata)[name] != vars(first.metadata)[name]]
+        got = f"others ({', '.join(part.metadata.kinds)})" if different[:1] == ["kinds"] else "others"
+        if (part.columns.texts, [*part.columns.dtypes]) != (first.columns.texts, [*first.columns.dtypes]):
+            got = got if different else ", ".join(part.columns.texts)
+            different.append("columns for rows")
+        if different:
+            rule = f"hold parts with the same {different[0]} as {first.path.name!r}"
+            hint = "Open the parts that belong together, by a pattern or a folder of their own."
+            raise InputError("path", DEFAULT_OWNER, rule, f"{part.path.name!r} with {got}", hint)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -405,92 +362,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
-@dataclass(frozen=True)
-class ColumnSelection:
-    """What is to be read of each row.
-
-    Attributes:
-        labels: Of which labels.
-        dtypes: Which kinds, and in which types.
-        text_columns: Which of ids, paths and splits.
-        abstain: Whether also where a rule abstained.
-    """
-
-    labels: Labels
-    dtypes: dict[str, torch.dtype]
-    text_columns: tuple[str, ...]
-    abstain: bool
-
-    @classmethod
-    def of(cls, parts: list[Part], labels: Labels, kinds: tuple[str, ...]) -> ColumnSelection:
-        """What the parts of a table hold of these labels and kinds; float64 if any part has that."""
-        dtypes = {}
-        for kind in kinds:
-            part_dtypes = {part.dtype(kind) for part in parts}
-            dtypes[kind] = torch.float64 if torch.float64 in part_dtypes else part_dtypes.pop()
-        return cls(labels, dtypes, parts[0].text_columns, parts[0].abstain and "decisions" in kinds)
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of these columns in the files."""
-        of_rows = [TEXT_COLUMNS[name] for name in self.text_columns] + [ABSTAIN_COLUMN] * self.abstain
-        return of_rows + [name for kind in self.dtypes for name in column_names(kind, self.labels.names)]
-
-
-class PredictionsBuilder:
-    """A table of a known number of rows, to be filled.
-
-    Args:
-        selection: What each row holds.
-        rows: How many rows there will be.
-
-    Attributes:
-        remaining: How many rows are still to come.
-    """
-
-    def __init__(self, selection: ColumnSelection, rows: int) -> None:
-        self.selection, self.rows, self.remaining = selection, rows, rows
-        shape = rows, len(selection.labels)
-        self._cells = {kind: torch.empty(shape, dtype=dtype) for kind, dtype in selection.dtypes.items()}
-        self._abstain = torch.empty(rows, dtype=torch.bool) if selection.abstain else None
-        self._strings: dict[str, list[Any]] = {name: [] for name in selection.text_columns}
-
-    def add(self, piece: Any) -> Any:
-        """Takes as many rows of a record batch as fit, and returns the rest of it."""
-        fitting = piece.slice(0, self.remaining)
-        start = self.rows - self.remaining
-        stop = start + len(fitting)
-        positions = {name: position for position, name in enumerate(fitting.schema.names)}
-        for kind, cells in self._cells.items():
-            named = column_names(kind, self.selection.labels.names)
-            fill_from_arrow(cells[start:stop], [fitting.column(positions[name]) for name in named])
-        for name, chunks in self._strings.items():
-            chunks.append(as_strings(fitting.column(positions[TEXT_COLUMNS[name]])))
-        if self._abstain is not None:
-            self._abstain.numpy()[start:stop] = as_numpy(fitting.column(positions[ABSTAIN_COLUMN]))
-        self.remaining -= len(fitting)
-        return piece.slice(len(fitting))
-
-    def table(self, modules: dict[str, Any]) -> Predictions:
-        """The filled table; its values are checked, because other programs may have written them."""
-        owner = "StoredPredictions"
-        for kind, cells in self._cells.items():
-            if kind == "targets":
-                check_target_values(owner, cells)
-            elif kind != "decisions":
-                (as_probs if kind == "probs" else as_scores)(owner, cells, name=kind)
-        pa = import_arrow()
-        text_columns = {
-            name: StringColumn(pa.chunked_array(chunks, pa.string())) for name, chunks in self._strings.items()
-        }
-        return Predictions.from_checked(
-            self.selection.labels, self._cells | text_columns | {"abstain": self._abstain}, modules
-        )
-
-
-def open_predictions(
-    path: str | os.PathLike[str],
-) -> StoredPredictions:
+def open_predictions(path: str | os.PathLike[str]) -> StoredPredictions:
     """Opens a table on disk; its rows are read when they are asked for.
 
     Args:
@@ -498,16 +370,7 @@ def open_predictions(
             folder of a run. Parts come in the order of their names and must agree in labels and kinds. Folders such as
             `split=test` give the splits of parts that have no such column.
     """
-    return open_parts(find_parquet(path, DEFAULT_OWNER))
-
-
-def open_parts(
-    files: Sequence[Path],
-) -> StoredPredictions:
-    """Opens files as one table, in their order; see `open_predictions`."""
-    parts = [Part(file) for file in files]
-    check_same_table(parts)
-    return StoredPredictions(parts, parts[0].metadata.modules())
+    return StoredPredictions(find_parquet(path, DEFAULT_OWNER))
 
 
 class StoredPredictions(PredictionTable):
@@ -528,12 +391,13 @@ class StoredPredictions(PredictionTable):
         torch.Size([100, 1])
     """
 
-    def __init__(self, parts: list[Part], modules: dict[str, Any], split: str | None = None) -> None:
-        metadata = parts[0].metadata
-        self.labels, self.kinds = Labels(metadata.labels), metadata.kinds
-        self.link, self.calibrator, self.rule = modules["link"], modules["calibrator"], modules["rule"]
-        self.notes = []
-        self._parts, self._split = parts, split
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._parts = [Part(file) for file in files]
+        check_same_table(self._parts)
+        metadata = self._parts[0].metadata
+        self.labels, self.kinds, self.notes = Labels(metadata.labels), metadata.kinds, []
+        self.link, self.calibrator, self.rule = metadata.modules().values()
+        self._split: str | None = None
         self._sizes: dict[str, int] | None = None
 
     def __len__(self) -> int:
@@ -543,34 +407,11 @@ class StoredPredictions(PredictionTable):
         """The whole table, in memory."""
         return self.read()
 
-    def batches(self, rows: int = 65536, *, kinds: Iterable[str] | None = None) -> Iterator[Predictions]:
-        """The table in pieces, read one after the other; see `PredictionTable.batches`."""
-        check_int("rows", "StoredPredictions.batches", rows, low=1)
-        return self._read_batches(self.labels, self._check_kinds(kinds), rows, self._modules())
-
-    def read(
-        self,
-        *,
-        labels: Sequence[str] | Labels | None = None,
-        kinds: Iterable[str] | None = None,
-        split: str | None = None,
-    ) -> Predictions:
-        """Some of the table, in memory; only the columns of these labels are read. See `PredictionTable.read`."""
-        if split is not None:
-            return self.of_split(split).read(labels=labels, kinds=kinds)
-        selected = select_labels(self, labels)
-        if kinds is None and needs_all_labels(self, selected):
-            return concatenate([batch.read(labels=selected) for batch in self.batches()])
-        modules = self._modules()
-        if selected.names != self.labels.names:
-            modules = {"link": select_link(self, column_indices(self, selected))}
-        return next(self._read_batches(selected, self._check_kinds(kinds), max(len(self), 1), modules))
-
     def of_split(self, name: str) -> StoredPredictions:
         """The rows of one split; still on disk."""
         self._check_split(name)
-        table = StoredPredictions(self._parts, self._modules(), name)
-        table._sizes = {name: self.split_sizes()[name]}
+        table = copy.copy(self)
+        table.notes, table._split, table._sizes = [], name, {name: self.split_sizes()[name]}
         return table
 
     def split_sizes(self) -> dict[str, int]:
@@ -578,24 +419,52 @@ class StoredPredictions(PredictionTable):
         if self._sizes is None:
             self._sizes = {}
             column = TEXT_COLUMNS["splits"]
-            for part in self._parts if "splits" in self._parts[0].text_columns else ():
+            for part in self._parts if "splits" in self._parts[0].columns.texts else ():
                 for piece in part.pieces([column], None):
                     for name, count in StringColumn(as_strings(piece.column(column))).counts().items():
                         self._sizes[name] = self._sizes.get(name, 0) + count
         return dict(self._sizes)
 
-    def _modules(self) -> dict[str, Any]:
-        return {"link": self.link, "calibrator": self.calibrator, "rule": self.rule}
-
-    def _read_batches(
-        self, labels: Labels, kinds: tuple[str, ...], rows: int, modules: dict[str, Any]
+    def _pieces(
+        self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
     ) -> Iterator[Predictions]:
         """Tables of `rows` rows each, filled piece by piece as these come from the files."""
-        selected = ColumnSelection.of(self._parts, labels, kinds)
-        pieces = chain.from_iterable(part.pieces(selected.columns, self._split) for part in self._parts)
+        dtypes: dict[str, torch.dtype] = {}
+        for part in self._parts:
+            dtypes |= {kind: dtype for kind, dtype in part.columns.dtypes.items() if dtypes.get(kind) != torch.float64}
+        kinds = ("abstain", *kinds) if "decisions" in kinds else kinds
+        wanted = {kind: dtype for kind, dtype in dtypes.items() if kind in kinds}
+        columns = Columns(labels.names, self._parts[0].columns.texts, wanted)
+        names = {kind: columns.of_kind(kind) for kind in wanted}
+        pieces = chain.from_iterable(part.pieces(columns.names, self._split) for part in self._parts)
         total, piece = len(self), None
         for start in range(0, max(total, 1), rows):
-            builder = PredictionsBuilder(selected, min(rows, total - start))
-            while builder.remaining:
-                piece = builder.add(piece if piece is not None and len(piece) else next(pieces))
-            yield builder.table(modules)
+            count, filled = min(rows, total - start), 0
+            cells = {kind: torch.empty(count, len(names[kind]), dtype=dtype) for kind, dtype in wanted.items()}
+            texts: dict[str, list[Any]] = {name: [] for name in columns.texts}
+            while filled < count:
+                piece = piece if piece is not None and len(piece) else next(pieces)
+                fitting, piece = piece.slice(0, count - filled), piece.slice(count - filled)
+                arrays = dict(zip(fitting.schema.names, fitting.columns, strict=True))
+                for kind, block in cells.items():
+                    fill_from_arrow(block[filled : filled + len(fitting)], [arrays[name] for name in names[kind]])
+                for name, chunks in texts.items():
+                    chunks.append(as_strings(arrays[TEXT_COLUMNS[name]]))
+                filled += len(fitting)
+            yield self._table(labels, cells, texts, modules)
+
+    def _table(
+        self, labels: Labels, cells: dict[str, Tensor], texts: dict[str, list[Any]], modules: dict[str, Any]
+    ) -> Predictions:
+        """The table of these columns; values are checked, because other programs may have written them."""
+        for kind, check in (("scores", as_scores), ("probs", as_probs), ("targets", check_target_values)):
+            if kind in cells:
+                check("StoredPredictions", cells[kind])
+        pa = import_arrow()
+        rows: dict[str, Any] = {
+            name: StringColumn(pa.chunked_array(chunks, pa.string())) for name, chunks in texts.items()
+        }
+        rows |= cells
+        if "abstain" in rows:
+            rows["abstain"] = rows["abstain"].flatten()
+        return Predictions.from_checked(labels, rows, modules)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from manyhot.predictions.parquet import StoredPredictions
 
 KINDS = ("scores", "probs", "targets", "decisions")
+MODULE_NAMES = ("link", "calibrator", "rule")
 
 
 class PredictionTable(ABC):
@@ -51,7 +52,6 @@ class PredictionTable(ABC):
     def __len__(self) -> int:
         """The number N of rows."""
 
-    @abstractmethod
     def batches(self, rows: int = 65536, *, kinds: Iterable[str] | None = None) -> Iterator[Predictions]:
         """The table in pieces of `rows` rows, the last of what is left; an empty table is one empty piece.
 
@@ -59,8 +59,9 @@ class PredictionTable(ABC):
             rows: How many rows to hold in memory at once.
             kinds: Which of `kinds` to read; all by default.
         """
+        check_int("rows", f"{type(self).__name__}.batches", rows, low=1)
+        return self._pieces(self.labels, self._check_kinds(kinds), self._modules(), rows)
 
-    @abstractmethod
     def read(
         self,
         *,
@@ -79,6 +80,22 @@ class PredictionTable(ABC):
             kinds: Which of `kinds` to read; all by default.
             split: Name of the split to read; all rows by default.
         """
+        if split is not None:
+            return self.of_split(split).read(labels=labels, kinds=kinds)
+        selected = select_labels(self, labels)
+        if kinds is None and needs_all_labels(self, selected):
+            whole = (table.replace(probs=table.probabilities(), calibrator=self.calibrator) for table in self.batches())
+            return concatenate([table.read(labels=selected) for table in whole])
+        modules = self._modules()
+        if selected.names != self.labels.names:
+            modules = {"link": _select_link(self, selected)}
+        return next(self._pieces(selected, self._check_kinds(kinds), modules, max(len(self), 1)))
+
+    @abstractmethod
+    def _pieces(
+        self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
+    ) -> Iterator[Predictions]:
+        """Tables of these labels and kinds, made by these modules, of `rows` rows each; at least one."""
 
     @abstractmethod
     def of_split(self, name: str) -> Self:
@@ -96,21 +113,22 @@ class PredictionTable(ABC):
         """
         from manyhot.predictions.parquet import PredictionsWriter
 
-        with PredictionsWriter(path, self.labels, link=self.link, calibrator=self.calibrator, rule=self.rule) as writer:
+        with PredictionsWriter(path, self.labels, **self._modules()) as writer:
             for batch in self.batches():
                 writer.write(batch)
 
     def __repr__(self) -> str:
         """Size, kinds and what made them, in one line."""
-        modules = [(name, getattr(self, name)) for name in ("link", "calibrator", "rule")]
         facts = [f"{len(self):,} rows x {len(self.labels):,} labels", ", ".join(self.kinds)]
-        facts += [f"{name} {type(module).__name__}" for name, module in modules if module is not None]
+        facts += [f"{name} {type(module).__name__}" for name, module in self._modules().items() if module is not None]
         facts += [f"split {name!r} {size:,}" for name, size in list(self.split_sizes().items())[:4]]
         return f"{type(self).__name__}({'; '.join(facts)})"
 
     def _repr_html_(self) -> str:
-
         return render_html(self)
+
+    def _modules(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in MODULE_NAMES}
 
     def _check_split(self, name: str) -> None:
         hint = "Give it splits: a column `split` in the file[, or {splits} of `Predictions`]."
@@ -163,20 +181,14 @@ def check_label_names(names: Sequence[str] | Labels | None, count: int) -> Label
         return numbered_labels(count)
     checked = names if isinstance(names, Labels) else Labels(names)
     if len(checked) != count:
-        raise InputError(
-            "labels", OWNER, f"name the {count} columns", f"{len(checked)} names", "Pass one name per column."
-        )
+        got = f"{len(checked)} names"
+        raise InputError("labels", OWNER, f"name the {count} columns", got, "Pass one name per column.")
     return checked
 
 
 def numbered_labels(count: int) -> Labels:
     """The labels of a table that was given none."""
     return Labels([str(column) for column in range(count)])
-
-
-def check_table_targets(value: Any, like: Tensor, names: Labels, *, of: str) -> Tensor | None:
-    """Targets as int8, whatever form they came in."""
-    return None if value is None else as_targets(OWNER, as_dense_targets(value, names), like, of=of)
 
 
 def check_decisions(value: Any, abstain: Any, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -194,34 +206,21 @@ def check_decisions(value: Any, abstain: Any, like: Tensor) -> tuple[Tensor | No
 
 
 def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor:
+    rule, hint = "be true or false", "Pass a tensor or an array of bool."
     try:
         cells = as_tensor(value).detach()
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(
-            name, OWNER, "be true or false", describe_type(value), "Pass a tensor or an array of bool."
-        ) from None
+        raise InputError(name, OWNER, rule, describe_type(value), hint) from None
     if tuple(cells.shape) != shape:
-        hint = "Pass what a rule gives."
-        raise InputError(name, OWNER, f"be {axes} with the shape {shape}", str(tuple(cells.shape)), hint)
+        got, hint = str(tuple(cells.shape)), "Pass what a rule gives."
+        raise InputError(name, OWNER, f"be {axes} with the shape {shape}", got, hint)
     if cells.dtype != torch.bool:
         other = (cells != 0) & (cells != 1)
         if bool(other.any()):
-            raise InputError(
-                name, OWNER, "be true or false", f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
-            )
+            got, hint = f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
+            raise InputError(name, OWNER, rule, got, hint)
         cells = cells == 1
     return cells
-
-
-def check_ids(value: Any, rows: int) -> StringColumn:
-    """One id per row, all different; row numbers by default. A `StringColumn` has been checked already."""
-    if value is None:
-        return StringColumn(range(rows))
-    if isinstance(value, StringColumn):
-        return _check_length("ids", value, rows)
-    checked = StringColumn.check("ids", value, rows)
-    check_unique(checked, "Make them unique, or leave them out to number the rows.")
-    return checked
 
 
 def check_unique(value: StringColumn, hint: str) -> None:
@@ -231,23 +230,24 @@ def check_unique(value: StringColumn, hint: str) -> None:
         raise InputError("ids", OWNER, "be all different", f"{duplicate!r} twice", hint)
 
 
+def check_ids(value: Any, rows: int) -> StringColumn:
+    """One id per row, all different; row numbers by default. A `StringColumn` has been checked already."""
+    checked = StringColumn(range(rows)) if value is None else check_strings("ids", value, rows)
+    assert checked is not None
+    if not isinstance(value, StringColumn):
+        check_unique(checked, "Make them unique, or leave them out to number the rows.")
+    return checked
+
+
 def check_strings(name: str, value: Any, rows: int) -> StringColumn | None:
     """One text per row, or None."""
-    if value is None:
-        return None
-    return (
-        _check_length(name, value, rows) if isinstance(value, StringColumn) else StringColumn.check(name, value, rows)
-    )
+    if value is None or (isinstance(value, StringColumn) and len(value) == rows):
+        return value
+    return StringColumn.check(name, value, rows)
 
 
-def _check_length(name: str, value: StringColumn, rows: int) -> StringColumn:
-    return value if len(value) == rows else StringColumn.check(name, value.tolist(), rows)
-
-
-def check_modules(
-    link: Link | None, calibrator: Calibrator | None, rule: Rule | None
-) -> tuple[Link | None, Calibrator | None, Rule | None]:
-    """Link, calibrator and rule, if they have these types."""
+def check_modules(link: Any, calibrator: Any, rule: Any) -> dict[str, Any]:
+    """Link, calibrator and rule by name, if they have these types."""
     for name, module, kind, hint in (
         ("link", link, Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
         ("calibrator", calibrator, Calibrator, "Pass the fitted calibrator itself."),
@@ -255,7 +255,7 @@ def check_modules(
     ):
         if module is not None and not isinstance(module, kind):
             raise InputError(name, OWNER, f"be a `{kind.__name__}` or None", type(module).__name__, hint)
-    return link, calibrator, rule
+    return {"link": link, "calibrator": calibrator, "rule": rule}
 
 
 def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
@@ -287,25 +287,21 @@ def as_tensor(values: Any) -> Tensor:
     return torch.as_tensor(np.require(values, requirements=["C", "W"]))
 
 
-def column_indices(table: PredictionTable, labels: Labels) -> list[int]:
+def select_columns(table: PredictionTable, labels: Labels) -> list[int]:
     """The columns of the labels in a table."""
     return [table.labels.column(name) for name in labels.names]
 
 
-def select_link_columns(link: Link | None, columns: list[int]) -> Link | None:
-    """The link of these columns alone; None for one that needs the other columns as well."""
-    if isinstance(link, SoftmaxLink):
+def _select_link(table: PredictionTable, labels: Labels) -> Link | None:
+    """The link that some labels of a table keep: none if it mixes labels, or if a calibrator replaced it."""
+    link = table.link
+    if table.calibrator is not None or isinstance(link, SoftmaxLink):
         return None
     if link is None or isinstance(link, NoLink) or link.pos_weight is None or link.pos_weight.ndim == 0:
         return link
     selected = copy.deepcopy(link)
-    selected.register_buffer("pos_weight", link.pos_weight[torch.tensor(columns, dtype=torch.long)])
+    selected.register_buffer("pos_weight", link.pos_weight[select_columns(table, labels)])
     return selected
-
-
-def select_link(table: PredictionTable, columns: list[int]) -> Link | None:
-    """The link that some columns of a table keep: none if a calibrator, which does not go with them, replaced it."""
-    return None if table.calibrator is not None else select_link_columns(table.link, columns)
 
 
 def needs_all_labels(table: PredictionTable, labels: Labels) -> bool:
@@ -313,10 +309,7 @@ def needs_all_labels(table: PredictionTable, labels: Labels) -> bool:
     if labels.names == table.labels.names or "probs" in table.kinds or "scores" not in table.kinds:
         return False
     source = table.calibrator or table.link
-    return source is not None and select_link(table, column_indices(table, labels)) is None
-
-
-MODULE_NAMES = ("link", "calibrator", "rule")
+    return source is not None and _select_link(table, labels) is None
 
 
 class Predictions(PredictionTable):
@@ -378,12 +371,15 @@ class Predictions(PredictionTable):
         cells = self.scores if self.scores is not None else self.probs
         assert cells is not None
         self.labels = check_label_names(labels, cells.shape[1])
-        self.targets = check_table_targets(targets, cells, self.labels, of="probs" if self.scores is None else "scores")
+        if targets is not None:
+            of = "probs" if self.scores is None else "scores"
+            targets = as_targets(OWNER, as_dense_targets(targets, self.labels), cells, of=of)
+        self.targets = targets
         self.decisions, self.abstain = check_decisions(decisions, abstain, cells)
         self._ids = check_ids(ids, len(cells))
         self._paths = check_strings("paths", paths, len(cells))
         self._splits = check_strings("splits", [splits] * len(cells) if isinstance(splits, str) else splits, len(cells))
-        self.link, self.calibrator, self.rule = check_modules(link, calibrator, rule)
+        self.link, self.calibrator, self.rule = check_modules(link, calibrator, rule).values()
         self.kinds = tuple(kind for kind in KINDS if getattr(self, kind) is not None)
         self.notes, self.unreadable = [], {}
 
@@ -406,9 +402,7 @@ class Predictions(PredictionTable):
         return table
 
     @staticmethod
-    def open(
-        path: str | os.PathLike[str],
-    ) -> StoredPredictions:
+    def open(path: str | os.PathLike[str]) -> StoredPredictions:
         """Opens a table on disk without reading its rows; see `open_predictions`."""
         from manyhot.predictions.parquet import open_predictions
 
@@ -461,14 +455,11 @@ class Predictions(PredictionTable):
             >>> table.replace(probs=table.probabilities()).kinds
             ('scores', 'probs')
         """
-        current: dict[str, Any] = {name: getattr(self, name) for name in ("labels", *MODULE_NAMES)}
-        current |= self.columns()
+        current = {"labels": self.labels, **self._modules(), **self.columns()}
         for name in columns:
             if name not in current:
-                rule = f"be among {', '.join(current)}"
-                raise InputError(
-                    "columns", "Predictions.replace", rule, repr(name), "Use the names of the constructor."
-                )
+                rule, hint = f"be among {', '.join(current)}", "Use the names of the constructor."
+                raise InputError("columns", "Predictions.replace", rule, repr(name), hint)
         if "probs" in columns:
             current["calibrator"] = None
         if "decisions" in columns:
@@ -500,32 +491,15 @@ class Predictions(PredictionTable):
         }
         return self.from_checked(self.labels, pieces, self._modules())
 
-    def batches(self, rows: int = 65536, *, kinds: Iterable[str] | None = None) -> Iterator[Predictions]:
-        """The table in pieces that share its memory; see `PredictionTable.batches`."""
-        check_int("rows", "Predictions.batches", rows, low=1)
-        table = self if kinds is None else self.read(kinds=kinds)
+    def _pieces(
+        self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
+    ) -> Iterator[Predictions]:
+        columns = self.columns(kinds)
+        if labels.names != self.labels.names:
+            selected = select_columns(self, labels)
+            columns |= {kind: cells[:, selected] for kind in KINDS if (cells := columns[kind]) is not None}
+        table = self.from_checked(labels, columns, modules)
         return (table.slice(start, start + rows) for start in range(0, max(len(self), 1), rows))
-
-    def read(
-        self,
-        *,
-        labels: Sequence[str] | Labels | None = None,
-        kinds: Iterable[str] | None = None,
-        split: str | None = None,
-    ) -> Predictions:
-        """Some of the table; see `PredictionTable.read`."""
-        if split is not None:
-            return self.of_split(split).read(labels=labels, kinds=kinds)
-        selected = select_labels(self, labels)
-        if kinds is None and needs_all_labels(self, selected):
-            return self.replace(probs=self.probabilities(), calibrator=self.calibrator).read(labels=selected)
-        rows = self.columns(self._check_kinds(kinds))
-        if selected.names == self.labels.names:
-            return self.from_checked(self.labels, rows, self._modules())
-        columns = column_indices(self, selected)
-        for kind in KINDS:
-            rows[kind] = None if rows[kind] is None else rows[kind][:, columns]
-        return self.from_checked(selected, rows, {"link": select_link(self, columns)})
 
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
@@ -542,9 +516,6 @@ class Predictions(PredictionTable):
         cells = {kind: getattr(self, kind) if kind in kinds else None for kind in KINDS}
         abstain = self.abstain if "decisions" in kinds else None
         return cells | {"abstain": abstain, "ids": self._ids, "paths": self._paths, "splits": self._splits}
-
-    def _modules(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in MODULE_NAMES}
 
 
 def concatenate(tables: Sequence[Predictions]) -> Predictions:

@@ -674,9 +674,9 @@ class Collection:
         files = ParquetFiles(path, database, split=split)
         if files.has_probs:
             return cls(files, database, cache_bytes=cache_bytes)
-        from manyhot.predictions.parquet import open_parts
+        from manyhot.predictions.parquet import StoredPredictions
 
-        table = open_parts(files.files)
+        table = StoredPredictions(files.files)
         return cls.of(table if split is None else table.of_split(split))
 
     @classmethod
