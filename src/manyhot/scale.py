@@ -23,11 +23,9 @@ from manyhot.classifier.classifier import as_images
 from manyhot.data import Dataset
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned, require
-from manyhot.predictions import PredictionsWriter
 from manyhot.predictions.parts_folder import (
     WORK_FILE,
     PartsFolder,
-    ProcessedImage,
     image_states,
     rows_to_score,
     text_digest,
@@ -188,19 +186,13 @@ class RayScorer:
     def score(self, number: int, part: Dataset) -> Iterator[int]:
         """Writes one part; yields how many images have been processed since the last time."""
         assert part.images is not None
-        folder = PartsFolder(self.job.folder)
-        with folder.write_lock(number):
-            if folder.part(number).exists():  # written by a run that was killed, and outlived by its processes
-                raise InputError("folder", "", "be free", f"{str(folder.part(number))!r}", "Start the run again.")
-            # Before the images are read: of one that changes meanwhile, the next run then knows.
-            states = image_states(part.images)
-            yield from self._write(folder, number, part, states)
-
-    def _write(self, folder: PartsFolder, number: int, part: Dataset, states: list[str]) -> Iterator[int]:
-        classifier, handled = self._classifier, [0]
+        # Before the images are read: of one that changes meanwhile, the next run then knows.
+        states = dict(zip(part.ids, image_states(part.images), strict=True))
+        names = {name: part.images.name(row) for row, name in enumerate(part.ids)}
         unreadable: dict[str, str] = {}
-        scored: set[str] = set()
-        with PredictionsWriter(folder.part(number), classifier.labels) as writer:
+        handled: list[int] = []
+        folder, classifier = PartsFolder(self.job.folder), self._classifier
+        with folder.write_part(number, classifier.labels, states) as (writer, left_out):
             for table in classifier.predict_parts(
                 replace(part, notes=[]),
                 rows=1,
@@ -211,19 +203,11 @@ class RayScorer:
             ):
                 writer.write(table)
                 unreadable |= table.unreadable
-                scored.update(table.ids)
+                for name in table.ids:
+                    del names[name]
                 yield sum(handled)
                 handled.clear()
-            folder.write_image_list(
-                number, part.ids, map(ProcessedImage, states, _left_out_reasons(part, scored, unreadable))
-            )
-
-
-def _left_out_reasons(part: Dataset, scored: set[str], unreadable: dict[str, str]) -> Iterator[str]:
-    """Why each image was left out, empty for those that were not."""
-    assert part.images is not None
-    for row in range(len(part)):
-        yield "" if part.ids[row] in scored else unreadable.get(part.images.name(row), "cannot be read")
+            left_out |= {name: unreadable.get(shown, "cannot be read") for name, shown in names.items()}
 
 
 # A machine may go at any time, and what it was at is given to another. A part whose images end every process is not.
@@ -259,7 +243,9 @@ def score_parts(
                 part = next(parts, None)
                 if part is not None:
                     stream = process.score.options(num_returns="streaming").remote(*part)
-                    busy[stream] = process, _part_name(*part)
+                    # With its images, because one of them may be the cause of an error.
+                    number, images = part
+                    busy[stream] = process, f"Part {number}, {images.ids[0]!r} to {images.ids[-1]!r},"
                 elif all(message == "The start" for _, message in busy.values()):
                     return
     finally:
@@ -290,11 +276,6 @@ def _is_finished(ray: Any, item: Any, task: str, advance: Callable[[int], None])
         hint = "Perhaps there is too little memory: use fewer workers, or look for the cause in the logs of Ray."
         raise InputError(got=got, hint=hint) from error
     return False
-
-
-def _part_name(number: int, part: Dataset) -> str:
-    """A part for an error; its images, because one of them may be the cause."""
-    return f"Part {number}, {part.ids[0]!r} to {part.ids[-1]!r},"
 
 
 MAX_PART_ROWS = 16384
@@ -376,15 +357,18 @@ def predict_with_ray(
         parts.begin(digest, earlier=earlier, overwrite=overwrite)
         before = parts.rows()
         todo = rows_to_score(dataset, parts.processed(), retry=on_bad_image == "fail")
-        with (watch or _no_progress)(len(todo)) as advance, connected(address) if len(todo) else nullcontext() as ray:
+        with watch(len(todo)) if watch else nullcontext(lambda count: None) as advance:
             if len(todo):
-                cluster_workers = plan_workers(ray, workers=workers, device=device)
-                size = rows or _rows_per_part(len(dataset), cluster_workers, batch_size)
-                cluster_workers = replace(cluster_workers, size=min(cluster_workers.size, math.ceil(len(todo) / size)))
-                job = ScoringJob(source, described, parts.path, Path.cwd(), batch_size, on_bad_image, cluster_workers)
-                score_parts(
-                    ray, job, _numbered_parts(dataset, todo, size, parts), probe=dataset.take(todo[:1]), advance=advance
-                )
+                with connected(address) as ray:
+                    crew = plan_workers(ray, workers=workers, device=device)
+                    # Whole batches; of all images, not of those that are left, so that a second run cuts as the first.
+                    share = math.ceil(len(dataset) / (PARTS_PER_WORKER * crew.size * batch_size)) * batch_size
+                    size = rows or max(batch_size, min(share, MAX_PART_ROWS // batch_size * batch_size))
+                    crew = replace(crew, size=min(crew.size, math.ceil(len(todo) / size)))
+                    job = ScoringJob(source, described, parts.path, Path.cwd(), batch_size, on_bad_image, crew)
+                    groups = (dataset.take(todo[start : start + size]) for start in range(0, len(todo), size))
+                    numbered = zip(parts.free_numbers(), groups, strict=False)
+                    score_parts(ray, job, numbered, probe=dataset.take(todo[:1]), advance=advance)
         left_out = parts.list_left_out()
         named = {name: left_out[name] for name in dataset.ids if name in left_out}
         return PartsWritten(parts.path, parts.rows(), parts.rows() - before, named)
@@ -406,20 +390,3 @@ def _classifier_digests(source: Path, rule: dict[str, Any] | None) -> list[str]:
     content.pop("manyhot", None)  # a newer version gives the same scores
     rules = [content.get("rule")] if rule is None else [rule, *earlier_spellings(rule)]
     return [text_digest(json.dumps(content | {"rule": one}, sort_keys=True)) for one in rules]
-
-
-def _rows_per_part(total: int, cluster_workers: Workers, batch_size: int) -> int:
-    """Whole batches; of all images, not of those that are left, so that a second run cuts them as the first."""
-    share = math.ceil(total / (PARTS_PER_WORKER * cluster_workers.size * batch_size)) * batch_size
-    return max(batch_size, min(share, MAX_PART_ROWS // batch_size * batch_size))
-
-
-def _numbered_parts(dataset: Dataset, todo: Array, size: int, parts: PartsFolder) -> Iterator[NumberedPart]:
-    """The parts with their numbers, each made when it is asked for."""
-    for start, number in zip(range(0, len(todo), size), parts.free_numbers(), strict=False):
-        yield number, dataset.take(todo[start : start + size])
-
-
-@contextmanager
-def _no_progress(total: int) -> Iterator[Callable[[int], None]]:
-    yield lambda count: None

@@ -11,6 +11,7 @@ import torch
 import manyhot as mh
 from manyhot.errors import InputError
 from manyhot.predictions.parts_folder import PartsFolder, ProcessedImage
+from manyhot.search import Collection
 
 
 @pytest.fixture
@@ -25,16 +26,34 @@ def folder(tmp_path):
 def add_part(folder, number, ids, *, left_out=(), labels=("cat", "dog")):
     """A finished part, some of whose images could not be read."""
     scored = [name for name in ids if name not in left_out]
-    folder.write_image_list(
-        number, ids, [ProcessedImage(f"state of {name}", "it is a folder" if name in left_out else "") for name in ids]
-    )
     probs = torch.full((len(scored), len(labels)), 0.5)
-    mh.Predictions(probs=probs, labels=labels, ids=scored).save(folder.part(number))
+    with folder.write_part(number, mh.Labels(labels), {name: f"state of {name}" for name in ids}) as (writer, reasons):
+        writer.write(mh.Predictions(probs=probs, labels=labels, ids=scored))
+        reasons |= dict.fromkeys(left_out, "it is a folder")
 
 
-def test_parts_tell_what_was_seen(folder):
-    add_part(folder, 0, ["a", "b, with comma\nand line"])
-    add_part(folder, 1, ["c", "d"], left_out=["d"])
+def write_list(folder, number, ids, *, left_out=()):
+    """The list of images beside a part of format 1."""
+    path = folder.path / "seen" / f"part-{number:05d}.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        rows = [(name, f"state of {name}", "it is a folder" if name in left_out else "") for name in ids]
+        csv.writer(file).writerows([("id", "state", "left_out"), *rows])
+
+
+def add_old_part(folder, number, ids, *, left_out=()):
+    """A finished part of format 1."""
+    write_list(folder, number, ids, left_out=left_out)
+    scored = [name for name in ids if name not in left_out]
+    probs = torch.full((len(scored), 2), 0.5)
+    mh.Predictions(probs=probs, labels=["cat", "dog"], ids=scored).save(folder.part(number))
+
+
+@pytest.mark.parametrize("first", [add_part, add_old_part])
+@pytest.mark.parametrize("second", [add_part, add_old_part])
+def test_parts_tell_what_was_seen(folder, first, second):
+    first(folder, 0, ["a", "b, with comma\nand line"])
+    second(folder, 1, ["c", "d"], left_out=["d"])
     assert folder.processed() == {
         "a": ProcessedImage("state of a", "", "part-00000.parquet"),
         "b, with comma\nand line": ProcessedImage("state of b, with comma\nand line", "", "part-00000.parquet"),
@@ -45,10 +64,12 @@ def test_parts_tell_what_was_seen(folder):
     assert folder.list_left_out() == {"d": "it is a folder"}
     with (folder.path / "left-out.csv").open(newline="") as file:
         assert list(csv.DictReader(file)) == [{"id": "d", "reason": "it is a folder"}]
-    assert len(mh.Predictions.open(folder.path)) == 3
+    assert mh.Predictions.open(folder.path).load().ids == ["a", "b, with comma\nand line", "c"]
+    assert {hit.id for hit in Collection.open(folder.path).search("cat", k=3).hits} == {*folder.processed()} - {"d"}
 
 
-def test_an_image_that_was_scored_later_is_no_longer_left_out(folder):
+@pytest.mark.parametrize("add_part", [add_part, add_old_part])
+def test_an_image_that_was_scored_later_is_no_longer_left_out(folder, add_part):
     add_part(folder, 0, ["a", "b"], left_out=["b"])
     folder.list_left_out()
     add_part(folder, 1, ["b"])
@@ -58,8 +79,8 @@ def test_an_image_that_was_scored_later_is_no_longer_left_out(folder):
 
 
 def test_a_list_without_its_part_says_nothing(folder):
-    add_part(folder, 0, ["a"])
-    folder.write_image_list(1, ["b"], [ProcessedImage("state of b", "")])
+    add_old_part(folder, 0, ["a"])
+    write_list(folder, 1, ["b"])
     assert list(folder.processed()) == ["a"]
     # A part that came by other means under this number counts, but not what the list says of other images.
     mh.Predictions(probs=torch.rand(1, 2), labels=["cat", "dog"], ids=["c"]).save(folder.part(1))
@@ -67,6 +88,18 @@ def test_a_list_without_its_part_says_nothing(folder):
         "a": ProcessedImage("state of a", "", "part-00000.parquet"),
         "c": ProcessedImage("", ""),
     }
+
+
+def test_a_list_beside_a_part_of_now_says_nothing(folder):
+    write_list(folder, 0, ["a", "b"], left_out=["b"])
+    add_part(folder, 0, ["a"])
+    assert list(folder.processed()) == ["a"]
+
+
+def test_a_part_that_breaks_off_leaves_nothing(folder):
+    with pytest.raises(KeyError), folder.write_part(0, mh.Labels(["cat"]), {}) as (writer, _):
+        writer.write(mh.Predictions(probs=torch.rand(1, 1), ids=["a"], labels=["cat"]))
+    assert sorted(path.name for path in folder.path.iterdir() if path.name[0] != ".") == ["work.json"]
 
 
 def test_gaps_are_filled_first(folder):
@@ -82,6 +115,7 @@ def test_a_damaged_part_and_a_part_of_another_table_are_refused(folder):
     folder.part(1).write_bytes(whole[:-20])
     with pytest.raises(InputError, match=r"part-00001.parquet.* It was cut short; write or copy it again\."):
         folder.processed()
+    folder.part(1).unlink()
     add_part(folder, 1, ["b"], labels=["cat", "bird"])
     with pytest.raises(InputError, match="must hold parts with the same labels as 'part-00000"):
         folder.processed()
@@ -102,7 +136,7 @@ def test_other_work_is_refused_and_replaced_on_demand(folder):
         folder.begin("xyz", overwrite=True)
         assert folder.processed() == {}
         folder.begin("xyz")
-    assert sorted(path.name for path in folder.path.iterdir() if path.name[0] != ".") == ["seen", "work.json"]
+    assert sorted(path.name for path in folder.path.iterdir() if path.name[0] != ".") == ["work.json"]
 
 
 def test_folders_of_others_are_left_alone(tmp_path):
@@ -124,7 +158,7 @@ def test_a_note_of_a_newer_version_is_refused(folder):
 
 
 def test_a_list_that_is_none_is_refused(folder):
-    add_part(folder, 0, ["a"])
+    add_old_part(folder, 0, ["a"])
     (folder.path / "seen" / "part-00000.csv").write_text("nonsense\n")
     with pytest.raises(InputError, match=r"must hold lists as it wrote them in 'seen'; got .*part-00000.csv"):
         folder.processed()
@@ -146,7 +180,7 @@ def test_locks_hold_where_fcntl_is_missing(folder, monkeypatch):
 
 
 def test_what_a_killed_process_left_unfinished_is_removed(folder):
-    add_part(folder, 0, ["a"])
+    add_old_part(folder, 0, ["a"])
     for half in (".part-00001.parquet.x.part", "seen/.part-00001.csv.y.part"):
         (folder.path / half).write_bytes(b"half")
     assert list(folder.processed()) == ["a"]

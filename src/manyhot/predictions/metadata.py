@@ -16,6 +16,7 @@ METADATA_KEY = b"manyhot"
 DEFAULT_OWNER = "open_predictions"
 TEXT_COLUMNS = {"ids": "id", "paths": "path", "splits": "split"}
 ABSTAIN_COLUMN = "abstain"
+STATE_COLUMN = "state"  # of the files of a `PartsFolder`; predictions do not have it
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +26,7 @@ from manyhot.predictions.metadata import (
     ABSTAIN_COLUMN,
     DEFAULT_OWNER,
     METADATA_KEY,
+    STATE_COLUMN,
     TEXT_COLUMNS,
     Metadata,
     column_names,
@@ -119,6 +120,11 @@ class PredictionsWriter:
         link: What the scores mean; that of the first batch by default, as are the following.
         calibrator: What gave the probabilities.
         rule: What gave the decisions.
+        states: A text for each id, such as a digest of its image, to be kept in a column `state` of the file.
+
+    Attributes:
+        rows: How many rows have been written.
+        metadata: Entries of the metadata of the file, written when the block ends; more can be added.
 
     Example:
         >>> import tempfile
@@ -138,12 +144,14 @@ class PredictionsWriter:
         link: Link | None = None,
         calibrator: Calibrator | None = None,
         rule: Rule | None = None,
+        states: Mapping[str, str] | None = None,
     ) -> None:
         import_arrow()
         self.path = os.fspath(path)
         self.labels = labels if isinstance(labels, Labels) else Labels(labels)
         self.rows = 0
-        self._modules = check_modules(link, calibrator, rule)
+        self.metadata: dict[bytes, bytes] = {}
+        self._modules, self._states = check_modules(link, calibrator, rule), states
         self._temporary: Path | None = None
         unusable = next((name for name in self.labels.names if not is_encodable(name)), None)
         if unusable is not None:
@@ -174,6 +182,7 @@ class PredictionsWriter:
                 raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
             if kind is None:
                 self._flush(self.rows - self._written)
+                self._file.add_key_value_metadata(self.metadata)
         finally:
             self._temporary, self._pending = None, []
             if self._file is not None:
@@ -208,8 +217,10 @@ class PredictionsWriter:
         pa = import_arrow()
         modules = {name: getattr(first, name) if module is None else module for name, module in self._modules.items()}
         described = {name: None if module is None else to_dict(module) for name, module in modules.items()}
-        metadata = Metadata(self.labels.names, first.kinds, **described)
+        self.metadata[METADATA_KEY] = Metadata(self.labels.names, first.kinds, **described).to_json()
         self._schema = columns.schema()
+        if self._states is not None:
+            self._schema = self._schema.append(pa.field(STATE_COLUMN, pa.string(), nullable=False))
         # Whole numbers and names repeat, so that a dictionary shrinks them; scores do not.
         repeating = [field.name for field in self._schema if pa.types.is_int8(field.type)] + [TEXT_COLUMNS["splits"]]
         self._file = pa.parquet.ParquetWriter(
@@ -220,7 +231,6 @@ class PredictionsWriter:
             store_schema=False,
             write_page_checksum=True,
         )
-        self._file.add_key_value_metadata({METADATA_KEY: metadata.to_json()})
 
     def _copy_batch(self, piece: Predictions) -> Predictions:
         """A copy, because callers use their tensors again; with ids that count on if they are mere row numbers."""
@@ -246,6 +256,8 @@ class PredictionsWriter:
         columns = [rows[name].arrow(name) for name in self._columns.texts]
         for kind in self._columns.dtypes:
             columns += to_arrow_columns(rows[kind][:, None] if kind == "abstain" else rows[kind])
+        if self._states is not None:
+            columns.append(StringColumn([self._states[name] for name in rows["ids"].tolist()]).arrow(STATE_COLUMN))
         return import_arrow().Table.from_arrays(columns, schema=self._schema)
 
     def _check_labels(self, batch: Predictions) -> None:
@@ -272,8 +284,10 @@ class Part:
         path: The file.
 
     Attributes:
-        metadata: What its metadata says.
+        entries: Its metadata.
+        metadata: What that says of the table.
         columns: Its columns; scores and probabilities are of float64 if those of any label are.
+        names: The names of all columns in the file, also those that are none of predictions.
         rows: How many rows it has.
     """
 
@@ -281,10 +295,11 @@ class Part:
         self.path = path
         self._stamp = _stamp(path)
         self._footer = read_footer(path)
-        self.metadata = Metadata.parse(self._footer.metadata, path)
+        self.entries: dict[bytes, bytes] = self._footer.metadata or {}
+        self.metadata = Metadata.parse(self.entries, path)
         self.rows: int = self._footer.num_rows
         types = {field.name: field.type for field in self._footer.schema.to_arrow_schema()}
-        self._names = list(types)
+        self.names = list(types)
         split = TEXT_COLUMNS["splits"]
         # The column of a file counts more than the folder that it lies in.
         folder_values = {} if split in types else hive_partitions(path)
@@ -335,7 +350,7 @@ class Part:
         """Whether a row group can have rows of a split, as far as its statistics say."""
         if not split or self._folder_values:  # a null, of which statistics say nothing, is read as an empty name
             return True
-        position = self._names.index(TEXT_COLUMNS["splits"])
+        position = self.names.index(TEXT_COLUMNS["splits"])
         bounds = self._footer.row_group(group).column(position).statistics
         if bounds is None or not bounds.has_min_max or not isinstance(bounds.min, str):
             return True
@@ -344,8 +359,8 @@ class Part:
 
 def check_same_table(parts: list[Part]) -> None:
     """Rejects parts that do not belong to one table."""
-    first = parts[0]
     for part in parts[1:]:
+        first = parts[0]
         different = [name for name in vars(part.metadata) if vars(part.metadata)[name] != vars(first.metadata)[name]]
         got = f"others ({', '.join(part.metadata.kinds)})" if different[:1] == ["kinds"] else "others"
         if (part.columns.texts, [*part.columns.dtypes]) != (first.columns.texts, [*first.columns.dtypes]):

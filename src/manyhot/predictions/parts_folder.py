@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,17 +20,20 @@ from manyhot.data import Dataset
 from manyhot.data.sources import ImageSource
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
-from manyhot.predictions.metadata import TEXT_COLUMNS
-from manyhot.predictions.parquet import Part, check_same_table
+from manyhot.labels import Labels
+from manyhot.predictions.metadata import STATE_COLUMN, TEXT_COLUMNS
+from manyhot.predictions.parquet import Part, PredictionsWriter, check_same_table
 from manyhot.tables.arrow import as_strings, import_arrow
 
 OWNER = "predict_with_ray"
 
-WORK_FILE, IMAGE_LISTS, LEFT_OUT_FILE = "work.json", "seen", "left-out.csv"
-RUN_LOCK = ".lock"
-FORMAT = 1
+WORK_FILE, LEFT_OUT_FILE, RUN_LOCK = "work.json", "left-out.csv", ".lock"
+# 2: parts hold the states of their images, and name those that could not be read. In format 1, which is read as well,
+# a list beside each part did.
+FORMAT = 2
+LEFT_OUT_KEY = b"manyhot.left_out"
+IMAGE_LISTS, LIST_COLUMNS = "seen", ["id", "state", "left_out"]
 PART_NAME = re.compile(r"part-(\d{5,})\.parquet")
-LIST_COLUMNS = ["id", "state", "left_out"]
 
 
 class ProcessedImage(NamedTuple):
@@ -48,11 +51,10 @@ class ProcessedImage(NamedTuple):
 
 
 class PartsFolder:
-    """Parts of one table, `part-00000.parquet` and so on, and beside them what the next run has to know.
+    """Parts of one table, `part-00000.parquet` and so on, which tell the next run what is done.
 
-    `work.json` says which classifier it was begun with. `seen/part-00000.csv` lists the images of a part with their
-    state, and why some were left out. It is written before its part, which thereby completes the pair: parts are the
-    one thing that decides what is done, also those that were put there by other means.
+    `work.json` says which classifier the folder was begun with. Each part holds the states of its images, and in its
+    metadata names those that could not be read. Parts that were put there by other means count as well.
 
     Args:
         path: The folder.
@@ -76,30 +78,38 @@ class PartsFolder:
             hint = "Choose another folder, or pass {overwrite} to replace its parts."
             raise InputError("folder", OWNER, rule, f"{str(self.path)!r}, begun with {begun_with}", hint)
         with atomic_write(self.path / WORK_FILE) as part:
-            content = {"format": FORMAT, "classifier": classifier}
-            part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            part.write_text(json.dumps({"format": FORMAT, "classifier": classifier}, indent=1) + "\n", encoding="utf-8")
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Makes the folder and keeps other runs out of it: two at once would score everything twice."""
-        self._make()
-        with ExitStack() as session:
-            try:
-                session.enter_context(FileLock(self.path / RUN_LOCK, timeout=0))
-            except Timeout:
-                got = f"{str(self.path)!r}, which another run writes to"
-                raise InputError("folder", OWNER, "be free", got, "Wait for that run, or end it.") from None
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError("folder", OWNER, "be a folder", f"{str(self.path)!r}, a file", "Name a folder.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / WORK_FILE).is_file() and any(not name.name.startswith(".") for name in self.path.iterdir()):
+            got = f"{str(self.path)!r} with other files"
+            raise InputError("folder", OWNER, "be empty or one that it began itself", got, "Choose another folder.")
+        try:
+            run = FileLock(self.path / RUN_LOCK, timeout=0).acquire()
+        except Timeout:
+            got, hint = f"{str(self.path)!r}, which another run writes to", "Wait for that run, or end it."
+            raise InputError("folder", OWNER, "be free", got, hint) from None
+        with run:
             # Processes outlive a run that is killed by some seconds, and may finish a part meanwhile.
             for part_lock in self.path.glob(".part-*.lock"):
                 with FileLock(part_lock):
                     part_lock.unlink(missing_ok=True)
-            for stale in (*self.path.glob(".*.part"), *(self.path / IMAGE_LISTS).glob(".*.part")):
+            for stale in self.path.rglob(".*.part"):
                 stale.unlink()
             yield
 
-    def write_lock(self, number: int) -> FileLock:
+    @contextmanager
+    def write_lock(self, number: int) -> Iterator[None]:
         """Lets the next run know that a process still writes this part."""
-        return FileLock(self.path / f".part-{number:05d}.lock")
+        path = self.path / f".part-{number:05d}.lock"
+        with FileLock(path):
+            yield
+            path.unlink(missing_ok=True)
 
     def part(self, number: int) -> Path:
         """Where a part lies."""
@@ -110,23 +120,58 @@ class PartsFolder:
         taken = {int(match[1]) for path in self._files() if (match := PART_NAME.fullmatch(path.name))}
         return (number for number in count() if number not in taken)
 
-    def write_image_list(self, number: int, ids: Iterable[str], images: Iterable[ProcessedImage]) -> None:
-        """Lists the images of a part, which must not be there yet."""
-        rows = ((name, record.state, record.left_out) for name, record in zip(ids, images, strict=True))
-        _write_rows(self._image_list(self.part(number)), LIST_COLUMNS, rows)
+    @contextmanager
+    def write_part(
+        self, number: int, labels: Labels, states: Mapping[str, str]
+    ) -> Iterator[tuple[PredictionsWriter, dict[str, str]]]:
+        """A writer of a part, and a dictionary to be filled with the ids that could not be read and the reasons.
+
+        Args:
+            number: The number of the part.
+            labels: The labels of the table.
+            states: The state of each image, by id.
+        """
+        left_out: dict[str, str] = {}
+        with self.write_lock(number):
+            if self.part(number).exists():  # written by a run that was killed, and outlived by its processes
+                raise InputError("folder", OWNER, "be free", f"{str(self.part(number))!r}", "Start the run again.")
+            with PredictionsWriter(self.part(number), labels, states=states) as writer:
+                yield writer, left_out
+                records = {name: [states[name], reason] for name, reason in left_out.items()}
+                writer.metadata[LEFT_OUT_KEY] = json.dumps(records).encode()
 
     def processed(self) -> dict[str, ProcessedImage]:
         """The state of each image in the parts; raises an error for damaged parts and parts of several tables."""
-        processed: dict[str, ProcessedImage] = {}
+        left_out: dict[str, ProcessedImage] = {}
+        scored: dict[str, ProcessedImage] = {}
         parts = [Part(path) for path in self._files()]
-        if parts:
-            check_same_table(parts)
-        scored = {name for part in parts for name in _read_ids(part)}
+        check_same_table(parts)
         for part in parts:
-            # What could not be read may have been scored later, and a list may be that of a part which was removed.
-            listed = self._read_image_list(part.path)
-            processed |= {name: record for name, record in listed if (name in scored) != bool(record.left_out)}
-        return processed | {name: ProcessedImage("", "") for name in scored if name not in processed}
+            listed = self._listed(part)
+            left_out |= {n: ProcessedImage(state, why, part.path.name) for n, (state, why) in listed.items() if why}
+            columns = [column for column in (TEXT_COLUMNS["ids"], STATE_COLUMN) if column in part.names]
+            for piece in part.pieces(columns, None):
+                names, *kept = (as_strings(column).to_pylist() for column in piece.columns)
+                states = kept[0] if kept else [listed.get(name, ("", ""))[0] for name in names]
+                scored |= {
+                    name: ProcessedImage(state, "", part.path.name if state else "")
+                    for name, state in zip(names, states, strict=True)
+                }
+        return left_out | scored  # what could not be read may have been scored later
+
+    def _listed(self, part: Part) -> dict[str, Sequence[str]]:
+        """State and reason of the images that a part left out; in format 1, of all its images."""
+        if STATE_COLUMN in part.names:
+            return dict(json.loads(part.entries.get(LEFT_OUT_KEY, b"{}")))
+        path = self.path / IMAGE_LISTS / f"{part.path.stem}.csv"
+        if not path.is_file():
+            return {}
+        with path.open(newline="", encoding="utf-8") as file:
+            columns, *rows = list(csv.reader(file)) or [[]]
+        if columns != LIST_COLUMNS:
+            hint = "Remove it; its images are then not checked."
+            raise InputError("folder", OWNER, f"hold lists as it wrote them in {IMAGE_LISTS!r}", repr(str(path)), hint)
+        return {name: (state, why) for name, state, why in rows}
 
     def rows(self) -> int:
         """How many rows the parts have."""
@@ -138,36 +183,12 @@ class PartsFolder:
         if not left_out:
             (self.path / LEFT_OUT_FILE).unlink(missing_ok=True)
             return left_out
-        _write_rows(self.path / LEFT_OUT_FILE, ["id", "reason"], left_out.items())
+        with atomic_write(self.path / LEFT_OUT_FILE) as part, part.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("id", "reason"), *left_out.items()])
         return left_out
-
-    def _make(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError("folder", OWNER, "be a folder", f"{str(self.path)!r}, a file", "Name a folder.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.path / WORK_FILE).is_file() and any(not name.name.startswith(".") for name in self.path.iterdir()):
-            got = f"{str(self.path)!r} with other files"
-            raise InputError("folder", OWNER, "be empty or one that it began itself", got, "Choose another folder.")
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.parquet"))
-
-    def _image_list(self, part: Path) -> Path:
-        return self.path / IMAGE_LISTS / f"{part.stem}.csv"
-
-    def _read_image_list(self, part: Path) -> Iterator[tuple[str, ProcessedImage]]:
-        path = self._image_list(part)
-        if not path.is_file():
-            return
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            if next(rows, None) != LIST_COLUMNS:
-                rule, hint = (
-                    f"hold lists as it wrote them in {IMAGE_LISTS!r}",
-                    "Remove it; its images are then not checked.",
-                )
-                raise InputError("folder", OWNER, rule, repr(str(path)), hint)
-            yield from ((name, ProcessedImage(state, left_out, part.name)) for name, state, left_out in rows)
 
     def _clear(self) -> None:
         parts = [path for path in self._files() if PART_NAME.fullmatch(path.name)]
@@ -183,7 +204,7 @@ class PartsFolder:
             content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
             content = None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        if not isinstance(content, dict) or content.get("format") not in (1, FORMAT):
             rule, got = f"hold a {WORK_FILE} of this version of manyhot", f"{str(path)!r}, which is none"
             raise InputError("folder", OWNER, rule, got, "Choose another folder, or update manyhot.")
         return str(content.get("classifier"))
@@ -194,28 +215,12 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    with atomic_write(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(rows)
-
-
-def _read_ids(part: Part) -> Iterator[str]:
-    column = TEXT_COLUMNS["ids"]
-    for piece in part.pieces([column], None):
-        yield from as_strings(piece.column(column)).to_pylist()
-
-
 def image_states(images: ImageSource) -> list[str]:
     """A digest of each image that changes when the image may have changed."""
     return [text_digest(images.identity(row)) for row in range(len(images))]
 
 
-Array = np.ndarray[Any, Any]
-
-
-def rows_to_score(dataset: Dataset, processed: dict[str, ProcessedImage], *, retry: bool) -> Array:
+def rows_to_score(dataset: Dataset, processed: dict[str, ProcessedImage], *, retry: bool) -> np.ndarray[Any, Any]:
     """The rows of images that are not in the folder yet.
 
     Rejects images that changed since they were scored, and images that were scored under other ids: one id would stand
@@ -230,38 +235,26 @@ def rows_to_score(dataset: Dataset, processed: dict[str, ProcessedImage], *, ret
         return np.arange(len(dataset))
     assert dataset.images is not None
     states = image_states(dataset.images)
-    records = [processed.get(name) for name in dataset.ids]
-    changed = [
-        row
-        for row, record in enumerate(records)
-        if record and not record.left_out and record.state not in ("", states[row])
-    ]
-    if changed:
-        raise _changed_error([dataset.ids[row] for row in changed], processed)
-    new = [row for row, record in enumerate(records) if record is None]
-    _check_renamed(dataset, [(row, states[row]) for row in new], processed)
-    tried = [
-        row
-        for row, record in enumerate(records)
-        if record and record.left_out and (retry or record.state != states[row])
-    ]
-    return np.array(sorted(new + tried), dtype=np.int64)
-
-
-def _changed_error(names: list[str], processed: dict[str, ProcessedImage]) -> Exception:
-    parts = sorted({processed[name].part for name in names})
-    listed = f"{', '.join(parts[:3])}{' ...' if len(parts) > 3 else ''}"
-    got = f"{len(names):,} that changed or lie elsewhere, such as {names[0]!r}"
-    hint = f"Choose another folder, or remove {listed} from this one to have the images scored again."
-    return InputError("samples", OWNER, "be the images that were scored under these ids", got, hint)
-
-
-def _check_renamed(dataset: Dataset, new: list[tuple[int, str]], processed: dict[str, ProcessedImage]) -> None:
-    """Rejects images that were scored under another id: ids depend on how images are passed."""
     scored = {record.state: name for name, record in processed.items() if record.state and not record.left_out}
     ids = set(dataset.ids)
-    for row, state in new:
-        if state in scored and scored[state] not in ids:
-            got = f"{dataset.ids[row]!r}, which was scored as {scored[state]!r}"
-            hint = "Name the folder, pattern or table as before, or choose another folder."
-            raise InputError("samples", OWNER, "have the ids that they were scored under", got, hint)
+    rows: list[int] = []
+    changed: list[str] = []
+    renamed: list[str] = []
+    for row, (name, state) in enumerate(zip(dataset.ids, states, strict=True)):
+        record = processed.get(name)
+        if record is None or (record.left_out and (retry or record.state != state)):
+            rows.append(row)
+        elif not record.left_out and record.state not in ("", state):
+            changed.append(name)
+        if record is None and scored.get(state, name) not in ids:
+            renamed.append(f"{name!r}, which was scored as {scored[state]!r}")
+    if changed:
+        parts = sorted({processed[name].part for name in changed})
+        listed = f"{', '.join(parts[:3])}{' ...' if len(parts) > 3 else ''}"
+        got = f"{len(changed):,} that changed or lie elsewhere, such as {changed[0]!r}"
+        hint = f"Choose another folder, or remove {listed} from this one to have the images scored again."
+        raise InputError("samples", OWNER, "be the images that were scored under these ids", got, hint)
+    if renamed:
+        hint = "Name the folder, pattern or table as before, or choose another folder."
+        raise InputError("samples", OWNER, "have the ids that they were scored under", renamed[0], hint)
+    return np.array(rows, dtype=np.int64)

@@ -499,7 +499,9 @@ class Predictions(PredictionTable):
             selected = select_columns(self, labels)
             columns |= {kind: cells[:, selected] for kind in KINDS if (cells := columns[kind]) is not None}
         table = self.from_checked(labels, columns, modules)
-        return (table.slice(start, start + rows) for start in range(0, max(len(self), 1), rows))
+        if rows >= len(self):
+            return iter([table])
+        return (table.slice(start, start + rows) for start in range(0, len(self), rows))
 
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
