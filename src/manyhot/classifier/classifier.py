@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from manyhot.backbones.backbone import Backbone
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import check_int, describe_type
 from manyhot.data import Dataset, Files, Pixels, read_images
-from manyhot.data.loading import ImageBatches
+from manyhot.data.loading import Batches, FeatureBatches, ImageBatches
 from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
 from manyhot.decide import Threshold
@@ -110,9 +110,10 @@ def as_images(samples: Any) -> Dataset:
             hint = "Pass images, or use a classifier of features."
             raise InputError("samples", PREDICT_OWNER, "hold images", "a data set of features", hint)
         return samples
-    if is_path(samples) or (isinstance(samples, list | tuple) and samples and all(map(is_path, samples))):
+    several = samples if isinstance(samples, list | tuple) else [samples]
+    if several and all(isinstance(sample, str | os.PathLike) for sample in several):
         return read_images(samples)
-    images = [pixels for sample in _as_sequence(samples) for pixels in as_pixels(sample)]
+    images = [pixels for sample in several for pixels in as_pixels(sample)]
     array = np.empty(len(images), dtype=object)
     array[:] = images
     return Dataset(Labels([]), None, [str(row) for row in range(len(array))], images=Pixels(array))
@@ -126,7 +127,12 @@ def as_features(samples: Any, width: int) -> Dataset:
             raise InputError("samples", PREDICT_OWNER, "hold features", "a data set of images", hint)
         dataset, features = samples, samples.features
     else:
-        features = _as_matrix(samples)
+        values = samples.detach().cpu() if isinstance(samples, Tensor) else samples
+        try:
+            features = np.asarray(values, dtype=np.float32)
+        except (TypeError, ValueError):
+            hint = "Pass a matrix of numbers: this classifier has no backbone to read images with."
+            raise InputError("samples", PREDICT_OWNER, "be features (N, D)", describe_type(samples), hint) from None
         dataset = Dataset(Labels([]), None, [str(row) for row in range(len(features))], features=features)
     if features.ndim != 2 or features.shape[1] != width:
         rule = f"be features (N, D) with D = {width}"
@@ -134,30 +140,25 @@ def as_features(samples: Any, width: int) -> Dataset:
     return dataset
 
 
-def is_path(sample: object) -> bool:
-    """Whether a sample is a path."""
-    return isinstance(sample, str | os.PathLike)
-
-
 def as_pixels(sample: Any) -> list[Array]:
     """The images of one sample as arrays (H, W) or (H, W, C) of uint8."""
     if hasattr(sample, "getexif"):
         return [_pillow_pixels(sample)]
+    got, rule = describe_type(sample), "be paths, images, a data set, or arrays or tensors of pixels"
+    if isinstance(sample, np.ndarray | Tensor):
+        got = f"{tuple(sample.shape)} of {str(sample.dtype).removeprefix('torch.')}"
     if isinstance(sample, Tensor):
         pixels = sample.detach().cpu().numpy()
-        if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or pixels.shape[-3] not in (1, 3):
-            raise _pixels_error(sample, "be images (3, H, W) or (N, 3, H, W) of uint8 where they are tensors")
-        return list(np.moveaxis(pixels if pixels.ndim == 4 else pixels[None], 1, -1))
-    if isinstance(sample, np.ndarray):
-        if sample.dtype != np.uint8 or sample.ndim not in (2, 3, 4):
-            raise _pixels_error(sample, "be images (H, W), (H, W, C) or (N, H, W, C) of uint8 where they are arrays")
-        many = sample.ndim == 4 or (sample.ndim == 3 and sample.shape[2] > 4)
-        return list(sample) if many else [sample]
-    raise _pixels_error(sample, "be paths, images, a data set, or arrays or tensors of pixels")
-
-
-def _as_sequence(samples: Any) -> Sequence[Any]:
-    return samples if isinstance(samples, list | tuple) else [samples]
+        if pixels.dtype == np.uint8 and pixels.ndim in (3, 4) and pixels.shape[-3] in (1, 3):
+            return list(np.moveaxis(pixels if pixels.ndim == 4 else pixels[None], 1, -1))
+        rule = "be images (3, H, W) or (N, 3, H, W) of uint8 where they are tensors"
+    elif isinstance(sample, np.ndarray):
+        if sample.dtype == np.uint8 and sample.ndim in (2, 3, 4):
+            many = sample.ndim == 4 or (sample.ndim == 3 and sample.shape[2] > 4)
+            return list(sample) if many else [sample]
+        rule = "be images (H, W), (H, W, C) or (N, H, W, C) of uint8 where they are arrays"
+    hint = "Scale values to 0 to 255 and convert them to uint8, or pass paths."
+    raise InputError("samples", PREDICT_OWNER, rule, got, hint)
 
 
 def _pillow_pixels(image: Any) -> Array:
@@ -167,23 +168,6 @@ def _pillow_pixels(image: Any) -> Array:
     if upright.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
         upright = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
     return np.asarray(upright)
-
-
-def _as_matrix(samples: Any) -> Array:
-    try:
-        return np.asarray(samples.detach().cpu() if isinstance(samples, Tensor) else samples, dtype=np.float32)
-    except (TypeError, ValueError):
-        hint = "Pass a matrix of numbers: this classifier has no backbone to read images with."
-        raise InputError("samples", PREDICT_OWNER, "be features (N, D)", describe_type(samples), hint) from None
-
-
-def _pixels_error(sample: object, rule: str) -> InputError:
-    got = describe_type(sample)
-    if isinstance(sample, np.ndarray | Tensor):
-        got = f"{tuple(sample.shape)} of {str(sample.dtype).removeprefix('torch.')}"
-    return InputError(
-        "samples", PREDICT_OWNER, rule, got, "Scale values to 0 to 255 and convert them to uint8, or pass paths."
-    )
 
 
 OWNER = "Classifier"
@@ -301,36 +285,29 @@ class Classifier:
         dataset = self.dataset(samples)
         starts = range(0, max(len(dataset), 1), batch_size)
         groups = [range(start, min(start + batch_size, len(dataset))) for start in starts]
+        data: FeatureBatches | ImageBatches
         if dataset.images is None:
-            features = torch.as_tensor(dataset.features)
-            batches = ((features[rows.start : rows.stop], torch.arange(rows.start, rows.stop)) for rows in groups)
-            return self._tables(dataset, groups, batches, {}, rows=rows, advance=advance)
-        assert self.preprocessing is not None
-        data = ImageBatches(dataset, self.preprocessing, workers=workers, on_bad_image=on_bad_image)
-        batches = ((batch.inputs, batch.rows) for batch in data.load(groups, epoch=None))
-        return self._tables(dataset, groups, batches, data.unreadable, rows=rows, advance=advance)
+            nothing = SparseTargets(np.zeros(len(dataset) + 1), np.zeros(0), num_labels=0)
+            data = FeatureBatches(dataset.features, nothing)
+        else:
+            assert self.preprocessing is not None
+            data = ImageBatches(dataset, self.preprocessing, workers=workers, on_bad_image=on_bad_image)
+        return self._tables(dataset, data, groups, rows=rows, advance=advance or (lambda count: None))
 
     def _tables(
-        self,
-        dataset: Dataset,
-        groups: list[range],
-        batches: Iterable[tuple[Tensor, Tensor]],
-        unreadable: dict[str, str],
-        *,
-        rows: int,
-        advance: Callable[[int], None] | None,
+        self, dataset: Dataset, data: Batches, groups: list[range], *, rows: int, advance: Callable[[int], None]
     ) -> Iterator[Predictions]:
-        """Tables of about `rows` rows; `unreadable` names the images that the batches so far should have held."""
+        """Tables of about `rows` rows."""
+        unreadable: dict[str, str] = getattr(data, "unreadable", {})
         targets, notes = self._targets(dataset)
         scores: list[Tensor] = []
         numbers: list[int] = []
         reported = 0
-        for group, (inputs, positions) in zip(groups, batches, strict=True):
-            if len(positions):
-                scores.append(score_batch(self.network, inputs))
-                numbers += positions.tolist()
-            if advance is not None:
-                advance(len(group))
+        for group, batch in zip(groups, data.load(groups, epoch=None), strict=True):
+            if len(batch.rows):
+                scores.append(score_batch(self.network, batch.inputs))
+                numbers += batch.rows.tolist()
+            advance(len(group))
             if len(numbers) >= rows or group is groups[-1]:
                 table = self.decide(torch.cat(scores) if scores else torch.empty(0, len(self.labels))).replace(
                     ids=[dataset.ids[row] for row in numbers],
