@@ -14,8 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from manyhot.checks import check_choice, check_int
 from manyhot.classifier import Classifier
 from manyhot.classifier.bundle import read_content
@@ -105,15 +103,12 @@ def plan_workers(ray: Any, *, workers: int | None, device: str | None) -> Worker
         raise InputError("device", "", "be one that the cluster has", "'cuda' without GPUs", "Leave it out.")
     if gpus and device != "cpu":
         # What one core can decode, a GPU waits for, so that the cores of a machine are shared among its GPUs.
-        shares = [int(node["Resources"].get("CPU", 0) // node["Resources"]["GPU"]) for node in _gpu_nodes(ray)]
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) >= 1]
+        shares = [int(node.get("CPU", 0) // node["GPU"]) for node in nodes]
         return Workers(min(workers or gpus, gpus), 1, max(0, min([MAX_READERS, *(share - 1 for share in shares)])))
     if not cpus:
         raise InputError("address", "", "lead to a cluster with cores or GPUs", "none", "Add machines to the cluster.")
     return Workers(min(workers or cpus, cpus), 0, 0)
-
-
-def _gpu_nodes(ray: Any) -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) >= 1]
 
 
 def _cores() -> int:
@@ -170,18 +165,15 @@ class RayScorer:
             probe: An image to check.
             state: The expected state of that image.
         """
-        for path in (self.job.classifier / "classifier.json", self.job.folder / WORK_FILE):
-            if not path.is_file():
-                raise self._not_shared(str(path))
         assert probe.images is not None
-        if image_states(probe.images) != [state]:
-            raise self._not_shared(probe.images.name(0))
+        needed = (self.job.classifier / "classifier.json", self.job.folder / WORK_FILE)
+        missing = [str(path) for path in needed if not path.is_file()]
+        if missing or image_states(probe.images) != [state]:
+            name = missing[0] if missing else probe.images.name(0)
+            got = f"{name!r}, which {socket.gethostname()!r} does not see as it is here"
+            rule = "lie, as images and classifier do, where every machine finds it"
+            raise InputError("folder", "", rule, got, "Use paths of a disk that all machines share.")
         assert self._classifier is not None
-
-    def _not_shared(self, name: str) -> Exception:
-        got = f"{name!r}, which {socket.gethostname()!r} does not see as it is here"
-        hint = "Use paths of a disk that all machines share."
-        return InputError("folder", "", "lie, as images and classifier do, where every machine finds it", got, hint)
 
     def score(self, number: int, part: Dataset) -> Iterator[int]:
         """Writes one part; yields how many images have been processed since the last time."""
@@ -213,11 +205,9 @@ class RayScorer:
 # A machine may go at any time, and what it was at is given to another. A part whose images end every process is not.
 RETRIES = 3
 
-NumberedPart = tuple[int, Dataset]
-
 
 def score_parts(
-    ray: Any, job: ScoringJob, parts: Iterator[NumberedPart], *, probe: Dataset, advance: Callable[[int], None]
+    ray: Any, job: ScoringJob, parts: Iterator[tuple[int, Dataset]], *, probe: Dataset, advance: Callable[[int], None]
 ) -> None:
     """Scores all parts; the first error ends it, and the parts that are finished by then stay.
 
@@ -240,12 +230,12 @@ def score_parts(
             process, task = busy[ready[0]]
             if _is_finished(ray, ready[0], task, advance):
                 del busy[ready[0]]
-                part = next(parts, None)
-                if part is not None:
-                    stream = process.score.options(num_returns="streaming").remote(*part)
+                numbered = next(parts, None)
+                if numbered is not None:
+                    number, part = numbered
+                    stream = process.score.options(num_returns="streaming").remote(number, part)
                     # With its images, because one of them may be the cause of an error.
-                    number, images = part
-                    busy[stream] = process, f"Part {number}, {images.ids[0]!r} to {images.ids[-1]!r},"
+                    busy[stream] = process, f"Part {number}, {part.ids[0]!r} to {part.ids[-1]!r},"
                 elif all(message == "The start" for _, message in busy.values()):
                     return
     finally:
@@ -282,7 +272,6 @@ MAX_PART_ROWS = 16384
 # Parts that a process gets, at least, so that none is idle for long while the others finish.
 PARTS_PER_WORKER = 8
 
-Array = np.ndarray[Any, Any]
 ProgressContext = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 

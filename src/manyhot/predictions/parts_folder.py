@@ -107,7 +107,7 @@ class PartsFolder:
     def write_lock(self, number: int) -> Iterator[None]:
         """Lets the next run know that a process still writes this part."""
         path = self.path / f".part-{number:05d}.lock"
-        with FileLock(path):
+        with FileLock(path, thread_local=False):
             yield
             path.unlink(missing_ok=True)
 
