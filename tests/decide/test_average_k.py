@@ -85,7 +85,7 @@ class TestBatches:
 
     def test_memory_stays_bounded(self, monkeypatch):
         """Batches are cut into blocks, which are counted and forgotten."""
-        monkeypatch.setattr("manyhot.decide.sets.CELLS_AT_ONCE", 13)
+        monkeypatch.setattr("manyhot.sorting.CELLS_AT_ONCE", 13)
         want = naive_threshold(self.values, 2.5)
         assert mh.AverageK(2.5).fit(self.values).threshold.item() == pytest.approx(want, rel=1e-6)
 

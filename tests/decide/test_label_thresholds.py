@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_recall_curve
 
 import manyhot as mh
-from manyhot.decide.thresholds import CutoffCurve, FBetaObjective, PrecisionObjective, RecallObjective
+from manyhot.decide import thresholds
+from manyhot.decide.thresholds import f_beta, precision_at_recall, recall_at_precision
 from tests.errors.expected import raises_input_error
 
 
@@ -89,8 +90,9 @@ def test_leaving_out_what_cannot_matter_changes_nothing(goal, monkeypatch):
     values = values.float()
     want = mh.LabelThresholds(**goal).fit(values, targets)
     monkeypatch.setattr("manyhot.decide.thresholds.FULL_SORT_CELLS", 0)
-    monkeypatch.setattr("manyhot.decide.thresholds.TILE_COLUMNS", 2)
-    monkeypatch.setattr("manyhot.decide.thresholds.TILE_ROWS", 64)
+    monkeypatch.setattr("manyhot.decide.thresholds.CELLS_IN_CACHE", 100)
+    monkeypatch.setattr("manyhot.sorting.CELLS_AT_ONCE", 1400)
+    monkeypatch.setattr("manyhot.sorting.ROWS_IN_CACHE", 64)
     got = mh.LabelThresholds(**goal).fit(values, targets)
     assert torch.equal(got.thresholds, want.thresholds)
     assert torch.equal(got.common, want.common) or (got.common.isnan() and want.common.isnan())
@@ -98,20 +100,18 @@ def test_leaving_out_what_cannot_matter_changes_nothing(goal, monkeypatch):
 
 @pytest.mark.parametrize(
     "goal",
-    [FBetaObjective(1.0), FBetaObjective(3.0), PrecisionObjective(0.5), RecallObjective(0.5), RecallObjective(0.01)],
+    [f_beta(1.0), f_beta(3.0), recall_at_precision(0.5), precision_at_recall(0.5), precision_at_recall(0.01)],
 )
 def test_the_floor_is_below_the_best_and_saves_work(goal):
     draw = np.random.default_rng(0)
     targets = draw.random(200_000) < 0.03
     values = draw.normal(size=200_000) + 2 * targets
     present = np.sort(values[targets])
-    floor = goal.floor(present, lambda points: np.array([(values >= point).sum() for point in points]))
+    floor = thresholds.best_floor(present, np.array_split(values, 3), goal)
     assert (values >= floor).mean() < 0.5
     upper = np.sort(values)
-    curve = CutoffCurve(
-        len(present) - np.arange(len(present)), len(upper) - np.searchsorted(upper, present), len(present)
-    )
-    assert present[goal.best(curve)] >= floor
+    score = goal(len(present) - np.arange(len(present)), len(upper) - np.searchsorted(upper, present), len(present))
+    assert present[len(score) - 1 - score[::-1].argmax()] >= floor
 
 
 def test_a_lower_cut_off_of_more_precision_serves_recall_better():

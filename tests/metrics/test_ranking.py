@@ -22,8 +22,7 @@ from torchmetrics.functional.classification import (
     multilabel_ranking_average_precision,
 )
 
-from manyhot import metrics
-from manyhot.metrics import sorting
+from manyhot import metrics, sorting
 from tests.metrics import naive
 
 TABLES = [

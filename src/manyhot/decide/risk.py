@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_choice, check_number
-from manyhot.decide.rule import Rule, reaches_threshold, row_chunks
+from manyhot.decide.rule import Rule, reaches_threshold
+from manyhot.sorting import row_blocks
 
 RISKS = ("false_negatives", "false_discoveries")
 # The rounding error allowed in a sum of many shares, in rows.
@@ -147,7 +148,7 @@ def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> LossSteps
         monotone: Whether to replace each share by the largest one so far.
     """
     change_points, changes = [], []
-    for rows in row_chunks(values.shape):
+    for rows in row_blocks(values.shape):
         known = targets[rows] >= 0
         # Unknown cells go last, where they count neither as predicted nor as wrong.
         ordered, order = torch.where(known, values[rows], -torch.inf).sort(dim=1, descending=True)

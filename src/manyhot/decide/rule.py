@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -152,10 +151,6 @@ def _readable(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-# Cells per block: large enough to be fast, and small compared with the memory of any computer.
-CELLS_AT_ONCE = 1 << 22
-
-
 def midpoint(low: Tensor, high: Tensor) -> Tensor:
     """The threshold halfway between two values, which `high` reaches and `low` does not.
 
@@ -175,11 +170,3 @@ def strict_midpoint(low: Tensor, high: Tensor) -> Tensor:
 def reaches_threshold(values: Tensor, thresholds: Tensor) -> Tensor:
     """Whether values (N, K) reach thresholds; no value reaches an infinite one, not even an infinite value."""
     return values >= thresholds.masked_fill(thresholds == torch.inf, torch.nan).to(values)
-
-
-def row_chunks(shape: Sequence[int], cells: int = CELLS_AT_ONCE) -> Iterator[slice]:
-    """Slices of the rows of a table (N, K) that cover all of them, each of about that many cells."""
-    rows, labels = shape
-    step = max(1, cells // max(1, labels))
-    for start in range(0, rows, step):
-        yield slice(start, start + step)

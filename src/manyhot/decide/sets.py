@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_int, check_number
-from manyhot.decide.rule import CELLS_AT_ONCE, Rule, midpoint, reaches_threshold, row_chunks
+from manyhot.decide.rule import Rule, midpoint, reaches_threshold
 from manyhot.errors import InputError
+from manyhot.sorting import row_blocks
 
 
 class TopK(Rule):
@@ -35,7 +36,7 @@ class TopK(Rule):
             return torch.ones_like(values, dtype=torch.bool)
         labels = torch.zeros_like(values, dtype=torch.bool)
         if self.k:
-            for rows in row_chunks(values.shape):
+            for rows in row_blocks(values.shape):
                 labels[rows] = k_largest(values[rows], self.k)
         return labels
 
@@ -201,8 +202,9 @@ def _count(batches: Iterable[Tensor], prefixes: set[int], digit: int) -> tuple[d
     for batch in batches:
         dtype = batch.dtype
         shift = torch.finfo(dtype).bits - DIGIT_BITS * (digit + 1)
-        for block in batch.reshape(-1).split(CELLS_AT_ONCE):
-            bits = block.view(INTEGER_TYPES[dtype]) >> shift
+        numbers = batch.reshape(-1).view(INTEGER_TYPES[dtype])
+        for block in row_blocks((len(numbers), 1)):
+            bits = numbers[block] >> shift
             for prefix, count in counts.items():
                 same = bits
                 if digit:
@@ -272,7 +274,7 @@ class ExpectedFBeta(Rule):
         labels = torch.zeros_like(values, dtype=torch.bool)
         # Rows with similar numbers of labels need sums of similar length.
         order = values.sum(1, dtype=torch.float64).argsort()
-        for block in row_chunks(values.shape, CPU_CELLS_AT_ONCE if values.device.type == "cpu" else CELLS_AT_ONCE):
+        for block in row_blocks(values.shape, CPU_CELLS_AT_ONCE if values.device.type == "cpu" else None):
             rows = order[block]
             labels[rows] = self._best_sets(values[rows].double())
         return labels

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -14,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyhot.checks import check_num_labels, check_number
-from manyhot.decide.rule import Rule, reaches_threshold, row_chunks, strict_midpoint
+from manyhot.decide.rule import Rule, reaches_threshold, strict_midpoint
 from manyhot.errors import InputError
+from manyhot.sorting import label_cells, row_blocks, select
 
 
 class Threshold(Rule):
@@ -181,11 +181,23 @@ class LabelThresholds(Rule):
         """
         checked = self.check_values(values)
         known = self.check_targets(targets, checked)
-        tuned = tune(checked.cpu().numpy(), known.cpu().numpy(), self._objective(), self.shrink)
+        values, targets, objective = checked.cpu(), known.cpu(), self._objective()
+        all_known = bool((targets >= 0).all())
+        reached, common, thresholds = (targets == 1).any(0), np.nan, []
+        if self.shrink > 0 or not bool(reached.all()):
+            blocks = row_blocks(values.shape, CELLS_IN_CACHE)
+            cells = [
+                values[rows].flatten() if all_known else select(values[rows], targets[rows] >= 0) for rows in blocks
+            ]
+            common = best_threshold(select(values, targets == 1).numpy(), [part.numpy() for part in cells], objective)
+        for present, every in label_cells([values], [targets]):
+            own = best_threshold(present.numpy(), [every.numpy()], objective, common, self.shrink)
+            thresholds.append(own if len(present) else common)
+        learnt = torch.tensor(np.array(thresholds), dtype=torch.float64)
         return self.learn(
-            thresholds=torch.as_tensor(tuned.thresholds, dtype=torch.float64, device=checked.device),
-            common=torch.as_tensor(tuned.common, dtype=torch.float64, device=checked.device),
-            reached=torch.as_tensor(tuned.reached, device=checked.device),
+            thresholds=learnt.to(checked.device),
+            common=torch.tensor(common, dtype=torch.float64, device=checked.device),
+            reached=(reached & (learnt < torch.inf)).to(checked.device),
         )
 
     def decide(self, values: Tensor) -> Tensor:
@@ -195,8 +207,8 @@ class LabelThresholds(Rule):
 
     def _objective(self) -> Objective:
         if self.precision is not None:
-            return PrecisionObjective(self.precision)
-        return FBetaObjective(self.beta or 1.0) if self.recall is None else RecallObjective(self.recall)
+            return recall_at_precision(self.precision)
+        return f_beta(self.beta or 1.0) if self.recall is None else precision_at_recall(self.recall)
 
     def _checked(self, name: str, value: float | None, high: float | None) -> float | None:
         if value is None:
@@ -206,266 +218,110 @@ class LabelThresholds(Rule):
 
 
 Array = NDArray[Any]
-NUM_PROBES = 16
+Objective = Callable[[Array, Array, int], Array]
+"""Scores cut-offs by how many positives each predicts, how many cells, and how many positives there are.
+
+Minus infinity stands for a cut-off that misses the goal. With as many positives, a score must not rise with the cells.
+"""
 
 
-class CutoffCurve(NamedTuple):
-    """Cut-offs right below present values.
-
-    Attributes:
-        true_positives: (C,), how many positives each cut-off predicts, from the lowest cut-off to the highest.
-        predicted: (C,), how many cells it predicts.
-        positives: How many positives there are.
-    """
-
-    true_positives: Array
-    predicted: Array
-    positives: int
+def f_beta(beta: float) -> Objective:
+    """F-beta, (1 + beta^2) TP / (beta^2 positives + predicted)."""
+    weight = beta**2
+    return lambda hits, predicted, positives: (1 + weight) * hits / (weight * positives + predicted)
 
 
-def count_at_least(ascending: Array, values: Array) -> Array:
-    """How many of the ascending numbers are at least as large as each value."""
-    return len(ascending) - np.searchsorted(ascending, values)
+def recall_at_precision(share: float) -> Objective:
+    """How many positives are found, of cut-offs that reach a precision."""
+    return lambda hits, predicted, positives: np.where(hits >= share * predicted * (1 - 1e-12), hits, -np.inf)
 
 
-class Objective(ABC):
-    """A goal of tuning, which selects the best of many cut-offs."""
-
-    @abstractmethod
-    def best(self, curve: CutoffCurve) -> int | None:
-        """The index of the best cut-off in a curve of at least one; None if none reaches the goal."""
-
-    @abstractmethod
-    def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """A present value below which the best cut-off cannot lie, from a few values only.
-
-        Args:
-            present: (P,) ascending, not empty.
-            count: How many cells are at least as large as each of a few values.
-        """
-
-
-class FBetaObjective(Objective):
-    """The largest F-beta, (1 + beta^2) TP / (beta^2 positives + predicted); of equal ones the highest cut-off."""
-
-    def __init__(self, beta: float) -> None:
-        self.weight = beta**2
-
-    def score(self, curve: CutoffCurve) -> Array:
-        """F-beta of every cut-off."""
-        return (1 + self.weight) * curve.true_positives / (self.weight * curve.positives + curve.predicted)
-
-    def best(self, curve: CutoffCurve) -> int | None:
-        """The highest of the cut-offs with the largest F-beta."""
-        score = self.score(curve)
-        return len(score) - 1 - int(score[::-1].argmax())
-
-    def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """Below it, even with all positives the F-beta is lower, because too many cells are predicted."""
-
-        def max_predicted(curve: CutoffCurve) -> float:
-            return float(curve.positives * ((1 + self.weight) / self.score(curve).max() - self.weight))
-
-        return _probe(present, count, max_predicted)
-
-
-class PrecisionObjective(Objective):
-    """The largest recall among the cut-offs that reach a precision."""
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def best(self, curve: CutoffCurve) -> int | None:
-        """The lowest cut-off that reaches the precision."""
-        indices = np.flatnonzero(curve.true_positives >= self.share * curve.predicted * (1 - 1e-12))
-        return int(indices[0]) if len(indices) else None
-
-    def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """Below it, even with all positives the precision is not reached."""
-        return _probe(present, count, lambda curve: curve.positives / self.share)
-
-
-class RecallObjective(Objective):
-    """The largest precision among the cut-offs that reach a recall."""
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def best(self, curve: CutoffCurve) -> int | None:
-        """The highest of the cut-offs with the largest precision, of those that reach the recall."""
-        precision = self.precision(curve)
-        return len(precision) - 1 - int(precision[::-1].argmax())
-
-    def floor(self, present: Array, count: Callable[[Array], Array]) -> Any:
-        """Below it, even with all positives the precision is lower."""
-        return _probe(present, count, lambda curve: float(curve.positives / self.precision(curve).max()))
-
-    def precision(self, curve: CutoffCurve) -> Array:
-        """The precision of every cut-off, 0 of those that miss the recall; the lowest of all never does."""
-        wanted = self.share * curve.positives * (1 - 1e-12)
-        return np.where(curve.true_positives >= wanted, curve.true_positives / curve.predicted, 0.0)
-
-
-def _probe(present: Array, count: Callable[[Array], Array], max_predicted: Callable[[CutoffCurve], float]) -> Any:
-    """The highest of some present values at which at least as many cells are predicted as the best cut-off can predict.
-
-    Args:
-        present: (P,) ascending.
-        count: How many cells are at least as large as each of a few values.
-        max_predicted: An upper bound on how many cells the best cut-off predicts, from a curve of a few cut-offs.
-    """
-    low, high = 0, len(present) - 1
-    for _ in range(2):
-        positions = np.unique(np.linspace(low, high, NUM_PROBES).astype(np.int64))
-        values = present[positions]
-        curve = CutoffCurve(count_at_least(present, values), count(values), len(present))
-        enough = np.flatnonzero(curve.predicted >= max_predicted(curve))
-        if len(enough) == 0:
-            break
-        low, high = positions[enough[-1]], positions[min(enough[-1] + 1, len(positions) - 1)]
-    return present[low]
+def precision_at_recall(share: float) -> Objective:
+    """The precision, of cut-offs that reach a recall."""
+    return lambda hits, predicted, positives: np.where(
+        hits >= share * positives * (1 - 1e-12), hits / predicted, -np.inf
+    )
 
 
 # Up to this number, cells are sorted all at once; of more, those that cannot matter are left out first.
 FULL_SORT_CELLS = 1 << 16
-# Columns copied at once, as many float32 numbers as a line of the cache holds, in tiles of rows that stay in it.
-TILE_COLUMNS, TILE_ROWS = 16, 4096
 # Cells of all labels counted in one pass: few enough to stay in the cache while they are counted several times.
 CELLS_IN_CACHE = 1 << 18
+NUM_PROBES = 16
 
 
-class TunedThresholds(NamedTuple):
-    """The thresholds that `tune` returns.
+def best_threshold(
+    present: Array, known: Sequence[Array], objective: Objective, common: Any = np.nan, shrink: float = 0.0
+) -> Any:
+    """The threshold that maximises an objective over all cut-offs; ties go to the highest.
 
-    Attributes:
-        thresholds: (K,), in the type of the values.
-        common: The threshold that is best for all labels together; NaN if no label needed it.
-        reached: (K,), whether the label's own cells settled its threshold.
-    """
-
-    thresholds: Array
-    common: Any
-    reached: Array
-
-
-def tune(values: Array, targets: Array, objective: Objective, shrink: float) -> TunedThresholds:
-    """The thresholds of all labels for values and targets (N, K) of 1, 0 and -1."""
-    labels = values.shape[1]
-    thresholds, reached = np.full(labels, np.inf, dtype=values.dtype), np.zeros(labels, dtype=bool)
-    common = values.dtype.type(np.nan)
-    if shrink > 0 or not (targets == 1).any(0).all():
-        cut = _all_cells(values, targets).best(objective)
-        common = values.dtype.type(np.inf) if cut is None else cut.threshold()
-    for label, cells in enumerate(_columns(values, targets)):
-        if len(cells.present) == 0:
-            thresholds[label] = common
-            continue
-        cut = cells.best(objective, common)
-        if cut is not None:
-            thresholds[label], reached[label] = cut.shrunk_towards(common, shrink), True
-    return TunedThresholds(thresholds, common, reached)
-
-
-class _KnownCells:
-    """The known cells of one label, or of all of them.
+    It lies halfway between the smallest predicted cell and the largest one that is not, and is infinite if no cut-off
+    reaches the goal.
 
     Args:
-        blocks: Returns the cells in one or more blocks, whenever it is called.
-        present: The values of present cells.
-        size: How many cells there are.
+        present: (P,), the values of present cells.
+        known: Those of all known cells, in one or more parts.
+        objective: What to maximise.
+        common: The threshold of all labels together, towards which to shrink the number of predicted cells.
+        shrink: How many positives it counts for.
     """
+    infinity = present.dtype.type(np.inf)
+    if len(present) == 0:
+        return infinity
+    present = np.sort(present)
+    floor = present[0] if sum(map(len, known)) <= FULL_SORT_CELLS else best_floor(present, known, objective)
+    cutoffs = np.unique(present[present >= floor])
+    lowest = np.fmin(floor, common)
+    upper = np.sort(np.concatenate([cells[cells >= lowest] for cells in known]))
+    predicted = _count_at_least(upper, cutoffs)
+    score = objective(_count_at_least(present, cutoffs), predicted, len(present))
+    best = len(score) - 1 - int(score[::-1].argmax())
 
-    def __init__(self, blocks: Callable[[], Iterable[Array]], present: Array, size: int) -> None:
-        self.blocks, self.present, self.size = blocks, np.sort(present), size
-
-    def count(self, values: Array) -> Array:
-        """How many cells are at least as large as each value."""
-        counts = np.zeros(len(values), dtype=np.int64)
-        for block in self.blocks():
-            counts += [np.count_nonzero(block >= value) for value in values]
-        return counts
-
-    def above(self, floor: Any) -> Array:
-        """The cells that are at least as large as a floor, ascending."""
-        result = np.concatenate([block[block >= floor] for block in self.blocks()])
-        result.sort()
-        return result
-
-    def below(self, value: Any) -> Any:
-        """The largest cell below a value, or minus infinity."""
-        low = value.dtype.type(-np.inf)
-        return max(block[block < value].max(initial=low) for block in self.blocks())
-
-    def best(self, objective: Objective, common: Any = np.nan) -> _Cutoff | None:
-        """The best cut-off for a goal, together with all cells down to the common threshold; None if there is none."""
-        if len(self.present) == 0:
-            return None
-        floor = self.present[0] if self.size <= FULL_SORT_CELLS else objective.floor(self.present, self.count)
-        values = _distinct(self.present[self.present >= floor])
-        upper = self.above(np.fmin(floor, common))
-        curve = CutoffCurve(count_at_least(self.present, values), count_at_least(upper, values), len(self.present))
-        index = objective.best(curve)
-        return None if index is None else _Cutoff(self, upper, int(curve.predicted[index]))
-
-
-class _Cutoff(NamedTuple):
-    """A cut-off: the `predicted` largest of the cells of which `upper` are the largest, ascending."""
-
-    cells: _KnownCells
-    upper: Array
-    predicted: int
-
-    def threshold(self) -> Any:
-        """Halfway between the smallest predicted cell and the largest one that is not."""
-        if self.predicted == 0:
-            return self.upper.dtype.type(np.inf)
-        high = self.upper[-self.predicted]
-        low = self.upper[-self.predicted - 1] if self.predicted < len(self.upper) else self.cells.below(high)
-        # No value reaches an infinite threshold; the largest number is the threshold of infinite values.
+    def threshold(number: int) -> Any:
+        if number == 0:
+            return infinity
+        high, below = upper[-number], upper[-number - 1 : -number]
+        low = below[0] if len(below) else max(cells[cells < high].max(initial=-infinity) for cells in known)
+        # As `midpoint`, of numbers of NumPy.
         middle = np.finfo(high.dtype).max if high == np.inf else low / 2 + high / 2
         return middle if middle > low else high
 
-    def shrunk_towards(self, common: Any, shrink: float) -> Any:
-        """The threshold that predicts a number of cells between this cut-off's and that of the common threshold."""
-        own, positives = self.threshold(), len(self.cells.present)
-        if shrink == 0 or not np.isfinite(common):
-            return own
-        weight, shared = positives / (positives + shrink), int(count_at_least(self.upper, common))
-        # Half a cell more, so that 0 has a logarithm.
-        mean = math.exp(weight * math.log(self.predicted + 0.5) + (1 - weight) * math.log(shared + 0.5)) - 0.5
-        return np.clip(self._replace(predicted=round(mean)).threshold(), min(own, common), max(own, common))
+    if score[best] == -np.inf:
+        return infinity
+    own = threshold(predicted[best])
+    if shrink == 0 or not np.isfinite(common):
+        return own
+    weight, shared = len(present) / (len(present) + shrink), int(_count_at_least(upper, common))
+    # Half a cell more, so that 0 has a logarithm.
+    mean = math.exp(weight * math.log(predicted[best] + 0.5) + (1 - weight) * math.log(shared + 0.5)) - 0.5
+    return np.clip(threshold(round(mean)), min(own, common), max(own, common))
 
 
-def _distinct(ascending: Array) -> Array:
-    new = np.ones(len(ascending), dtype=bool)
-    new[1:] = ascending[1:] > ascending[:-1]
-    return np.compress(new, ascending)
+def best_floor(present: Array, known: Sequence[Array], objective: Objective) -> Any:
+    """A present value below which no cut-off is the best: it predicts too many cells, even with all positives.
+
+    Args:
+        present: (P,) ascending.
+        known: All known cells, in one or more parts.
+        objective: What is maximised.
+    """
+    low, high, best = 0, len(present) - 1, -np.inf
+    for _ in range(2):
+        positions = np.unique(np.linspace(low, high, NUM_PROBES).astype(np.int64))
+        values = present[positions]
+        counts = np.sum([[np.count_nonzero(cells >= value) for value in values] for cells in known], axis=0)
+        best = max(best, objective(_count_at_least(present, values), counts, len(present)).max())
+        bound = objective(np.full(len(values), len(present)), counts, len(present))
+        hopeless = np.flatnonzero((bound < best) | (bound == -np.inf))
+        if len(hopeless) == 0:
+            break
+        low, high = positions[hopeless[-1]], positions[min(hopeless[-1] + 1, len(positions) - 1)]
+    return present[low]
 
 
-def _columns(values: Array, targets: Array) -> Iterator[_KnownCells]:
-    """The known cells of each label, valid until the next ones are requested."""
-    rows, labels = values.shape
-    block, target_tile = np.empty((TILE_COLUMNS, rows), values.dtype), np.empty((TILE_COLUMNS, rows), targets.dtype)
-    for first in range(0, labels, TILE_COLUMNS):
-        columns = slice(first, min(first + TILE_COLUMNS, labels))
-        width = columns.stop - first
-        for start in range(0, rows, TILE_ROWS):
-            tile = slice(start, start + TILE_ROWS)
-            block[:width, tile], target_tile[:width, tile] = values[tile, columns].T, targets[tile, columns].T
-        for cells, column_targets in zip(block[:width], target_tile[:width], strict=True):
-            known = cells[column_targets >= 0] if (column_targets < 0).any() else cells
-            yield _KnownCells(lambda known=known: [known], cells[column_targets == 1], len(known))  # type: ignore[misc]
-
-
-def _all_cells(values: Array, targets: Array) -> _KnownCells:
-    """The known cells of all labels, a few rows at a time."""
-    size = int(np.count_nonzero(targets >= 0))
-
-    def blocks() -> Iterator[Array]:
-        for rows in row_chunks(values.shape, CELLS_IN_CACHE):
-            yield values[rows].ravel() if size == values.size else values[rows][targets[rows] >= 0]
-
-    return _KnownCells(blocks, values[targets == 1], size)
+def _count_at_least(ascending: Array, values: Any) -> Array:
+    counts: Array = len(ascending) - np.searchsorted(ascending, values)
+    return counts
 
 
 class UniformThreshold(Rule):
@@ -651,7 +507,7 @@ def row_intervals(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """
     lows = values.new_full((len(values),), torch.inf)
     highs = -lows
-    for rows in row_chunks(values.shape) if values.shape[1] else ():
+    for rows in row_blocks(values.shape) if values.shape[1] else ():
         known = (targets[rows] >= 0).any(1)
         low = torch.where(targets[rows] == 0, values[rows], -torch.inf).amax(1)
         high = torch.where(targets[rows] == 1, values[rows], torch.inf).amin(1)

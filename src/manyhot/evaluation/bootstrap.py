@@ -20,8 +20,8 @@ from manyhot.evaluation.passes import (
 from manyhot.metrics import CalibrationError
 from manyhot.metrics.bootstrapping import draw_rows, draw_values
 from manyhot.metrics.metric import mean_of_defined
-from manyhot.metrics.sorting import count_below
 from manyhot.predictions.predictions import Predictions
+from manyhot.sorting import count_below
 
 
 def bootstrap_values(

@@ -35,9 +35,9 @@ from manyhot.metrics.calibration import BinSums, result_of_bins, sum_bins, with_
 from manyhot.metrics.metric import Metric, MetricResult, mean_of_defined
 from manyhot.metrics.ranking import auroc_of_column, precision_of_column
 from manyhot.metrics.sets import PredictedSetSize
-from manyhot.metrics.sorting import Column, sort_in_place, sorted_columns
 from manyhot.numerics import break_ties
 from manyhot.predictions.predictions import Predictions, PredictionTable, needs_all_labels
+from manyhot.sorting import Column, sort_in_place, sorted_columns
 
 # Cells that are in work at a time: small beside what torch itself takes, large enough to be fast.
 CELLS_AT_ONCE = 1 << 20

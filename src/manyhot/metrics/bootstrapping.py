@@ -88,7 +88,7 @@ def draw_values(metric: Metric, values: Any, targets: Any, *, replicates: int, s
     """The values of the metric for each draw of rows; what it had collected is overwritten."""
     values = values if isinstance(values, Decision) else as_tensor("bootstrap", values, "values")
     targets = as_tensor("bootstrap", targets, "targets")
-    if isinstance(metric, RowMetric) and metric.rows(_take(values, slice(0)), targets[:0]) is not None:
+    if isinstance(metric, RowMetric) and metric.row_sums:
         yield from _draw_sums(metric, values, targets, replicates, seed)
         return
     for rows in draw_rows(len(targets), replicates, seed):
@@ -123,7 +123,7 @@ def _weighted_sums(metric: RowMetric, values: Tensor | Decision, targets: Tensor
     step = max(1, _CELLS_AT_ONCE // max(_PART_OF_ROW, targets.shape[1]))
     for start in range(0, max(len(targets), 1), step):
         block = slice(start, start + step)
-        for name, part in (metric.rows(_take(values, block), targets[block]) or {}).items():
+        for name, part in metric.rows(_take(values, block), targets[block]).items():
             cells = part.reshape(len(part), math.prod(part.shape[1:])).double()
             total = (times[:, block] @ cells).reshape(len(times), *part.shape[1:])
             # Sums of whole numbers are exact in float64, and stay whole.

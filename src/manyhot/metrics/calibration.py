@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_choice, check_int, check_number
-from manyhot.metrics.metric import MetricResult, RowMetric, State, by_label, divide, mean_of_defined, zeros
-from manyhot.metrics.sorting import sort_in_place
+from manyhot.metrics.metric import MetricResult, RowMetric, State, divide, mean_of_defined
+from manyhot.sorting import sort_in_place
 
 
 class CalibrationError(RowMetric):
@@ -51,13 +51,12 @@ class CalibrationError(RowMetric):
         self.average = check_choice("average", owner, average, ("micro", "macro"))
         self.top_k = None if top_k is None else check_int("top_k", owner, top_k, low=1)
         self.mass = check_choice("mass", owner, mass, ("width", "equal"))
+        self.row_sums = self.mass == "width" and self.average == "micro"
         super().__init__()
 
     def start(self) -> State:
-        """Sums of the bins, or all cells for bins of the same number."""
-        if self.mass == "equal":
-            return {"keys": []}
-        return zeros(BinSums._fields, torch.int64)
+        """All cells, for bins of the same number."""
+        return {"keys": []}
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of probabilities and targets, both (N, K); returns itself."""
@@ -70,10 +69,8 @@ class CalibrationError(RowMetric):
         edges = even_edges(self.bins, probs)
         return self.collect(**sum_bins(probs, targets, edges, owner=owner, owners=labels)._asdict())
 
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
-        """What each row adds to the sums of pooled bins of the same width; None for bins that are not such sums."""
-        if self.mass == "equal" or self.average == "macro":
-            return None
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """What each row adds to the sums of pooled bins of the same width."""
         probs, targets = self._cells(values, targets)
         owner = torch.arange(len(probs), device=probs.device).unsqueeze(1)
         sums = sum_bins(probs, targets, even_edges(self.bins, probs), owner=owner, owners=len(probs))
@@ -159,10 +156,6 @@ class BrierScore(RowMetric):
         {'brier': 0.02..., 'brier_per_row': 0.05...}
     """
 
-    def start(self) -> State:
-        """Sums by label, and the number of rows."""
-        return _no_cells()
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """The squared differences of each row."""
         probs, targets = self._check(values, targets, probs=True)
@@ -201,10 +194,6 @@ class LogLoss(RowMetric):
         self.epsilon = epsilon
         super().__init__()
 
-    def start(self) -> State:
-        """Sums by label, and the numbers of rows and of cells that were clipped to `epsilon`."""
-        return _no_cells() | zeros(("raised", "certain"), torch.int64)
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """The losses of each row."""
         probs, targets = self._check(values, targets, probs=True)
@@ -224,17 +213,13 @@ class LogLoss(RowMetric):
         return result
 
 
-def _no_cells() -> State:
-    return zeros(("loss",), torch.float64) | zeros(("known", "rows"), torch.int64)
-
-
 def _cell_sums(losses: Tensor, known: Tensor) -> dict[str, Tensor]:
     return {"loss": torch.where(known, losses, 0.0), "known": known, "rows": known.any(1)}
 
 
 def _result(name: str, metric: RowMetric) -> MetricResult:
     """The mean over cells and over rows of losses that were summed by label."""
-    loss, known = by_label(metric.total("loss")), by_label(metric.total("known"))
+    loss, known = metric.totals("loss"), metric.totals("known")
     cells, rows, labels = int(known.sum()), int(metric.total("rows")), int((known > 0).sum())
     total = float(loss.sum())
     values = {name: divide(total, cells), f"{name}_per_row": divide(total, rows)}

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_number
-from manyhot.metrics.metric import Metric, MetricResult, State, divide, zeros
+from manyhot.metrics.metric import Metric, MetricResult, divide
 from manyhot.metrics.retrieval import Samples, check_labels, named_queries, narrowed
-from manyhot.metrics.sorting import CELLS_AT_ONCE
 from manyhot.poisson_binomial import BINS, Bin, count_interval
+from manyhot.sorting import CELLS_AT_ONCE
 
 Array = np.ndarray[Any, Any]
 # Added to both counts before they are divided, so that none and one are comparable.
@@ -62,11 +62,6 @@ class MatchCounts(Metric):
         self.level = check_number("level", "MatchCounts", level, low=0, high=1, low_open=True, high_open=True)
         super().__init__()
 
-    def start(self) -> State:
-        """By query: matches, sums of probabilities and of their squares, and what `count_interval` needs of bins."""
-        sums = ("expected", "squares", "bin_sums", "low_squares", "low_cubes")
-        return zeros(sums, torch.float64) | zeros(("true", "bin_rows"), torch.int64)
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects log-odds (N, K), as `link.log_odds(scores)` gives them, and targets (N, K); returns itself."""
         values, targets = self._check(values, targets)
@@ -75,11 +70,9 @@ class MatchCounts(Metric):
             return self
         samples = Samples.of(values[:, self.labels], targets[:, self.labels])
         clauses = samples.clauses(narrowed(self.queries, self.labels))
-        collected: dict[str, list[Tensor]] = {name: [] for name in self.state if name != "true"}
-        for some in clauses.split(max(1, CELLS_AT_ONCE // 8 // samples.rows)):
-            for name, part in _sums(samples.scores(some).exp_().double()).items():
-                collected[name].append(part)
-        sums = {name: torch.cat(parts) for name, parts in collected.items()}
+        blocks = clauses.split(max(1, CELLS_AT_ONCE // 8 // samples.rows))
+        parts = [_sums(samples.scores(some).exp_().double()) for some in blocks]
+        sums = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         return self.collect(**sums, true=samples.match_counts(clauses))
 
     def compute(self) -> MetricResult:

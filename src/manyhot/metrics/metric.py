@@ -6,7 +6,6 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from manyhot.checks import as_probs, as_scores, as_targets
-from manyhot.distributed import gather, world_size
+from manyhot.distributed import world_size
 from manyhot.errors import InputError
 
 
@@ -49,8 +48,8 @@ State = dict[str, Tensor | list[Tensor]]
 class Metric(ABC):
     """Collects batches and computes its values from all of them, the same whatever the batches were.
 
-    A subclass returns in `start` what it collects: tensors, which are added up, and lists of tensors, which are
-    concatenated. `merge` and `sync` follow from that.
+    What a subclass gives to `collect` is added up, or put into a list where `start` has one of this name. `merge` and
+    `sync` follow from that.
 
     Attributes:
         state: What was collected, by name.
@@ -61,9 +60,9 @@ class Metric(ABC):
         self.state: State = self.start()
         self.num_labels: int | None = None
 
-    @abstractmethod
     def start(self) -> State:
-        """What is collected before the first batch; a sum of unknown shape starts as a zero without dimensions."""
+        """The state before the first batch: an empty list for what is to be concatenated. Sums need no entry."""
+        return {}
 
     @abstractmethod
     def update(self, values: Any, targets: Any) -> Self:
@@ -82,18 +81,23 @@ class Metric(ABC):
     def collect(self, **batch: Tensor) -> Self:
         """Adds a batch to the sums and puts it at the end of the lists of these names; returns itself."""
         for name, value in batch.items():
-            collected = self.state[name]
-            if isinstance(collected, list):
-                collected.append(value)
-            else:
-                self.state[name] = collected + value
+            self._add(name, [value] if isinstance(self.state.get(name), list) else value)
         return self
 
+    def _add(self, name: str, value: Tensor | list[Tensor]) -> None:
+        # `+` adds tensors and concatenates lists, which are the two ways of merging.
+        self.state[name] = self.state[name] + value if name in self.state else value  # type: ignore[operator]
+
     def total(self, name: str) -> Tensor:
-        """The sum of this name."""
-        total = self.state[name]
+        """The sum of this name; a zero without dimensions before the first batch."""
+        total = self.state.get(name, torch.zeros((), dtype=torch.int64))
         assert isinstance(total, Tensor)
         return total
+
+    def totals(self, name: str) -> Tensor:
+        """The sums (K,) of this name, such as those of each label; (0,) before the first batch."""
+        total = self.total(name)
+        return total if total.ndim else total.new_zeros(0)
 
     def parts(self, name: str) -> list[Tensor]:
         """The list of this name."""
@@ -103,7 +107,7 @@ class Metric(ABC):
 
     def concatenated(self, name: str) -> Tensor:
         """The list of this name as one new tensor, (0,) before the first batch."""
-        return _concatenate(self.parts(name))
+        return torch.cat(self.parts(name)) if self.parts(name) else torch.empty(0)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -116,27 +120,23 @@ class Metric(ABC):
             rule = f"be a `{type(self).__name__}` of the same settings"
             raise InputError("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
         self._check_labels(other.num_labels)
-        # `+` adds tensors and concatenates lists, which are the two ways of merging.
-        self.state = {name: collected + other.state[name] for name, collected in self.state.items()}  # type: ignore[operator]
+        for name, value in other.state.items():
+            self._add(name, value)
         return self
 
     def sync(self) -> Self:
         """A metric that has collected the batches of all processes, in the order of ranks; itself without a group."""
         if world_size() == 1:
             return self
-        device = _device_of_backend()
-        parts = {name: gather(_concatenate(value).to(device)) for name, value in self.state.items()}
-        synced = copy.copy(self)
-        labels = gather(torch.tensor(-1 if self.num_labels is None else self.num_labels, device=device))
-        for num_labels in labels:
-            synced._check_labels(None if int(num_labels) < 0 else int(num_labels))
-        synced.state = {
-            # A process without batches has sent an empty list, whose shape cannot be concatenated with the others.
-            name: [part for part, num_labels in zip(parts[name], labels, strict=True) if int(num_labels) >= 0]
-            if isinstance(value, list)
-            else sum(parts[name][1:], start=parts[name][0])
-            for name, value in self.state.items()
-        }
+        # By way of the CPU, because a device has another name in each process; back to the one that the backend uses.
+        device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else "cpu"
+        gathered: list[Any] = [None] * world_size()
+        dist.all_gather_object(gathered, (self.num_labels, _moved(self.state, "cpu")))
+        synced = copy.copy(self).reset()
+        for num_labels, state in gathered:
+            synced._check_labels(num_labels)
+            for name, value in _moved(state, device).items():
+                synced._add(name, value)
         return synced
 
     def _check_labels(self, num_labels: int | None) -> None:
@@ -163,41 +163,60 @@ def mean_of_defined(values: Tensor) -> float:
     return float(defined.double().mean()) if len(defined) else math.nan
 
 
-def _device_of_backend() -> torch.device:
-    """The device that the backend sends from; a process without batches has no tensor to take it from."""
-    if dist.get_backend() == "nccl":
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
+def _moved(state: State, device: torch.device | str) -> State:
+    return {
+        name: value.to(device) if isinstance(value, Tensor) else [part.to(device) for part in value]
+        for name, value in state.items()
+    }
 
 
-def _concatenate(value: Tensor | list[Tensor]) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    return torch.cat(value) if value else torch.empty(0)
+class TableMetric(Metric):
+    """A metric that keeps all values and targets, as copies."""
 
-
-class RowMetric(Metric):
-    """A metric that collects sums to which each row adds its own part."""
-
-    @abstractmethod
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
-        """What each row adds to the state, each (N, ...); None where a setting needs more than such sums."""
+    def start(self) -> State:
+        """The parts of the table."""
+        return {"values": [], "targets": []}
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of values and targets, both (N, K); returns itself."""
-        parts = self.rows(values, targets)
-        assert parts is not None, "a metric that is not a sum over rows must override `update`"
-        return self.collect(**{name: part.sum(0) for name, part in parts.items()})
+        values, targets = self._check(values, targets)
+        return self.collect(values=values.clone(), targets=targets.clone())
+
+    def table_parts(self) -> list[tuple[Tensor, Tensor]]:
+        """The values and targets of each batch."""
+        return list(zip(self.parts("values"), self.parts("targets"), strict=True))
 
 
-def zeros(names: Iterable[str], dtype: torch.dtype) -> State:
-    """Zeros of these names before the first batch, which determines their shape."""
-    return {name: torch.zeros((), dtype=dtype) for name in names}
+class RowMetric(Metric):
+    """A metric that collects sums to which each row adds its own part.
+
+    Attributes:
+        row_sums: Whether it does so with its settings; if not, it overrides `update`.
+    """
+
+    row_sums = True
+
+    @abstractmethod
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """What each row adds to the sums, each (N, ...)."""
+
+    def update(self, values: Any, targets: Any) -> Self:
+        """Collects a batch of values and targets, both (N, K); returns itself."""
+        return self.collect(**{name: part.sum(0) for name, part in self.rows(values, targets).items()})
 
 
-def by_label(total: Tensor) -> Tensor:
-    """A sum by label, (K,); (0,) before the first batch, which determines the number of labels."""
-    return total if total.ndim else total.new_zeros(0)
+def means_of_rows(by_row: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """What rows add to the mean of values (N,), NaN for rows without positives or without negatives."""
+    present, defined = (targets > 0).any(1), ~by_row.isnan()
+    empty = (targets >= 0).any(1) & ~present
+    return {"sum": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty, "full_rows": present & ~defined}
+
+
+def mean_over_rows(metric: RowMetric, name: str) -> MetricResult:
+    """The mean of the values that `means_of_rows` has collected, and how many rows have none."""
+    rows = int(metric.total("rows"))
+    counts = {"rows": rows, "rows without positives": int(metric.total("empty_rows"))}
+    return MetricResult({name: divide(float(metric.total("sum")), rows)}, counts)
 
 
 def divide(part: float, whole: float) -> float:

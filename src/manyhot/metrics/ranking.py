@@ -11,8 +11,16 @@ from torch import Tensor, nn
 
 from manyhot.checks import as_scores, as_targets, check_choice, check_int, describe_type
 from manyhot.errors import InputError
-from manyhot.metrics.metric import Metric, MetricResult, RowMetric, State, divide, mean_of_defined, zeros
-from manyhot.metrics.sorting import (
+from manyhot.metrics.metric import (
+    MetricResult,
+    RowMetric,
+    TableMetric,
+    divide,
+    mean_of_defined,
+    mean_over_rows,
+    means_of_rows,
+)
+from manyhot.sorting import (
     VALUES_AT_ONCE,
     Column,
     RowRanks,
@@ -107,30 +115,19 @@ def cell_average_precision(scores: Any, targets: Any) -> float:
     return precision_of_column(sorted_column(*known_cells(scores, as_targets(owner, targets, scores))))
 
 
-def empty_score_lists(average: str) -> State:
-    """What a metric that needs all scores collects: tables over labels, cells of all labels over cells."""
-    return {"values": [], "targets": []} if average == "macro" else {"present": [], "known": []}
-
-
-def collected_scores(average: str, values: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """What it keeps of a batch, as copies."""
-    if average == "macro":
-        return {"values": values.clone(), "targets": targets.clone()}
-    present, known = known_cells(values, targets)
-    return {"present": present, "known": known}
-
-
 def known_cells(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The scores of the present cells and those of all known ones, as new tensors without axes."""
     return select(scores, targets > 0), select(scores, targets >= 0)
 
 
-def cell_counts(column: Column) -> dict[str, int]:
-    """How many cells of all labels there are."""
-    return {"cells": len(column.present) + column.absent_count, "present cells": len(column.present)}
+def pooled_cells(metric: TableMetric) -> tuple[Column, dict[str, int]]:
+    """All collected cells in one ranking, and how many there are."""
+    parts = [known_cells(*part) for part in metric.table_parts()] or [(torch.empty(0), torch.empty(0))]
+    column = sorted_column(*(torch.cat(cells) for cells in zip(*parts, strict=True)))
+    return column, {"cells": len(column.present) + column.absent_count, "present cells": len(column.present)}
 
 
-class MeanAveragePrecision(RowMetric):
+class MeanAveragePrecision(RowMetric, TableMetric):
     """How well present labels are ranked before absent ones, from 0 to 1: the mean of average precisions.
 
     Equal scores share a rank: average precision is the mean, over present cells, of the precision among all cells
@@ -160,43 +157,29 @@ class MeanAveragePrecision(RowMetric):
 
     def __init__(self, average: str = "macro") -> None:
         self.average = check_choice("average", "MeanAveragePrecision", average, ("macro", "samples", "micro"))
+        self.row_sums = self.average == "samples"
         super().__init__()
 
-    def start(self) -> State:
-        """Scores over labels and cells, sums over samples."""
-        if self.average != "samples":
-            return empty_score_lists(self.average)
-        return zeros(("rows", "empty_rows"), torch.int64) | zeros(("precision",), torch.float64)
-
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor] | None:
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """The average precision of each row, over samples."""
-        if self.average != "samples":
-            return None
         values, targets = self._check(values, targets)
-        by_row = sample_average_precision(values, targets)
-        defined = ~by_row.isnan()
-        empty = (targets >= 0).any(1) & ~defined
-        return {"precision": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty}
+        return means_of_rows(sample_average_precision(values, targets), targets)
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects scores or probabilities (N, K), and targets (N, K); returns itself."""
-        if self.average == "samples":
-            return super().update(values, targets)
-        return self.collect(**collected_scores(self.average, *self._check(values, targets)))
+        return (RowMetric if self.row_sums else TableMetric).update(self, values, targets)
 
     def compute(self) -> MetricResult:
         """The mean as "map"; over labels also the average precision of each, as `details["by_label"]`."""
-        if self.average == "macro":
-            by_label = average_precision_of_parts(self.parts("values"), self.parts("targets"))
-            defined = int((~by_label.isnan()).sum())
-            counts = {"labels": defined, "labels without positives": len(by_label) - defined}
-            return MetricResult({"map": mean_of_defined(by_label)}, counts, {"by_label": by_label})
+        if self.row_sums:
+            return mean_over_rows(self, "map")
         if self.average == "micro":
-            column = sorted_column(self.concatenated("present"), self.concatenated("known"))
-            return MetricResult({"map": precision_of_column(column)}, cell_counts(column))
-        rows = int(self.total("rows"))
-        mean = divide(float(self.total("precision")), rows)
-        return MetricResult({"map": mean}, {"rows": rows, "rows without positives": int(self.total("empty_rows"))})
+            column, counts = pooled_cells(self)
+            return MetricResult({"map": precision_of_column(column)}, counts)
+        by_label = average_precision_of_parts(self.parts("values"), self.parts("targets"))
+        defined = int((~by_label.isnan()).sum())
+        counts = {"labels": defined, "labels without positives": len(by_label) - defined}
+        return MetricResult({"map": mean_of_defined(by_label)}, counts, {"by_label": by_label})
 
 
 def auroc(scores: Any, targets: Any) -> Tensor:
@@ -293,7 +276,7 @@ def _wrong_pairs_of_rows(ranks: RowRanks) -> Tensor:
     return torch.where(ranks.valid, ranks.known - ranks.present, 0).sum(1)
 
 
-class AUROC(Metric):
+class AUROC(TableMetric):
     """The chance that a present cell is scored above an absent one, ties counting one half: from 0 to 1, 0.5 by chance.
 
     No-label rows: They count as absent cells like any others.
@@ -317,19 +300,11 @@ class AUROC(Metric):
         self.average = check_choice("average", "AUROC", average, ("macro", "micro"))
         super().__init__()
 
-    def start(self) -> State:
-        """The scores."""
-        return empty_score_lists(self.average)
-
-    def update(self, values: Any, targets: Any) -> Self:
-        """Collects scores or probabilities (N, K), and targets (N, K); returns itself."""
-        return self.collect(**collected_scores(self.average, *self._check(values, targets)))
-
     def compute(self) -> MetricResult:
         """The area as "auroc"; over labels their mean, and the area of each as `details["by_label"]`."""
         if self.average == "micro":
-            column = sorted_column(self.concatenated("present"), self.concatenated("known"))
-            return MetricResult({"auroc": auroc_of_column(column)}, cell_counts(column))
+            column, counts = pooled_cells(self)
+            return MetricResult({"auroc": auroc_of_column(column)}, counts)
         by_label, positives = auroc_of_parts(self.parts("values"), self.parts("targets"))
         counts = {
             "labels": int((~by_label.isnan()).sum()),
@@ -357,24 +332,14 @@ class CoverageError(RowMetric):
         (3.0, {'rows': 1, 'rows without positives': 1})
     """
 
-    def start(self) -> State:
-        """Counts of rows, and the sum of their depths."""
-        return zeros(("rows", "empty_rows"), torch.int64) | zeros(("depth",), torch.float64)
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """How deep the lowest label of each row lies."""
         values, targets = self._check(values, targets)
-        depth = sample_coverage(values, targets)
-        labelled = ~depth.isnan()
-        return {"depth": depth.nan_to_num(0.0), "rows": labelled, "empty_rows": (targets >= 0).any(1) & ~labelled}
+        return means_of_rows(sample_coverage(values, targets), targets)
 
     def compute(self) -> MetricResult:
         """The mean depth as "coverage_error"."""
-        rows = int(self.total("rows"))
-        mean = divide(float(self.total("depth")), rows)
-        return MetricResult(
-            {"coverage_error": mean}, {"rows": rows, "rows without positives": int(self.total("empty_rows"))}
-        )
+        return mean_over_rows(self, "coverage_error")
 
 
 class RankingLoss(RowMetric):
@@ -396,31 +361,16 @@ class RankingLoss(RowMetric):
         (0.5, {'rows': 1, 'rows without positives': 1, 'rows without negatives': 0})
     """
 
-    def start(self) -> State:
-        """Counts of rows, and the sum of their shares."""
-        return zeros(("rows", "empty_rows", "full_rows"), torch.int64) | zeros(("wrong",), torch.float64)
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """The share of wrong pairs of each row."""
         values, targets = self._check(values, targets)
-        share = sample_ranking_loss(values, targets)
-        defined, present, known = ~share.isnan(), (targets > 0).any(1), (targets >= 0).any(1)
-        return {
-            "wrong": share.nan_to_num(0.0),
-            "rows": defined,
-            "empty_rows": known & ~present,
-            "full_rows": present & ~defined,
-        }
+        return means_of_rows(sample_ranking_loss(values, targets), targets)
 
     def compute(self) -> MetricResult:
         """The mean share as "ranking_loss"."""
-        rows = int(self.total("rows"))
-        counts = {
-            "rows": rows,
-            "rows without positives": int(self.total("empty_rows")),
-            "rows without negatives": int(self.total("full_rows")),
-        }
-        return MetricResult({"ranking_loss": divide(float(self.total("wrong")), rows)}, counts)
+        result = mean_over_rows(self, "ranking_loss")
+        result.counts["rows without negatives"] = int(self.total("full_rows"))
+        return result
 
 
 def first_labels(values: Tensor, targets: Tensor, k: int) -> Tensor:
@@ -473,11 +423,6 @@ class RankingAtK(RowMetric):
             )
         self.ks = tuple(check_int("ks", "RankingAtK", k, low=1) for k in ks)
         super().__init__()
-
-    def start(self) -> State:
-        """Counts of rows, and sums of their values, one for each k."""
-        values = ("precision", "recall", "ndcg")
-        return zeros(("rows", "empty_rows"), torch.int64) | zeros(values, torch.float64)
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """The values of each row, one for each k; 0 for a row without labels."""

@@ -20,8 +20,8 @@ from torch import Tensor
 from manyhot.checks import check_int, check_number
 from manyhot.errors import InputError, owned
 from manyhot.metrics.bootstrapping import Interval
-from manyhot.metrics.metric import Metric, MetricResult, State, mean_of_defined
-from manyhot.metrics.sorting import CELLS_AT_ONCE, sort_in_place
+from manyhot.metrics.metric import Metric, MetricResult, State, TableMetric, mean_of_defined
+from manyhot.sorting import CELLS_AT_ONCE, sort_in_place
 
 # More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
 MAX_QUERIES = 1 << 24
@@ -353,7 +353,7 @@ def query_counts(by_query: Tensor) -> dict[str, int]:
     return {"queries": defined, "queries without matches": len(by_query) - defined}
 
 
-class RetrievalCurve(Metric):
+class RetrievalCurve(TableMetric):
     """Mean average precision over all queries that name a present label, as a whole and by how many labels they name.
 
     With K labels there are many such queries: 561,869 of up to five of 20 labels, 769,548,876 of 80. Either all are
@@ -364,7 +364,7 @@ class RetrievalCurve(Metric):
     Empty queries: A query without a match has no average precision and is left out of the means; `counts` and
     `details["without_matches"]` hold their number among the evaluated ones. Nothing left gives NaN.
     Unknown cells: A sample is left out of the queries that name one of its unknown labels.
-    Memory: The log-odds.
+    Memory: The log-odds, which are what it is updated with, as `link.log_odds(scores)` gives them.
 
     Args:
         most: How many labels a query may name.
@@ -393,15 +393,6 @@ class RetrievalCurve(Metric):
         self.level = check_number("level", "RetrievalCurve", level, low=0, high=1, low_open=True, high_open=True)
         super().__init__()
 
-    def start(self) -> State:
-        """The whole table."""
-        return {"log_odds": [], "targets": []}
-
-    def update(self, values: Any, targets: Any) -> Self:
-        """Collects log-odds (N, K), as `link.log_odds(scores)` gives them, and targets (N, K); returns itself."""
-        values, targets = self._check(values, targets)
-        return self.collect(log_odds=values.clone(), targets=targets.clone())
-
     def queries(self, num_labels: int) -> TagQueries:
         """The queries that are evaluated for a number of labels."""
         if self.each is None:
@@ -421,9 +412,8 @@ class RetrievalCurve(Metric):
             undefined = Interval(math.nan, math.nan, math.nan)
             return self._result(undefined, [undefined] * self.most, torch.zeros(0), TagQueries.of([]))
         queries = self.queries(self.num_labels)
-        by_query = precision_of_queries(
-            Samples.of(self.concatenated("log_odds"), self.concatenated("targets")), queries
-        )
+        samples = Samples.of(self.concatenated("values"), self.concatenated("targets"))
+        by_query = precision_of_queries(samples, queries)
         lengths = range(1, self.most + 1)
         return self._result(
             stratified_mean(by_query, queries, self.num_labels, level=self.level),

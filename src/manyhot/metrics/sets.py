@@ -14,9 +14,9 @@ from manyhot.decide.rule import Decision, reaches_threshold
 from manyhot.decide.sets import AverageK
 from manyhot.decide.thresholds import row_intervals, sweep, sweep_groups
 from manyhot.errors import InputError
-from manyhot.metrics.metric import Metric, MetricResult, RowMetric, State, by_label, divide, mean_of_defined, zeros
+from manyhot.metrics.metric import Metric, MetricResult, RowMetric, State, TableMetric, divide, mean_of_defined
 from manyhot.metrics.ranking import auroc_of_column, precision_of_column
-from manyhot.metrics.sorting import Column, count_below, sort_in_place
+from manyhot.sorting import Column, count_below, sort_in_place
 
 PRF = ("precision", "recall", "f")
 
@@ -48,11 +48,6 @@ class FScores(RowMetric):
         self.beta = check_number("beta", type(self).__name__, beta, low=0, low_open=True)
         super().__init__()
 
-    def start(self) -> State:
-        """Hits and errors by label, and the sums of the values of rows."""
-        counts = ("hits", "extra", "missed", "known", "rows", "empty_rows", "abstained")
-        return zeros(counts, torch.int64) | zeros(PRF, torch.float64)
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """Hits, errors and the values of each row."""
         chosen, targets, abstained = _without_abstained(self, values, targets)
@@ -76,7 +71,7 @@ class FScores(RowMetric):
 
     def compute(self) -> MetricResult:
         """Values over cells, labels and rows, and in the details those of each label."""
-        hits, extra, missed, known = (by_label(self.total(name)) for name in ("hits", "extra", "missed", "known"))
+        hits, extra, missed, known = (self.totals(name) for name in ("hits", "extra", "missed", "known"))
         has_known, supported = known > 0, hits + missed > 0
         labels = precision_recall_f(hits, extra, missed, beta=self.beta)
         micro = precision_recall_f(hits.sum(), extra.sum(), missed.sum(), beta=self.beta)
@@ -122,19 +117,13 @@ class SetAccuracy(RowMetric):
         {'exact_match': 0.5, 'jaccard': 0.75, 'hamming_loss': 0.25, 'mean_size': 0.5, 'coverage': 1.0}
     """
 
-    def start(self) -> State:
-        """Sums over rows, and the histogram of sizes."""
-        counts = ("rows", "cells", "wrong", "exact", "empty_rows", "abstained", "sizes")
-        return zeros(counts, torch.int64) | zeros(("jaccard",), torch.float64)
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """Errors, overlap and size of each row."""
         chosen, targets, abstained = _without_abstained(self, values, targets)
         present, known = targets > 0, targets >= 0
         rows = known.any(1)
-        wrong, size = (known & (chosen != present)).sum(1), chosen.sum(1)
+        wrong = (known & (chosen != present)).sum(1)
         common, either = (chosen & present).sum(1), (chosen | present).sum(1)
-        possible = torch.arange(targets.shape[1] + 1, device=targets.device)
         return {
             "rows": rows,
             "cells": known.sum(1),
@@ -142,27 +131,26 @@ class SetAccuracy(RowMetric):
             "exact": rows & (wrong == 0),
             "empty_rows": rows & (either == 0),
             "abstained": abstained,
-            "sizes": rows.unsqueeze(1) & (size.unsqueeze(1) == possible),
+            "sizes": _one_hot_sizes(chosen, rows),
             "jaccard": torch.where(either > 0, common.double() / either, rows.double()),
         }
 
     def compute(self) -> MetricResult:
         """The values, and in the details how many rows have 0, 1, ..., K labels."""
-        total = {name: float(self.total(name)) for name in self.state if name != "sizes"}
-        sizes = by_label(self.total("sizes"))
-        num_predicted = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
+        rows, cells, abstained = (int(self.total(name)) for name in ("rows", "cells", "abstained"))
+        sizes = self.totals("sizes")
         values = {
-            "exact_match": divide(total["exact"], total["rows"]),
-            "jaccard": divide(total["jaccard"], total["rows"]),
-            "hamming_loss": divide(total["wrong"], total["cells"]),
-            "mean_size": divide(num_predicted, total["rows"]),
-            "coverage": divide(total["rows"], total["rows"] + total["abstained"]),
+            "exact_match": divide(int(self.total("exact")), rows),
+            "jaccard": divide(float(self.total("jaccard")), rows),
+            "hamming_loss": divide(int(self.total("wrong")), cells),
+            "mean_size": divide(_sum_of_sizes(sizes), rows),
+            "coverage": divide(rows, rows + abstained),
         }
         counts = {
-            "rows": int(total["rows"]),
-            "rows without labels and decisions": int(total["empty_rows"]),
-            "rows that abstain": int(total["abstained"]),
-            "cells": int(total["cells"]),
+            "rows": rows,
+            "rows without labels and decisions": int(self.total("empty_rows")),
+            "rows that abstain": abstained,
+            "cells": cells,
         }
         return MetricResult(values, counts, {"sizes": sizes})
 
@@ -178,25 +166,29 @@ class PredictedSetSize(RowMetric):
         {'mean_size': 1.5, 'empty_share': 0.0}
     """
 
-    def start(self) -> State:
-        """The histogram of sizes."""
-        return zeros(("sizes",), torch.int64)
-
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """The size of each row."""
         decision = as_decisions(type(self).__name__, values)
         self._check_labels(decision.labels.shape[1])
-        possible = torch.arange(decision.labels.shape[1] + 1, device=decision.labels.device)
-        return {"sizes": ~decision.abstain.unsqueeze(1) & (decision.sizes.unsqueeze(1) == possible)}
+        return {"sizes": _one_hot_sizes(decision.labels, ~decision.abstain)}
 
     def compute(self) -> MetricResult:
         """The mean size, the share of rows without a label, and how many rows have 0, 1, ..., K labels."""
-        sizes = by_label(self.total("sizes"))
+        sizes = self.totals("sizes")
         rows = int(sizes.sum())
-        num_predicted = float((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
-        empty = float(sizes[0]) if len(sizes) else 0.0
-        values = {"mean_size": divide(num_predicted, rows), "empty_share": divide(empty, rows)}
+        values = {"mean_size": divide(_sum_of_sizes(sizes), rows), "empty_share": divide(int(sizes[:1].sum()), rows)}
         return MetricResult(values, {"rows": rows}, {"sizes": sizes})
+
+
+def _one_hot_sizes(labels: Tensor, rows: Tensor) -> Tensor:
+    """(N, K + 1) bool, how many labels each row has, for the rows (N,) that count."""
+    possible = torch.arange(labels.shape[1] + 1, device=labels.device)
+    return rows.unsqueeze(1) & (labels.sum(1, keepdim=True) == possible)
+
+
+def _sum_of_sizes(sizes: Tensor) -> int:
+    """The sum of sizes, from how many rows have 0, 1, ..., K labels."""
+    return int((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
 
 
 def precision_recall_f(hits: Tensor, extra: Tensor, missed: Tensor, *, beta: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -245,7 +237,7 @@ def _without_abstained(metric: RowMetric, values: Any, targets: Any) -> tuple[Te
     return decision.labels & (targets >= 0), targets, abstained
 
 
-class AverageKAccuracy(Metric):
+class AverageKAccuracy(TableMetric):
     """The share of present labels that are in sets of k labels on average, larger where a row is ambiguous.
 
     The sets hold every label whose value reaches one threshold: the one at which the rows collected here get k labels
@@ -278,56 +270,44 @@ class AverageKAccuracy(Metric):
         super().__init__()
 
     def start(self) -> State:
-        """Sums if the threshold is known, else the values."""
-        if self.threshold is None:
-            return {"values": [], "targets": []}
-        return zeros(("hits", "present", "empty_rows", "sizes"), torch.int64)
+        """The table, if the threshold follows from it."""
+        return super().start() if self.threshold is None else {}
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects probabilities or comparable scores (N, K), and targets (N, K); returns itself."""
-        values, targets = self._check(values, targets)
         if self.threshold is None:
-            return self.collect(values=values.clone(), targets=targets.clone())
-        return self.collect(**_sums(values, targets, self.threshold))
+            return super().update(values, targets)
+        values, targets = self._check(values, targets)
+        known, present = targets >= 0, targets > 0
+        predicted = reaches_threshold(values, torch.tensor(self.threshold, dtype=torch.float64)) & known
+        rows = known.any(1)
+        return self.collect(
+            hits=(predicted & present).sum(),
+            present=present.sum(),
+            empty_rows=(rows & ~present.any(1)).sum(),
+            sizes=torch.bincount(predicted.sum(1)[rows], minlength=values.shape[1] + 1),
+        )
 
     def compute(self) -> MetricResult:
         """The values "accuracy", "mean_size" and "threshold".
 
         `details["sizes"]` (K + 1,) holds how many rows have sets of each size.
         """
-        if self.threshold is not None:
-            return self._result(self.threshold)
-        parts = list(zip(self.parts("values"), self.parts("targets"), strict=True))
-        threshold = _fitted_threshold(parts, self.k)
-        counted = AverageKAccuracy(self.k, threshold=threshold)
-        for values, targets in parts:
-            counted.collect(**_sums(values, targets, threshold))
-        return counted._result(threshold)
-
-    def _result(self, threshold: float) -> MetricResult:
-        sizes = by_label(self.total("sizes"))
-        rows, present = int(sizes.sum()), int(self.total("present"))
-        predicted = int((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
+        if self.threshold is None:
+            parts = self.table_parts()
+            counted = AverageKAccuracy(self.k, threshold=_fitted_threshold(parts, self.k))
+            for part in parts:
+                counted.update(*part)
+            return counted.compute()
+        sizes, present = self.totals("sizes"), int(self.total("present"))
+        rows = int(sizes.sum())
         values = {
             "accuracy": divide(int(self.total("hits")), present),
-            "mean_size": divide(predicted, rows),
-            "threshold": threshold if rows else math.nan,
+            "mean_size": divide(_sum_of_sizes(sizes), rows),
+            "threshold": self.threshold if rows else math.nan,
         }
         counts = {"rows": rows, "present labels": present, "rows without labels": int(self.total("empty_rows"))}
         return MetricResult(values, counts, {"sizes": sizes})
-
-
-def _sums(values: Tensor, targets: Tensor, threshold: float) -> dict[str, Tensor]:
-    """Counts of a batch: labels found, labels present, rows without labels, and rows by the size of their set."""
-    known, present = targets >= 0, targets > 0
-    predicted = reaches_threshold(values, torch.tensor(threshold, dtype=torch.float64)) & known
-    rows = known.any(1)
-    return {
-        "hits": (predicted & present).sum(),
-        "present": present.sum(),
-        "empty_rows": (rows & ~present.any(1)).sum(),
-        "sizes": torch.bincount(predicted.sum(1)[rows], minlength=values.shape[1] + 1),
-    }
 
 
 def _fitted_threshold(parts: list[tuple[Tensor, Tensor]], k: float) -> float:
@@ -381,7 +361,7 @@ class UniformAccuracy(Metric):
 
     def start(self) -> State:
         """The interval and the label of each row."""
-        return {"low": [], "high": [], "label": [], **zeros(("empty_rows",), torch.int64)}
+        return {"low": [], "high": [], "label": []}
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects values (N, K), and targets (N, K) with at most one label per row; returns itself."""

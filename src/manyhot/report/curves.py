@@ -242,7 +242,7 @@ def count_curve(values: Any, targets: Any, *, points: int = 200) -> dict[str, An
     """
     from manyhot.checks import as_scores, as_targets
     from manyhot.metrics.ranking import known_cells, precision_of_column
-    from manyhot.metrics.sorting import Column, sort_in_place
+    from manyhot.sorting import Column, sort_in_place
 
     points = check_int("points", points, low=2)
     values = as_scores("count_curve", values)
@@ -316,7 +316,7 @@ def _candidate_thresholds(present: Tensor, known: Tensor, number: int) -> Tensor
 
 def _curve_at(present: Tensor, known: Tensor, thresholds: Tensor, rows: int) -> dict[str, Tensor]:
     """What is predicted at each threshold; present and known cells are in rising order."""
-    from manyhot.metrics.sorting import count_below
+    from manyhot.sorting import count_below
 
     hits = (len(present) - count_below(present, thresholds)).double()
     predicted = (len(known) - count_below(known, thresholds)).double()

@@ -1,4 +1,4 @@
-"""Sorted values and ranks, from which all ranking metrics are counted.
+"""Large tables in blocks, and sorted values and ranks, from which rankings and thresholds are counted.
 
 Ranks are found by sorting values, not indices: that is several times faster, ties come out grouped, and the number of
 values at or above a score is one search.
@@ -7,7 +7,8 @@ values at or above a score is one search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from functools import reduce
+from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,19 @@ from torch import Tensor
 
 # Cells per block: enough to keep a device busy, few compared with the data.
 CELLS_AT_ONCE = 1 << 22
+# Rows that are transposed at a time on the CPU.
+ROWS_IN_CACHE = 1 << 12
 # Values looked up at a time; each of their positions takes several times the memory of the value.
 VALUES_AT_ONCE = 1 << 20
 # Dropping values before they are sorted pays if not more than this share of them stays.
 WORTH_SORTING = 0.8
+
+
+def row_blocks(shape: Sequence[int], cells: int | None = None) -> Iterator[slice]:
+    """Slices that cover the rows of a table (N, K), each of about so many cells."""
+    rows, width = shape
+    step = max(1, (cells or CELLS_AT_ONCE) // max(1, width))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def sort_in_place(values: Tensor) -> Tensor:
@@ -47,8 +57,8 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
     flat, mask = values.numpy().ravel(), chosen.numpy().ravel()
     result = np.empty(np.count_nonzero(mask), flat.dtype)
     end = 0
-    for start in range(0, len(flat), CELLS_AT_ONCE):
-        piece = flat[start : start + CELLS_AT_ONCE].compress(mask[start : start + CELLS_AT_ONCE])
+    for block in row_blocks((len(flat), 1)):
+        piece = flat[block].compress(mask[block])
         result[end : end + len(piece)] = piece
         end += len(piece)
     return torch.from_numpy(result)
@@ -75,20 +85,17 @@ class Column(NamedTuple):
 
 def sorted_columns(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[Column]:
     """Each label's column of a table that comes in parts (N_i, K) of values and targets; a few columns at a time."""
+    return starmap(sorted_column, label_cells(values, targets))
+
+
+def label_cells(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The values of each label's present and of its known cells, of a table in parts; both may be overwritten."""
     rows, labels = sum(len(part) for part in values), values[0].shape[1] if values else 0
-    step = max(1, CELLS_AT_ONCE // max(1, rows))
-    for start in range(0, labels, step):
-        block = slice(start, min(start + step, labels))
-        yield from sorted_lists(_transposed(values, block), _transposed(targets, block))
-
-
-def sorted_lists(lists: Tensor, targets: Tensor) -> Iterator[Column]:
-    """Each row of values and targets (K, N) in order; the values may be overwritten."""
-    present = _split(lists, targets > 0)
-    all_known = lists.numel() == 0 or int(targets.amin()) >= 0
-    known = lists.unbind() if all_known else _split(lists, targets >= 0)
-    for some, every in zip(present, known, strict=True):
-        yield sorted_column(some, every)
+    for block in row_blocks((labels, rows)):
+        lists, marks = _transposed(values, block), _transposed(targets, block)
+        all_known = marks.numel() == 0 or int(marks.amin()) >= 0
+        present = map(select, lists, marks > 0)
+        yield from zip(present, lists if all_known else map(select, lists, marks >= 0), strict=True)
 
 
 def sorted_column(present: Tensor, known: Tensor) -> Column:
@@ -106,23 +113,15 @@ def sorted_column(present: Tensor, known: Tensor) -> Column:
 
 def _transposed(parts: Sequence[Tensor], block: slice) -> Tensor:
     """Some columns of a table in parts as rows of a new tensor, which may be overwritten."""
-    table = parts[0][:, block] if len(parts) == 1 else torch.cat([part[:, block] for part in parts])
-    transposed = table.new_empty(table.shape[1], table.shape[0])
-    # Torch transposes a contiguous tensor at once, and any other cell by cell.
-    return transposed.copy_(table.contiguous().T)
-
-
-def _split(lists: Tensor, chosen: Tensor) -> Sequence[Tensor]:
-    """The chosen values of each row of (K, N)."""
-    if chosen.device.type == "cpu":
-        # Several times faster than torch.
-        where = torch.from_numpy(np.flatnonzero(chosen.numpy()))
-    else:
-        where = chosen.flatten().nonzero().flatten()
-    ends = torch.arange(1, len(lists) + 1, device=where.device) * lists.shape[1]
-    bounds = [0, *count_below(where, ends).tolist()]
-    parts: Sequence[Tensor] = lists.flatten()[where].split([stop - start for start, stop in pairwise(bounds)])
-    return parts
+    dtype = reduce(torch.promote_types, (part.dtype for part in parts))
+    result = parts[0].new_empty(block.stop - block.start, sum(map(len, parts)), dtype=dtype)
+    for part, lists in zip(parts, result.split([len(part) for part in parts], dim=1), strict=True):
+        # On the CPU by NumPy, and in tiles that stay in the cache; a device has no need of them.
+        on_cpu = part.device.type == "cpu"
+        source, target = (part.numpy(), lists.numpy()) if on_cpu else (part, lists)
+        for rows in row_blocks((len(part), 1), ROWS_IN_CACHE if on_cpu else len(part)):
+            target[:, rows] = source[rows, block].T
+    return result
 
 
 class RowRanks(NamedTuple):
@@ -159,6 +158,6 @@ def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
 
 def by_row(measure: Callable[[RowRanks], Tensor], values: Tensor, targets: Tensor) -> Tensor:
     """A number for each row (N,) in float64, computed from the ranks of its present labels; some rows at a time."""
-    step = max(1, CELLS_AT_ONCE // 2 // max(1, values.shape[1]))
-    parts = zip(values.split(step), targets.split(step), strict=True)
-    return torch.cat([measure(row_ranks(*part)).double() for part in parts])
+    blocks = row_blocks(values.shape, CELLS_AT_ONCE // 2)
+    parts = [measure(row_ranks(values[rows], targets[rows])).double() for rows in blocks]
+    return torch.cat(parts) if parts else values.new_zeros(0, dtype=torch.float64)
