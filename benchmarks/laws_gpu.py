@@ -9,39 +9,24 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 import manyhot as mh
-from manyhot.testing import CALIBRATOR_PROPERTIES, METRIC_PROPERTIES, RULE_PROPERTIES, RuleCase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.calibrate.cases import CASES as CALIBRATORS
-from tests.decide.rules import CASES as RULES
-from tests.metrics.cases import CASES as METRICS
+from tests.laws.table import CALIBRATORS, RULES, TABLE
 
 Trial = tuple[str, Callable[[], object]]
 
 
 def properties() -> Iterator[Trial]:
     """Every property of every object, on the GPU."""
-    cases: list[tuple[str, Any, Any]] = [
-        ("metric", METRICS, METRIC_PROPERTIES),
-        ("calibrator", CALIBRATORS, CALIBRATOR_PROPERTIES),
-    ]
-    on_gpu: list[tuple[str, Any, Any]] = [
-        (f"{kind} {name}", dataclasses.replace(case, device="cuda"), own)
-        for kind, named, own in cases
-        for name, case in named.items()
-    ]
-    on_gpu += [
-        (f"rule {name}", RuleCase(make, device="cuda", **options), RULE_PROPERTIES)
-        for name, (make, options) in RULES.items()
-    ]
-    for name, case, own in on_gpu:
-        for check in own:
-            yield f"{name} {check.__name__}", partial(check, case)
+    for kind in ("calibrator", "rule", "metric"):
+        _, _, cases, own = TABLE[kind]
+        for name, case in cases.items():
+            for check in own:
+                yield f"{kind} {name} {check.__name__}", partial(check, dataclasses.replace(case, device="cuda"))
 
 
 def agreements() -> Iterator[Trial]:
@@ -64,9 +49,9 @@ def agreements() -> Iterator[Trial]:
     for name, case in CALIBRATORS.items():
         if not case.single_label:
             yield f"calibrator {name} on both devices", partial(calibrated, case.make)
-    for name, (make, options) in RULES.items():
-        if not options.get("names_labels"):
-            yield f"rule {name} on both devices", partial(decided, make)
+    for name, case in RULES.items():
+        if not case.names_labels:
+            yield f"rule {name} on both devices", partial(decided, case.make)
 
 
 def main() -> None:

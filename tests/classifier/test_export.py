@@ -19,8 +19,8 @@ from manyhot.classifier.onnx_graph import AnswerGraph, decide_in_graph, expected
 from manyhot.decide.sets import expected_f
 from manyhot.network import Network
 from tests.classifier.networks import LABELS, held_out, of_features, pictures, small
-from tests.decide.rules import CASES as RULES
 from tests.errors.expected import raises_input_error
+from tests.laws.table import RULES
 
 pytestmark = pytest.mark.slow
 
@@ -122,13 +122,13 @@ def test_every_link_and_calibrator():
 def test_every_rule():
     scores, targets = held_out(5)
     probs = torch.sigmoid(scores)
-    made = {name: RULES[name][0]() for name in KINDS_OF_RULES}
+    made = {name: RULES[name].make() for name in KINDS_OF_RULES}
     rules = {name: rule if bool(rule.fitted) else rule.fit(probs, targets) for name, rule in made.items()}
     ties = torch.tensor([[0.5, 0.5, 0.5, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0, 0.3], [0.0] * 5, [0.3, 0.7, 0.3, 0.7, 0.3]])
     rows = torch.cat([ties, torch.rand(100, 5)])
     outputs = run(Each(rules.values(), decided), rows)
     inner = {type(rule.rule) for rule in rules.values() if hasattr(rule, "rule")}
-    assert {type(make()) for make, _ in RULES.values()} == {type(rule) for rule in rules.values()} | inner
+    assert {type(case.make()) for case in RULES.values()} == {type(rule) for rule in rules.values()} | inner
     for place, (name, rule) in enumerate(rules.items()):
         decision = rule(rows)
         assert torch.equal(outputs[2 * place], decision.labels), name

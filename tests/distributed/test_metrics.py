@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 
 from manyhot.testing.batches import Example
 from manyhot.testing.metrics import metric_example
-from tests.metrics.cases import CASES
+from tests.laws.table import METRICS
 from tests.waiting import HANG
 
 pytestmark = pytest.mark.process
@@ -23,7 +23,7 @@ SPLITS = {"uneven": [17, 7], "all to one": [0, ROWS], "no rows": [0, 0], "empty 
 
 
 def share(name, split, rank):
-    batch = metric_example(CASES[name], rows=ROWS)
+    batch = metric_example(METRICS[name], rows=ROWS)
     start = sum(SPLITS[split][:rank])
     own = slice(start, start + SPLITS[split][rank])
     return Example("a share", batch.scores[own], batch.targets[own])
@@ -42,7 +42,7 @@ def process(rank, address, folder, threads):
     torch.set_num_threads(threads)
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=timedelta(seconds=HANG))
     results = {}
-    for name, case in CASES.items():
+    for name, case in METRICS.items():
         for split in SPLITS:
             own = share(name, split, rank)
             # A process without rows has never called `update`: it knows neither types nor the number of labels.
@@ -60,9 +60,9 @@ def two_processes():
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", METRICS)
 def test_two_processes_are_one(two_processes, name, split):
-    case = CASES[name]
+    case = METRICS[name]
     shares = [share(name, split, rank) for rank in range(2)]
     shares = [own for own in shares if has_batch(own, split)]
     want = as_json(case.measure(*shares))
@@ -76,5 +76,5 @@ def test_two_processes_are_one(two_processes, name, split):
 
 
 def test_without_a_process_group_it_is_the_metric_itself():
-    metric = next(iter(CASES.values())).make()
+    metric = next(iter(METRICS.values())).make()
     assert metric.sync() is metric
