@@ -82,7 +82,7 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path):
         mh.load(tmp_path / "text.json")
     with raises_input_error(rule="be a JSON file"):
         mh.load(tmp_path / "bytes.json")
-    with raises_input_error(rule="hold format 1 to 3 of manyhot"):
+    with raises_input_error(rule="hold format 1 to 4 of manyhot"):
         mh.load(tmp_path / "other.json")
 
 

@@ -161,8 +161,8 @@ def stable_repr(value: Any) -> str:
 
 
 # Files of all formats up to this one are read. 2: calibrators say what they were fitted on, and keep their bounds.
-# 3: classes and arguments have other names.
-FORMAT = 3
+# 3: classes and arguments have other names. 4: parametric calibrators keep the covariance of their parameters.
+FORMAT = 4
 _SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 

@@ -5,6 +5,7 @@ from manyhot.calibrate.isotonic import IsotonicCalibration
 from manyhot.calibrate.scaling import (
     BetaCalibration,
     PlattScaling,
+    Posterior,
     QuasibinaryConstant,
     SoftmaxTemperature,
     TemperatureScaling,
@@ -15,6 +16,7 @@ __all__ = [
     "Calibrator",
     "IsotonicCalibration",
     "PlattScaling",
+    "Posterior",
     "QuasibinaryConstant",
     "SoftmaxTemperature",
     "TemperatureScaling",

@@ -117,14 +117,21 @@ class Calibrator(Fitted):
             scores: (N, K), of the kind that it was fitted on.
             kind: "scores" or "probs" to have it checked that the calibrator was fitted on that; not checked by default.
         """
+        input_log_odds, dtype = self.read(scores, kind)
+        return self.map(input_log_odds).to(dtype)
+
+    def read(self, scores: Any, kind: str | None = None) -> tuple[Tensor, torch.dtype]:
+        """Input log-odds (N, K) of scores, checked as by `log_odds`, and the type of its result.
+
+        They are in float64, because a map of few numbers must not lose order among many scores.
+        """
         if torch.compiler.is_exporting():  # a graph reads no values, and takes scores
             kind, checked = "scores", scores
         else:
             self.require_fitted()
             kind = self.require_kind(kind)
             checked = self._check(scores, kind)
-        # In float64 inside, because a map of few numbers must not lose order among many scores.
-        return self.map(self.input_log_odds(self.as_scores(checked.double(), kind))).to(checked.dtype)
+        return self.input_log_odds(self.as_scores(checked.double(), kind)), checked.dtype
 
     if TYPE_CHECKING:  # torch's own `__call__` has no types
 

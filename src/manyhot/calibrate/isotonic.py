@@ -103,7 +103,7 @@ class IsotonicCalibration(Calibrator):
 
     def map(self, input_log_odds: Tensor) -> Tensor:
         """Calibrated log-odds of input log-odds (N, K)."""
-        straight = Maps(self.slopes, self.intercept).apply(PlattScaling.family, input_log_odds)
+        straight = PlattScaling.family.apply(self.slopes, self.intercept, input_log_odds)
         bent = MonotoneCurves(*self.shared_curve).apply(straight)
         if self.sharing == "all":
             return bent
@@ -123,7 +123,7 @@ def shrinkage_weight(information: Tensor, prior_strength: float) -> Tensor:
 def fit_unshrunk(cells: Cells, sharing: str) -> UnshrunkFit:
     """Affine maps, and those curves through the cells that `sharing` asks for; the others are straight."""
     maps = fit_maps(PlattScaling.family, cells, sharing)
-    straight = cells._replace(input_log_odds=maps.apply(PlattScaling.family, cells.input_log_odds))
+    straight = cells._replace(input_log_odds=PlattScaling.family.apply(*maps[:2], cells.input_log_odds))
     information = cells.input_log_odds.new_zeros(cells.num_labels)
     for log_odds, _, weights in straight.blocks():
         probs = torch.sigmoid(log_odds)
@@ -156,7 +156,7 @@ def best_prior_strengths(
     losses = torch.zeros(len(pairs), dtype=torch.float64, device=folds[0][1].input_log_odds.device)
     for (maps, shared, own, information), cells in folds:
         for input_log_odds, targets, weights in cells.blocks():
-            straight = maps.apply(PlattScaling.family, input_log_odds)
+            straight = PlattScaling.family.apply(*maps[:2], input_log_odds)
             bent, free = shared.apply(straight), own.apply(straight)
             for i, (shared_prior_strength, own_prior_strength) in enumerate(pairs):
                 log_odds = torch.lerp(straight, bent, shrinkage_weight(information.sum(), shared_prior_strength))

@@ -12,13 +12,137 @@ from torch import Tensor
 from manyhot.numerics import softplus
 
 SHARING = ("all", "none", "partial")
+# Smallest slope: a flat map would lose the order of scores.
+MIN_SLOPE = 1e-3
 # Initial standard deviation of the parameters among labels; it counts as much as one label.
 PRIOR_STD = 0.1
+# Standard deviation of a vague prior: parameters are of the order of 1. It matters only where the data do not determine
+# them: without it, labels that are never present would get probabilities of exactly 0.
+VAGUE_STD = 2.5
 # How many rows the prior of the shared map counts for, and the largest penalty on the log-likelihood that it adds.
 PRIOR_ROWS, MAX_PENALTY = 20, 10.0
-MAX_ROUNDS, MAX_UPDATES = 30, 100
+MAX_ROUNDS, MAX_UPDATES, MAX_STEPS = 30, 100, 100
 # Change of mean and covariance below which they have converged, and the largest factor by which an update is extended.
 CONVERGED, MAX_STRETCH = 1e-10, 100.0
+# Largest change of a parameter in one step, and the length of a step after which the next is below rounding.
+MAX_CHANGE, STEP_TOLERANCE = 4.0, 1e-7
+# A negative log-likelihood below that of a single coin toss: the cells are separated without error, and the likelihood
+# grows with the slope without end.
+SEPARATION_LOSS = 0.5
+# A curvature that keeps a parameter where it is that neither data nor prior know of.
+NEGLIGIBLE = 1e-12
+# Cells at a time: few enough for the cache of a processor, many enough to fill an accelerator.
+BLOCK_ON_CPU, BLOCK_ELSEWHERE = 1 << 16, 1 << 22
+
+
+class Cells(NamedTuple):
+    """Input log-odds, targets and weights, all (N, K) in float64; the weight of an unknown cell is 0."""
+
+    input_log_odds: Tensor
+    targets: Tensor
+    weights: Tensor
+
+    @property
+    def num_labels(self) -> int:
+        """K."""
+        return self.input_log_odds.shape[1]
+
+    def pooled(self) -> Cells:
+        """All cells in one column, as if of one label."""
+        return Cells(*(part.reshape(-1, 1) for part in self))
+
+    def blocks(self) -> Iterator[Cells]:
+        """The rows, so many at a time that they are computed with at once; without rows one empty block."""
+        size = BLOCK_ON_CPU if self.input_log_odds.device.type == "cpu" else BLOCK_ELSEWHERE
+        rows = max(1, size // max(1, self.num_labels))
+        for part in zip(*(tensor.split(rows) for tensor in self), strict=True):
+            yield Cells(*part)
+
+
+class Maps(NamedTuple):
+    """Fitted maps, one for each label or one that all share.
+
+    Attributes:
+        slopes: (F, K), or (F, 1).
+        intercept: (K,), or (1,).
+        covariance: (K, D, D), or (1, D, D), of the posterior of slopes and intercept; of the slopes alone in a family
+            without an intercept.
+    """
+
+    slopes: Tensor
+    intercept: Tensor
+    covariance: Tensor
+
+
+class Family(NamedTuple):
+    """A kind of map: its features as a function of the input log-odds, and whether it has an intercept."""
+
+    features: Callable[[Tensor], tuple[Tensor, ...]]
+    num_features: int
+    intercept: bool
+
+    @property
+    def num_parameters(self) -> int:
+        """D."""
+        return self.num_features + self.intercept
+
+    def apply(self, slopes: Tensor, intercept: Tensor, input_log_odds: Tensor) -> Tensor:
+        """Calibrated log-odds of input log-odds (N, K)."""
+        log_odds = intercept
+        for feature, slope in zip(self.features(input_log_odds), slopes, strict=True):
+            log_odds = log_odds + slope * feature
+        return log_odds
+
+    def lower_bounds(self, like: Tensor) -> Tensor:
+        """The smallest parameters allowed, (D,)."""
+        return like.new_tensor([MIN_SLOPE] * self.num_features + [-torch.inf] * self.intercept)
+
+
+class Frame(NamedTuple):
+    """How parameters describe a map: so that they are of the order of 1, and nearly independent of each other.
+
+    Attributes:
+        centre: (F, K) or (F, 1), the features at which a map has the value offset + intercept.
+        unit: (), the input log-odds that a slope of 1 maps to log-odds of 1.
+        offset: (K,) or (1,).
+    """
+
+    centre: Tensor
+    unit: Tensor
+    offset: Tensor
+
+
+class Likelihood(NamedTuple):
+    """Negative log-likelihood of each problem (K,), its gradient (K, D) and its second derivative (K, D, D)."""
+
+    value: Tensor
+    gradient: Tensor
+    information: Tensor
+
+
+class Normal(NamedTuple):
+    """A normal distribution of the parameters of a problem: mean (D,) and precision (D, D)."""
+
+    mean: Tensor
+    precision: Tensor
+
+    def penalty(self, parameters: Tensor) -> Tensor:
+        """Minus the log-density but for a constant, (K,)."""
+        return ((parameters - self.mean) * self.slope(parameters)).sum(1) / 2
+
+    def slope(self, parameters: Tensor) -> Tensor:
+        """Gradient of the penalty, (K, D)."""
+        return (parameters - self.mean) @ self.precision
+
+
+class Point(NamedTuple):
+    """Parameters (K, D) and their likelihood."""
+
+    parameters: Tensor
+    likelihood: Likelihood
+
+
+LikelihoodAt = Callable[[Tensor], Likelihood]
 
 
 def fit_maps(family: Family, cells: Cells, sharing: str) -> Maps:
@@ -31,17 +155,11 @@ def fit_maps(family: Family, cells: Cells, sharing: str) -> Maps:
     # In this frame the shared map has the same parameters for every label.
     centre = torch.cat([shared.slopes[:, 0] * frame.unit, shared.intercept.new_zeros(int(family.intercept))])
     start, lower_bounds = centre.repeat(cells.num_labels, 1), family.lower_bounds(centre)
-    prior = vague_prior(centre)
-    if sharing == "partial":
-        prior, counted = initial_prior(centre), cells.weights.sum(0) > 0
-        current, step_size = Point(start, likelihood_at(start)), torch.ones_like(frame.offset)
-        for _ in range(MAX_ROUNDS):
-            prior = learn_prior(prior, current, centre, counted)
-            current, step_size, length = take_step(likelihood_at, prior, current, step_size, lower_bounds)
-            if length < STEP_TOLERANCE:
-                break
-        start = current.parameters
-    return maps_of(family, frame, minimise(likelihood_at, prior, start, lower_bounds).parameters)
+    if sharing == "none":
+        return maps_of(family, frame, *minimise(likelihood_at, vague_prior(centre), start, lower_bounds))
+    update = partial(learn_prior, centre=centre, counted=cells.weights.sum(0) > 0)
+    near, prior = minimise(likelihood_at, vague_prior(centre, PRIOR_STD), start, lower_bounds, update, MAX_ROUNDS)
+    return maps_of(family, frame, *minimise(likelihood_at, prior, near.parameters, lower_bounds), learnt_mean=True)
 
 
 def fit_shared(family: Family, cells: Cells) -> Maps:
@@ -55,7 +173,7 @@ def fit_shared(family: Family, cells: Cells) -> Maps:
     start = frame.unit.new_tensor([1.0] * family.num_features + [0.0] * family.intercept)
     lower_bounds = family.lower_bounds(start)
     if not family.intercept:
-        return maps_of(family, frame, minimise_bounded(likelihood_at, start, lower_bounds))
+        return maps_of(family, frame, *minimise_bounded(likelihood_at, start, lower_bounds))
     # The identity map, and the information of one row about the parameters if that map were right.
     identity = torch.cat([frame.unit.expand(family.num_features), frame.centre.sum(0)])
     rows = cells.weights.sum() / (cells.weights.sum(0) > 0).sum().clamp(min=1)
@@ -63,27 +181,21 @@ def fit_shared(family: Family, cells: Cells) -> Maps:
     # Where rows would carry no information, a vague prior still bounds slopes and intercept.
     scale = torch.cat([frame.unit.expand(family.num_features), torch.ones_like(frame.offset)])
     unchanged = Normal(identity, PRIOR_ROWS * information + torch.diag((VAGUE_STD * scale) ** -2))
-    current, step_size = Point(start.unsqueeze(0), likelihood_at(start.unsqueeze(0))), torch.ones_like(frame.offset)
-    for _ in range(MAX_STEPS):
-        prior = product_of_normals(vague_prior(start), bounded_prior(unchanged, current.parameters))
-        current, step_size, length = take_step(likelihood_at, prior, current, step_size, lower_bounds)
-        if length < STEP_TOLERANCE:
-            break
-    return maps_of(family, frame, current.parameters)
+    vague = vague_prior(start)
+    update = lambda _, current: bounded_prior(unchanged, vague, current.parameters)  # noqa: E731
+    return maps_of(family, frame, *minimise(likelihood_at, vague, start.unsqueeze(0), lower_bounds, update))
 
 
-def bounded_prior(prior: Normal, parameters: Tensor) -> Normal:
+def bounded_prior(prior: Normal, vague: Normal, parameters: Tensor) -> Normal:
     """A prior whose penalty is bounded by `MAX_PENALTY`, because scores that only rank are far from any log-odds.
 
     With the penalty q of the given prior it is q / (1 + q / MAX_PENALTY). This function returns the quadratic that lies
-    above it and touches it at the parameters (1, D), so that each step of Newton's method is one of majorisation.
+    above it and touches it at the parameters (1, D), so that each step of Newton's method is one of majorisation. It
+    adds the penalty of a vague prior.
     """
-    return prior._replace(precision=prior.precision / (1 + prior.penalty(parameters) / MAX_PENALTY).square())
-
-
-def initial_prior(mean: Tensor) -> Normal:
-    """The distribution of the parameters of labels before any label is fitted."""
-    return Normal(mean, torch.eye(len(mean), dtype=mean.dtype, device=mean.device) / PRIOR_STD**2)
+    bounded = prior.precision / (1 + prior.penalty(parameters) / MAX_PENALTY).square()
+    precision = vague.precision + bounded
+    return Normal(torch.linalg.solve(precision, vague.precision @ vague.mean + bounded @ prior.mean), precision)
 
 
 def learn_prior(prior: Normal, current: Point, centre: Tensor, counted: Tensor) -> Normal:
@@ -133,81 +245,27 @@ def update_prior(parameters: Tensor, gradient: Tensor, information: Tensor, cent
     return torch.cat([mean.unsqueeze(0), covariance])
 
 
-# Cells at a time: few enough for the cache of a processor, many enough to fill an accelerator.
-BLOCK_ON_CPU, BLOCK_ELSEWHERE = 1 << 16, 1 << 22
-# Smallest slope: a flat map would lose the order of scores.
-MIN_SLOPE = 1e-3
+def maps_of(family: Family, frame: Frame, point: Point, prior: Normal, *, learnt_mean: bool = False) -> Maps:
+    """The maps that parameters describe, and the normal approximation of their posterior under a prior.
 
-
-class Cells(NamedTuple):
-    """Input log-odds, targets and weights, all (N, K) in float64; the weight of an unknown cell is 0."""
-
-    input_log_odds: Tensor
-    targets: Tensor
-    weights: Tensor
-
-    @property
-    def num_labels(self) -> int:
-        """K."""
-        return self.input_log_odds.shape[1]
-
-    def pooled(self) -> Cells:
-        """All cells in one column, as if of one label."""
-        return Cells(*(part.reshape(-1, 1) for part in self))
-
-    def blocks(self) -> Iterator[Cells]:
-        """The rows, so many at a time that they are computed with at once; without rows one empty block."""
-        size = BLOCK_ON_CPU if self.input_log_odds.device.type == "cpu" else BLOCK_ELSEWHERE
-        rows = max(1, size // max(1, self.num_labels))
-        for part in zip(*(tensor.split(rows) for tensor in self), strict=True):
-            yield Cells(*part)
-
-
-class Family(NamedTuple):
-    """A kind of map: its features as a function of the input log-odds, and whether it has an intercept."""
-
-    features: Callable[[Tensor], tuple[Tensor, ...]]
-    num_features: int
-    intercept: bool
-
-    def lower_bounds(self, like: Tensor) -> Tensor:
-        """The smallest parameters allowed, (D,)."""
-        return like.new_tensor([MIN_SLOPE] * self.num_features + [-torch.inf] * self.intercept)
-
-
-class Frame(NamedTuple):
-    """How parameters describe a map: so that they are of the order of 1, and nearly independent of each other.
-
-    Attributes:
-        centre: (F, K) or (F, 1), the features at which a map has the value offset + intercept.
-        unit: (), the input log-odds that a slope of 1 maps to log-odds of 1.
-        offset: (K,) or (1,).
+    Where the mean of the prior is itself learnt from the labels, its uncertainty adds to that of each label.
     """
-
-    centre: Tensor
-    unit: Tensor
-    offset: Tensor
-
-
-class Maps(NamedTuple):
-    """Maps as they are applied: slopes (F, K) and intercepts (K,), or (F, 1) and (1,) where all labels share one."""
-
-    slopes: Tensor
-    intercept: Tensor
-
-    def apply(self, family: Family, input_log_odds: Tensor) -> Tensor:
-        """Calibrated log-odds of input log-odds (N, K)."""
-        log_odds = self.intercept
-        for feature, slope in zip(family.features(input_log_odds), self.slopes, strict=True):
-            log_odds = log_odds + slope * feature
-        return log_odds
-
-
-def maps_of(family: Family, frame: Frame, parameters: Tensor) -> Maps:
-    """The maps that parameters (K, D) describe."""
-    slopes = (parameters[:, : family.num_features] / frame.unit).T
-    intercept = parameters[:, -1] if family.intercept else parameters.new_zeros(len(parameters))
-    return Maps(slopes, intercept + frame.offset - (slopes * frame.centre).sum(0))
+    slopes = (point.parameters[:, : family.num_features] / frame.unit).T
+    intercept = point.parameters[:, -1] if family.intercept else slopes.new_zeros(len(point.parameters))
+    identity = torch.eye(family.num_parameters, dtype=slopes.dtype, device=slopes.device)
+    spread = torch.linalg.inv(point.likelihood.information + prior.precision + NEGLIGIBLE * identity)
+    if learnt_mean:
+        # How a label follows the mean; what all labels, and the shared map as one more, know of the mean.
+        following = spread @ prior.precision
+        precision = prior.precision + (prior.precision @ (identity - following)).sum(0)
+        spread = spread + following @ torch.linalg.inv(precision) @ following.mT
+    # From the parameters in the frame to slopes and intercept.
+    change = identity.repeat(len(spread), 1, 1)
+    change[:, : family.num_features] /= frame.unit
+    if family.intercept:
+        change[:, -1, :-1] = -frame.centre.T / frame.unit
+    covariance = change @ spread @ change.mT
+    return Maps(slopes, intercept + frame.offset - (slopes * frame.centre).sum(0), covariance)
 
 
 def likelihood_of(family: Family, frame: Frame, cells: Cells, parameters: Tensor) -> Likelihood:
@@ -257,7 +315,7 @@ def label_frame(family: Family, cells: Cells, shared: Maps) -> Frame:
     sums = cells.input_log_odds.new_zeros(family.num_features, cells.num_labels)
     if family.intercept:
         for input_log_odds, _, weights in cells.blocks():
-            probs = torch.sigmoid(shared.apply(family, input_log_odds))
+            probs = torch.sigmoid(family.apply(shared.slopes, shared.intercept, input_log_odds))
             undecided = weights * probs * (1 - probs)
             total += undecided.sum(0)
             sums += torch.stack([(undecided * x).sum(0) for x in family.features(input_log_odds)])
@@ -267,89 +325,55 @@ def label_frame(family: Family, cells: Cells, shared: Maps) -> Frame:
     return Frame(centre, 1 / shared.slopes.mean(), (shared.slopes * centre).sum(0) + shared.intercept)
 
 
-# Largest change of a parameter in one step.
-MAX_CHANGE = 4.0
-# After a step as short as this, the next is below rounding.
-STEP_TOLERANCE = 1e-7
-MAX_STEPS = 100
-# Standard deviation of a vague prior: parameters are of the order of 1. It matters only where the data do not determine
-# them: without it, labels that are never present would get probabilities of exactly 0.
-VAGUE_STD = 2.5
-# A negative log-likelihood below that of a single coin toss: the cells are separated without error, and the likelihood
-# grows with the slope without end.
-SEPARATION_LOSS = 0.5
+def vague_prior(mean: Tensor, std: float = VAGUE_STD) -> Normal:
+    """A prior that matters only where the data do not; with another standard deviation, one to learn from."""
+    return Normal(mean, torch.eye(len(mean), dtype=mean.dtype, device=mean.device) / std**2)
 
 
-class Likelihood(NamedTuple):
-    """Negative log-likelihood of each problem (K,), its gradient (K, D) and its second derivative (K, D, D)."""
+def minimise(
+    likelihood_at: LikelihoodAt,
+    prior: Normal,
+    start: Tensor,
+    lower_bounds: Tensor,
+    update: Callable[[Normal, Point], Normal] | None = None,
+    rounds: int = MAX_STEPS,
+) -> tuple[Point, Normal]:
+    """Parameters (K, D) at which negative log-likelihood plus penalty is least, for all problems at once.
 
-    value: Tensor
-    gradient: Tensor
-    information: Tensor
+    Args:
+        likelihood_at: The likelihood of parameters.
+        prior: Whose penalty it is.
+        start: (K, D).
+        lower_bounds: (D,).
+        update: Gives another prior before each step.
+        rounds: The largest number of steps.
 
-
-class Normal(NamedTuple):
-    """A normal distribution of the parameters of a problem: mean (D,) and precision (D, D)."""
-
-    mean: Tensor
-    precision: Tensor
-
-    def penalty(self, parameters: Tensor) -> Tensor:
-        """Minus the log-density but for a constant, (K,)."""
-        return ((parameters - self.mean) * self.slope(parameters)).sum(1) / 2
-
-    def slope(self, parameters: Tensor) -> Tensor:
-        """Gradient of the penalty, (K, D)."""
-        return (parameters - self.mean) @ self.precision
-
-
-class Point(NamedTuple):
-    """Parameters (K, D) and their likelihood."""
-
-    parameters: Tensor
-    likelihood: Likelihood
-
-
-LikelihoodAt = Callable[[Tensor], Likelihood]
-
-
-def vague_prior(mean: Tensor) -> Normal:
-    """A prior that matters only where the data do not."""
-    return Normal(mean, torch.eye(len(mean), dtype=mean.dtype, device=mean.device) / VAGUE_STD**2)
-
-
-def product_of_normals(first: Normal, second: Normal) -> Normal:
-    """The product of two densities, of which the first is not flat in any direction."""
-    precision = first.precision + second.precision
-    pull = first.precision @ first.mean + second.precision @ second.mean
-    return Normal(torch.linalg.solve(precision, pull), precision)
-
-
-def minimise(likelihood_at: LikelihoodAt, prior: Normal, start: Tensor, lower_bounds: Tensor) -> Point:
-    """Parameters (K, D) at which negative log-likelihood plus penalty is least, for all problems at once."""
+    Returns:
+        The parameters with their likelihood, and the prior of the last step.
+    """
     current = Point(start, likelihood_at(start))
     step_size = torch.ones_like(current.likelihood.value)
-    for _ in range(MAX_STEPS):
+    for _ in range(rounds):
+        prior = prior if update is None else update(prior, current)
         current, step_size, length = take_step(likelihood_at, prior, current, step_size, lower_bounds)
         if length < STEP_TOLERANCE:
             break
-    return current
+    return current, prior
 
 
-def minimise_bounded(likelihood_at: LikelihoodAt, start: Tensor, lower_bounds: Tensor) -> Tensor:
-    """The same for one problem and without a prior, (1, D); with one only where the minimum lies at infinity.
+def minimise_bounded(likelihood_at: LikelihoodAt, start: Tensor, lower_bounds: Tensor) -> tuple[Point, Normal]:
+    """The same for one problem and without a prior; with one only where the minimum lies at infinity.
 
     Args:
         likelihood_at: Of one problem.
         start: (D,), where to begin, and the mean of the prior.
         lower_bounds: (D,).
     """
-    cautious = minimise(likelihood_at, vague_prior(start), start.unsqueeze(0), lower_bounds)
+    cautious, prior = minimise(likelihood_at, vague_prior(start), start.unsqueeze(0), lower_bounds)
     if bool(cautious.likelihood.value < SEPARATION_LOSS):
-        return cautious.parameters
-    flat = Normal(start, torch.zeros_like(vague_prior(start).precision))
-    free = minimise(likelihood_at, flat, cautious.parameters, lower_bounds)
-    return cautious.parameters if bool(free.likelihood.value < SEPARATION_LOSS) else free.parameters
+        return cautious, prior
+    free = minimise(likelihood_at, vague_prior(start, torch.inf), cautious.parameters, lower_bounds)
+    return (cautious, prior) if bool(free[0].likelihood.value < SEPARATION_LOSS) else free
 
 
 def take_step(
@@ -363,23 +387,19 @@ def take_step(
     step = newton_step(prior, current, lower_bounds)
     length = float(step.abs().max()) if step.numel() else 0.0
     # As far as the first bound on the way, and no further than the quadratic approximation can hold.
-    distance_to_bound = torch.where(step < 0, (lower_bounds - current.parameters) / step, torch.inf).amin(
-        1, keepdim=True
-    )
-    share = torch.minimum(distance_to_bound, MAX_CHANGE / step.abs().amax(1, keepdim=True)).clamp(
-        max=1
-    ) * step_size.unsqueeze(1)
-    new = (current.parameters + step * share).maximum(lower_bounds)
-    proposal = Point(new, likelihood_at(new))
+    to_bound = torch.where(step < 0, (lower_bounds - current.parameters) / step, torch.inf).amin(1, keepdim=True)
+    share = torch.minimum(to_bound, MAX_CHANGE / step.abs().amax(1, keepdim=True)).clamp(max=1)
+    parameters = (current.parameters + step * share * step_size.unsqueeze(1)).maximum(lower_bounds)
+    proposal = Point(parameters, likelihood_at(parameters))
     before, after = (point.likelihood.value + prior.penalty(point.parameters) for point in (current, proposal))
     better = after <= before + 1e-12 * (1 + before.abs())
-    accepted = Likelihood(
-        torch.where(better, proposal.likelihood.value, current.likelihood.value),
-        torch.where(better[:, None], proposal.likelihood.gradient, current.likelihood.gradient),
-        torch.where(better[:, None, None], proposal.likelihood.information, current.likelihood.information),
-    )
-    parameters = torch.where(better[:, None], proposal.parameters, current.parameters)
-    return Point(parameters, accepted), torch.where(better, (4 * step_size).clamp(max=1), step_size / 4), length
+
+    def better_of(new: Tensor, old: Tensor) -> Tensor:
+        return torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old)
+
+    likelihood = Likelihood(*map(better_of, proposal.likelihood, current.likelihood))
+    step_size = torch.where(better, (4 * step_size).clamp(max=1), step_size / 4)
+    return Point(better_of(parameters, current.parameters), likelihood), step_size, length
 
 
 def newton_step(prior: Normal, current: Point, lower_bounds: Tensor) -> Tensor:
@@ -390,9 +410,8 @@ def newton_step(prior: Normal, current: Point, lower_bounds: Tensor) -> Tensor:
     free = ~(at_bound & (gradient > 0))
     step = torch.zeros_like(gradient)
     for _ in range(len(lower_bounds)):
-        # The small number keeps a parameter where it is that neither data nor prior know of.
-        diagonal = (~free).to(gradient.dtype) + 1e-12
-        matrix = curvature * free.unsqueeze(1) * free.unsqueeze(2) + torch.diag_embed(diagonal)
+        matrix = curvature * free.unsqueeze(1) * free.unsqueeze(2)
+        matrix = matrix + torch.diag_embed((~free).to(gradient.dtype) + NEGLIGIBLE)
         step = -torch.linalg.solve(matrix, (gradient * free).unsqueeze(2)).squeeze(2)
         # The pull of the others can press a parameter against the bound that it was about to leave.
         free = free & ~(at_bound & (step < 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -16,11 +16,10 @@ from manyhot.calibrate.partial_pooling import (
     Cells,
     Family,
     Likelihood,
-    Maps,
     fit_maps,
     minimise_bounded,
 )
-from manyhot.checks import check_choice, check_num_labels
+from manyhot.checks import check_choice, check_int, check_num_labels
 from manyhot.errors import InputError
 from manyhot.links import Link, SoftmaxLink
 from manyhot.numerics import mask_scores, softplus
@@ -47,32 +46,111 @@ class ParametricCalibrator(Calibrator):
     Attributes:
         slopes: (F, K), or (F, 1) with `sharing` "all".
         intercept: (K,), or (1,) with `sharing` "all".
+        covariance: (K, D, D), or (1, D, D), that of the `posterior`.
     """
 
     family: ClassVar[Family]
     slopes: Tensor
     intercept: Tensor
+    covariance: Tensor
 
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
         self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        self.register_buffer("slopes", torch.ones(self.family.num_features, 0, dtype=torch.float64))
+        size = self.family.num_parameters
+        self.register_buffer("slopes", torch.zeros(self.family.num_features, 0, dtype=torch.float64))
         self.register_buffer("intercept", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("covariance", torch.zeros(0, size, size, dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Fits the maps."""
-        maps = fit_maps(self.family, Cells(input_log_odds, targets, weights), self.sharing)
-        return self.learn(slopes=maps.slopes, intercept=maps.intercept)
+        return self.learn(**fit_maps(self.family, Cells(input_log_odds, targets, weights), self.sharing)._asdict())
 
     def map(self, input_log_odds: Tensor) -> Tensor:
         """Calibrated log-odds of input log-odds (N, K)."""
         if self.sharing != "all":
             check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
-        return Maps(self.slopes, self.intercept).apply(self.family, input_log_odds)
+        return self.family.apply(self.slopes, self.intercept, input_log_odds)
+
+    @property
+    def posterior(self) -> Posterior:
+        """How uncertain the fitted maps are; a file of an older format does not hold it."""
+        self.require_fitted()
+        if bool(self.covariance.isnan().any()):
+            rule, got = "be stored by `fit`", "a file of an older format, which has none"
+            raise InputError("posterior", type(self).__name__, rule, got, "Fit the calibrator again.")
+        return Posterior(self)
+
+    def restore(self, version: int, buffers: dict[str, Tensor]) -> None:
+        """Takes the buffers of a file; formats 1 to 3 had no covariance."""
+        unknown = self.covariance.new_full((1, *self.covariance.shape[1:]), torch.nan)
+        super().restore(version, {"covariance": unknown, **buffers} if version < 4 else buffers)
 
     def extra_repr(self) -> str:
         """How many maps there are."""
         return f"sharing={self.sharing!r}"
+
+
+class Posterior:
+    """How uncertain the maps of a calibrator are: a normal distribution of the parameters of each label.
+
+    It is Laplace's approximation: centred at the fitted parameters, with the inverse of the second derivative of the
+    penalised log-likelihood as covariance. It is conditional on the input log-odds and on the prior. With `sharing`
+    "partial" the prior is estimated from all labels: the uncertainty of its mean, the map that labels share, is part of
+    the covariance, that of its covariance is not. With "none" and "all" the prior is fixed. That slopes are positive is
+    not taken into account.
+
+    Args:
+        calibrator: A fitted one.
+
+    Attributes:
+        mean: (K, D), the parameters of each label, those of `slopes` and then `intercept`, which a temperature lacks;
+            (1, D) with `sharing` "all".
+        covariance: (K, D, D), or (1, D, D).
+
+    Example:
+        >>> scores, targets = torch.tensor([[2.0], [1.0], [0.0], [-1.0]]), torch.tensor([[1], [0], [1], [0]])
+        >>> posterior = mh.PlattScaling(sharing="all").fit(scores, targets).posterior
+        >>> posterior.log_odds_std(scores).flatten()
+        tensor([0.8911, 0.5539, 0.4759, 0.7436])
+        >>> posterior.sample(1000).shape
+        torch.Size([1000, 1, 2])
+    """
+
+    def __init__(self, calibrator: ParametricCalibrator) -> None:
+        parameters = [*calibrator.slopes, calibrator.intercept]
+        self.calibrator, self.covariance = calibrator, calibrator.covariance
+        self.mean = torch.stack(parameters[: calibrator.family.num_parameters], dim=1)
+        # A square root of the covariance, also of one that has no inverse.
+        variances, axes = torch.linalg.eigh(self.covariance)
+        self._root = axes * variances.clamp(min=0).sqrt().unsqueeze(1)
+
+    def sample(self, draws: int, *, generator: torch.Generator | None = None) -> Tensor:
+        """Parameters (draws, K, D) drawn at random.
+
+        Args:
+            draws: How many.
+            generator: Of random numbers; that of torch by default.
+        """
+        shape = (check_int("draws", "Posterior.sample", draws, low=1), *self.mean.shape)
+        device = "cpu" if generator is None else generator.device
+        noise = torch.randn(shape, dtype=self.mean.dtype, device=device, generator=generator)
+        return self.mean + torch.einsum("kde,nke->nkd", self._root, noise.to(self.mean.device))
+
+    def log_odds_std(self, scores: Any, *, kind: str | None = None) -> Tensor:
+        """Standard deviation of the calibrated log-odds of scores (N, K), shaped like them.
+
+        Args:
+            scores: (N, K), as the calibrator takes them.
+            kind: As in `Calibrator.log_odds`.
+        """
+        input_log_odds, dtype = self.calibrator.read(scores, kind)
+        if self.calibrator.sharing != "all":
+            check_num_labels(type(self.calibrator).__name__, input_log_odds, len(self.mean))
+        features = [*self.calibrator.family.features(input_log_odds), torch.ones_like(input_log_odds)]
+        parts = torch.stack(features[: self.mean.shape[1]], dim=2).unsqueeze(2)
+        std: Tensor = (parts @ self._root).squeeze(2).norm(dim=2)
+        return std.to(dtype)
 
 
 class TemperatureScaling(ParametricCalibrator):
@@ -273,8 +351,8 @@ class SoftmaxTemperature(NormalisedCalibrator):
         unit = torch.where(spread > 0, spread, 1.0).sqrt()
         start = unit.new_ones(1)
         likelihood_at = partial(softmax_likelihood, mask_scores(gaps, known) / unit, row_weights)
-        slope = minimise_bounded(likelihood_at, start, MIN_SLOPE * start)
-        return self.learn(temperature=unit / slope.squeeze())
+        point, _ = minimise_bounded(likelihood_at, start, MIN_SLOPE * start)
+        return self.learn(temperature=unit / point.parameters.squeeze())
 
     def map(self, input_log_odds: Tensor) -> Tensor:
         """Log-odds of scores (N, K)."""
