@@ -1,4 +1,4 @@
-"""Functions of one score at a time whose values and slopes are computed together.
+"""Functions of scores whose values and slopes are computed together, for every way in which torch differentiates.
 
 Values and slopes share their exponentials, and the backward pass needs only the slopes: forward and backward together
 cost about as much as a forward pass of the plain formula, and the slopes stay finite where automatic differentiation
@@ -7,13 +7,17 @@ multiplies zero by infinity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-# Takes scores and what belongs to them row by row; returns values and slopes.
+from manyhot.checks import can_read_values
+
+# Takes scores and constants of the same shape; returns values and slopes.
 Function = Callable[..., tuple[Tensor, Tensor]]
 
 # On the CPU, blocks of about so many numbers keep all intermediate results in the cache, and their memory in use:
@@ -21,106 +25,78 @@ Function = Callable[..., tuple[Tensor, Tensor]]
 CHUNK_NUMEL = 1 << 16
 
 
-def reusable(x: Tensor) -> Tensor | None:
-    """`x` as the `out=` argument of an operation where no graph is recorded; None where `x` must not be overwritten.
-
-    Only for intermediate results without another reference. A compiler reuses memory by itself.
-    """
-    return None if torch.is_grad_enabled() or torch.compiler.is_compiling() else x
-
-
-def row_chunks(scores: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all tensors, a cacheful at a time where that pays: on the CPU, outside of a compiler."""
-    if fits_one_chunk(scores):
-        yield (scores, *others)
-    else:
-        size = max(1, CHUNK_NUMEL * scores.shape[0] // scores.numel())
-        yield from zip(*(tensor.split(size) for tensor in (scores, *others)), strict=True)
-
-
-def fits_one_chunk(scores: Tensor) -> bool:
-    """Whether to work on all rows at once."""
-    if scores.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return True
-    return scores.ndim < 2 or scores.numel() <= CHUNK_NUMEL
-
-
-def values_and_slopes(function: Function, scores: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-    """Values and slopes, block by block."""
-    if fits_one_chunk(scores):
-        return function(scores, *others)
-    values, slopes = torch.empty_like(scores), torch.empty_like(scores)
-    for *block, some_values, some_slopes in row_chunks(scores, *others, values, slopes):
-        for output, result in zip((some_values, some_slopes), function(*block), strict=True):
-            output.copy_(result)
-    return values, slopes
-
-
-def sum_and_slopes(function: Function, scores: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum of the values, and the slopes, block by block; values are not kept."""
-    if fits_one_chunk(scores):
-        values, slopes = function(scores, *others)
-        return values.sum(), slopes
-    slopes, sums = torch.empty_like(scores), []
-    for *block, output in row_chunks(scores, *others, slopes):
-        values, some_slopes = function(*block)
-        sums.append(values.sum())
-        output.copy_(some_slopes)
-    return torch.stack(sums).sum(), slopes
+def in_chunks(function: Function, dim: int, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and slopes, a cacheful of rows (`dim` 0) or columns (1) at a time where that pays: eagerly on the CPU."""
+    if scores.numel() <= CHUNK_NUMEL or not can_read_values(scores):
+        return function(scores, *constants)
+    size = max(1, CHUNK_NUMEL * scores.shape[dim] // scores.numel())
+    slopes, values = torch.empty_like(scores), []
+    for *block, part in zip(*(tensor.split(size, dim) for tensor in (scores, *constants, slopes)), strict=True):
+        value, slope = function(*block)
+        part.copy_(slope)
+        values.append(value)
+    return torch.cat(values, dim) if values[0].ndim else torch.stack(values).sum(), slopes
 
 
 class _WithSlope(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, evaluator: Function, function: Function, scores: Tensor, *others: Tensor) -> Tensor:
-        values, slopes = evaluator(function, scores, *others)
-        ctx.function = function
-        ctx.save_for_backward(slopes, scores, *others)
-        return values
+    generate_vmap_rule = True
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        slopes, scores, *others = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are wanted: the slopes must be part of the graph
-            slopes = ctx.function(scores, *others)[1]
-        return None, None, grad * slopes, *(None for _ in others)
+    def forward(function: Function, dim: int, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
+        return in_chunks(function, dim, scores, *constants)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.function = inputs[0]
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1], *inputs[2:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        slopes, *inputs = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for second derivatives the slopes must be part of the graph
+            slopes = ctx.function(*inputs)[1]
+        return None, None, grad * slopes, *(None for _ in inputs[1:])
 
 
-def _apply(evaluator: Function, function: Function, scores: Tensor, *others: Tensor) -> Tensor:
-    if not torch.is_grad_enabled() or not scores.requires_grad or inside_func_transform():
-        return evaluator(function, scores, *others)[0]
-    if torch.compiler.is_compiling():
-        with torch.no_grad():
-            values, slopes = function(scores, *others)
-        values = attach_slopes(values, slopes, scores)
-        return values.sum() if evaluator is sum_and_slopes else values
-    result: Tensor = _WithSlope.apply(evaluator, function, scores, *others)  # type: ignore[no-untyped-call]
-    return result
+# Torch looks it up at every call, which takes longer than a loss of few cells.
+_WithSlope.forward.__signature__ = inspect.signature(_WithSlope.forward)  # type: ignore[attr-defined]
 
 
-def attach_slopes(values: Tensor, slopes: Tensor, scores: Tensor) -> Tensor:
-    """Values as they are, with slopes as their gradient, in operations that every compiler knows.
+class _WithForwardMode(_WithSlope):
+    """Also for forward mode, of which the compiler wants to hear nothing."""
 
-    Compilers fuse them away. Some mix up autograd functions that are used twice in one graph, so these get none.
-    """
-    return values + slopes * (scores - scores.detach())
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _WithSlope.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[2:])
+        ctx.shape = output[0].shape
+
+    @staticmethod
+    def jvp(ctx: Any, _function: None, _dim: None, tangent: Tensor, *_constants: Any) -> tuple[Tensor, None]:
+        slopes = ctx.function(*ctx.saved_tensors)[1]
+        return (tangent * slopes).sum_to_size(ctx.shape), None
 
 
-def inside_func_transform() -> bool:
-    """Whether a transform of `torch.func` is at work, which differentiates the plain formula and reads no values."""
-    return bool(torch._C._are_functorch_transforms_active())
-
-
-def with_slope(function: Function, scores: Tensor, *others: Tensor) -> Tensor:
-    """Values of `function` at the scores, with its slopes as the gradient.
+def with_slope(function: Function, scores: Tensor, *constants: Tensor, dim: int = 0) -> Tensor:
+    """Values of `function` at the scores, with its slopes as their gradient.
 
     Args:
-        function: Takes scores and others, returns values and slopes, all of one shape.
+        function: Takes scores and constants; returns values, and slopes shaped like the scores. Values of shape (N, K)
+            belong to cells, (N, 1) to rows, (1, K) to columns; () is a sum. For second derivatives, its operations are
+            differentiated.
         scores: What the slopes are taken by.
-        *others: Constants that belong to the scores row by row.
+        *constants: Of the shape of the scores.
+        dim: The axis along which the function may be evaluated in parts: 0 if rows do not depend on each other, 1 if
+            columns do not.
     """
-    return _apply(values_and_slopes, function, scores, *others)
+    kind = _WithSlope if torch.compiler.is_compiling() else _WithForwardMode
+    values: Tensor = kind.apply(function, dim, scores, *constants)[0]  # type: ignore[no-untyped-call]
+    return values
 
 
-def sum_with_slope(function: Function, scores: Tensor, *others: Tensor) -> Tensor:
-    """Sum of the values of `function`, with its slopes as the gradient."""
-    return _apply(sum_and_slopes, function, scores, *others)
+def is_differentiated(tensor: Tensor) -> bool:
+    """Whether a derivative by this tensor may be wanted, backward or forward."""
+    if tensor.requires_grad or torch.compiler.is_compiling():
+        return tensor.requires_grad
+    return forward_ad.unpack_dual(tensor).tangent is not None

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.autograd import inside_func_transform
 from manyhot.errors import InputError, suggest
 from manyhot.labels import UNKNOWN
 from manyhot.numerics import mask_scores
@@ -240,11 +239,14 @@ def check_targets(targets: Tensor, *, soft: bool = False) -> None:
     check_target_values("check_targets", targets, soft=soft)
 
 
+def is_traced() -> bool:
+    """Whether tensors stand for others: in a compiler, or inside a transform of `torch.func`."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def can_read_values(tensor: Tensor) -> bool:
-    """Whether looking at values costs nothing: a real tensor on the CPU, not one that a compiler traces."""
-    if torch.compiler.is_compiling() or inside_func_transform():
-        return False
-    return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
+    """Whether looking at values costs nothing: a real tensor on the CPU."""
+    return tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter) and not is_traced()
 
 
 MARK_UNKNOWN = f"Mark unknown cells with manyhot.UNKNOWN, which is {UNKNOWN}."
@@ -293,16 +295,21 @@ def check_weights(owner: str, parts: int, weights: Sequence[float]) -> tuple[flo
 Array = np.ndarray[Any, Any]
 
 
+def as_floats(owner: str, values: Any, name: str) -> Tensor:
+    """A tensor of any shape as float64 if it is that already, else as float32; other numbers raise an error."""
+    tensor = as_tensor(owner, values, name)
+    if not tensor.is_floating_point():
+        hint = "Call `.float()` on them." if isinstance(values, Tensor) else "Convert them to float32."
+        raise InputError(name, owner, "be floating-point numbers", describe_type(tensor), hint)
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
 def as_scores(owner: str, values: Any, *, name: str = "scores") -> Tensor:
     """(N, K) as float64 if it is that already, else as float32; NaN raises an error. Arrays are not copied."""
-    scores = as_tensor(owner, values, name)
-    if not scores.is_floating_point():
-        hint = "Call `.float()` on them."
-        raise InputError(name, owner, "be floating-point numbers", describe_type(scores), hint)
+    scores = as_floats(owner, values, name).detach()
     if scores.ndim != 2:
         hint = "Pass one row per sample and one column per label."
         raise InputError(name, owner, "be (N, K)", str(tuple(scores.shape)), hint)
-    scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
     if scores.numel() and math.isnan(float(scores.sum())) and bool(scores.isnan().any()):
         row, column = (int(index) for index in scores.isnan().nonzero()[0])
         raise InputError(name, owner, "be numbers", f"NaN at row {row}, column {column}", "Drop or repair these rows.")

@@ -1,4 +1,8 @@
-"""Curves of the losses that add over labels: the loss of a present and of an absent label, and their slopes."""
+"""Curves of the losses that add over labels: the loss of a present and of an absent label, their slopes, and log-odds.
+
+At the score that minimises p l1 + (1 - p) l0 the slopes balance: the log-odds that a score means are the logarithm of
+the ratio of the slopes.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from manyhot.autograd import reusable
 from manyhot.checks import check_number
-from manyhot.numerics import power, softplus, softplus_branch, surprisal_ratio
+from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprisal_ratio
 from manyhot.serialization import stable_repr
 
 
@@ -33,11 +36,6 @@ class Asymmetry(NamedTuple):
             check_number(name, owner, getattr(self, name))
         return Asymmetry(*(float(number) for number in self))
 
-    @property
-    def log_slope_ratio(self) -> float:
-        """log of the largest slope of the absent branch over that of the present branch."""
-        return math.log(self.k_neg / self.zeta_neg) - math.log(self.k_pos / self.zeta_pos)
-
 
 class Branches(NamedTuple):
     """What one score costs if its label is present and if it is absent, and the derivatives of both."""
@@ -49,9 +47,17 @@ class Branches(NamedTuple):
 
 
 class Curve(ABC):
-    """The two branches of an additive loss, with their slopes in closed form."""
+    """The two branches of an additive loss, with their slopes in closed form.
+
+    Attributes:
+        quicker_if_hard: Whether `cells` is quicker if it knows that all targets are 0 or 1.
+        finite: Whether every score has finite log-odds.
+        highest_log_odds: What no score exceeds.
+    """
 
     quicker_if_hard: ClassVar[bool] = False
+    finite: bool = True
+    highest_log_odds: float = math.inf
 
     def __repr__(self) -> str:
         """The curve and its numbers."""
@@ -61,7 +67,7 @@ class Curve(ABC):
 
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:
-        """Values and slopes of both branches, each in a tensor of its own that is shaped like `scores`."""
+        """Values and slopes of both branches, shaped like `scores`."""
 
     def cells(
         self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None, *, hard: bool = False
@@ -71,14 +77,23 @@ class Curve(ABC):
         Args:
             scores: (N, K).
             targets: (N, K) in [0, 1].
-            pos_weight: (K,) or (), multiplies the branch of present labels.
+            pos_weight: (K,), (N, K) or (), multiplies the branch of present labels.
             hard: Whether all targets are 0 or 1; looked up for curves that are `quicker_if_hard`.
         """
         present, absent, present_slope, absent_slope = self.branches(scores)
         if pos_weight is not None:
             present, present_slope = present * pos_weight, present_slope * pos_weight
-        values = torch.lerp(absent, present, targets, out=reusable(absent))
-        return values, torch.lerp(absent_slope, present_slope, targets, out=reusable(absent_slope))
+        return torch.lerp(absent, present, targets), torch.lerp(absent_slope, present_slope, targets)
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithms of l0' and -l1'; override it where the slopes underflow."""
+        _, _, present, absent = self.branches(scores)
+        return torch.log(absent.clamp(min=0)), torch.log((-present).clamp(min=0))
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """Logarithm of l0' / -l1'."""
+        absent, present = self.log_slopes(scores)
+        return absent - present
 
 
 class BinaryCrossEntropyCurve(Curve):
@@ -95,30 +110,87 @@ class BinaryCrossEntropyCurve(Curve):
         if pos_weight is not None:
             return super().cells(scores, targets, pos_weight)
         # softplus(-|s|) + max(s, 0) - y s, of which nothing cancels for targets of 0 and 1.
-        gap = scores.abs()
-        gap = softplus(torch.neg(gap, out=reusable(gap)))
-        linear = scores.clamp(min=0)
-        linear = torch.addcmul(linear, scores, targets, value=-1, out=reusable(linear))
-        slopes = torch.sigmoid(scores)
-        return torch.add(gap, linear, out=reusable(gap)), torch.sub(slopes, targets, out=reusable(slopes))
+        linear = torch.addcmul(scores.clamp(min=0), scores, targets, value=-1)
+        return linear.add_(softplus(scores.abs().neg_())), torch.sigmoid(scores) - targets
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """log p and log(1 - p)."""
+        return -softplus(-scores), -softplus(scores)
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """The scores."""
+        return scores
 
 
 class FocalCurve(Curve):
-    """Cross-entropy times the probability of the wrong answer, to a power for each branch."""
+    """Cross-entropy times the probability of the wrong answer, to a power for each branch.
 
-    def __init__(self, gamma_neg: float, gamma_pos: float) -> None:
-        self.gamma_neg, self.gamma_pos = gamma_neg, gamma_pos
+    With a margin, the absent branch sees r = max(p - margin, 0) instead of p.
+    """
+
+    def __init__(self, gamma_neg: float, gamma_pos: float, margin: float = 0.0) -> None:
+        self.gamma_neg = check_number("gamma_neg", "", gamma_neg, low=0)
+        self.gamma_pos = check_number("gamma_pos", "", gamma_pos, low=0)
+        self.margin = check_number("margin", "", margin, low=0, high=1, high_open=True)
+
+    @property
+    def finite(self) -> bool:  # type: ignore[override]
+        """Not with a margin, below which the loss is flat for absent labels."""
+        return self.margin == 0
+
+    @property
+    def highest_log_odds(self) -> float:  # type: ignore[override]
+        """Limited with a margin and no focusing of present labels."""
+        limited = self.margin > 0 and self.gamma_pos == 0
+        return float(self.log_odds(torch.tensor(1e4, dtype=torch.float64))) if limited else math.inf
 
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
         p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
-        present, present_slope = focal_branch(p, q, softplus(-scores), self.gamma_pos)
-        absent, absent_slope = self.absent_branch(scores, p, q)
-        return Branches(present, absent, torch.neg(present_slope, out=reusable(present_slope)), absent_slope)
+        present, steepness = focal_branch(p, q, softplus(-scores), self.gamma_pos)
+        if self.margin > 0:
+            absent, absent_slope = self._shifted_branch(p, q)
+        else:
+            absent, absent_slope = focal_branch(q, p, softplus(scores), self.gamma_neg)
+        return Branches(present, absent, steepness.neg_(), absent_slope)
 
-    def absent_branch(self, scores: Tensor, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss of an absent label and its steepness."""
-        return focal_branch(q, p, softplus(scores), self.gamma_neg)
+    def _shifted_branch(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """r^gamma * surprise and its slope, with surprise = -log(1 - r)."""
+        r = (p - self.margin).clamp(min=0)
+        rest = self._rest(q)
+        ratio = surprisal_ratio(rest)
+        # The slope is p r^g (g q surprise / r + q / (1 - r)).
+        focus = power(r, self.gamma_neg)
+        steepness = torch.addcmul(q / rest, ratio, q, value=self.gamma_neg).mul_(focus).mul_(p)
+        if self.gamma_neg == 0:  # 0^0 = 1 would leave a slope below the margin, where the loss is flat
+            steepness = steepness * (p > self.margin)
+        return (ratio * r).mul_(focus), steepness
+
+    def _rest(self, q: Tensor) -> Tensor:
+        """1 - r, which would cancel where p is 1 to the last digit and the margin is small; never 0."""
+        return q + max(self.margin, torch.finfo(q.dtype).tiny)
+
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The slopes by p, times that of p itself."""
+        slope = -softplus(scores) - softplus(-scores)
+        return self._log_absent_slope(scores) + slope, log_focal_slope(-scores, self.gamma_pos) + slope
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """By the slopes by p, which are nearer to each other."""
+        return self._log_absent_slope(scores) - log_focal_slope(-scores, self.gamma_pos)
+
+    def _log_absent_slope(self, scores: Tensor) -> Tensor:
+        """log h(r; gamma_neg), see `log_focal_slope`."""
+        if self.margin == 0:
+            return log_focal_slope(scores, self.gamma_neg)
+        excess = scores - logit(self.margin)
+        visible = excess > 0
+        excess, scores = torch.where(visible, excess, 1.0), torch.where(visible, scores, 0.0)
+        # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - e^(b-a)): no cancellation just above the margin.
+        log_r = -softplus(-scores) + math.log1p(-self.margin) + torch.log(-torch.expm1(-excess))
+        rest = self._rest(torch.sigmoid(-scores))
+        focus = self.gamma_neg * rest * surprisal_ratio(rest)
+        return torch.where(visible, self.gamma_neg * log_r + torch.log1p(focus) - torch.log(rest), -torch.inf)
 
 
 def focal_branch(right: Tensor, wrong: Tensor, surprise: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
@@ -126,35 +198,16 @@ def focal_branch(right: Tensor, wrong: Tensor, surprise: Tensor, gamma: float) -
     if gamma == 0:
         return surprise, wrong.clone()
     focus = power(wrong, gamma)
-    steepness = torch.addcmul(wrong, right, surprise, value=gamma)
-    steepness = torch.mul(steepness, focus, out=reusable(steepness))
-    return torch.mul(surprise, focus, out=reusable(surprise)), steepness
+    return surprise * focus, torch.addcmul(wrong, right, surprise, value=gamma).mul_(focus)
 
 
-class ShiftedFocalCurve(FocalCurve):
-    """The focal curve whose absent branch sees r = max(p - margin, 0) instead of p."""
-
-    def __init__(self, gamma_neg: float, gamma_pos: float, margin: float) -> None:
-        super().__init__(gamma_neg, gamma_pos)
-        self.margin = margin
-
-    def absent_branch(self, scores: Tensor, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        """r^gamma * surprise and its steepness, with surprise = -log(1 - r)."""
-        r = p - self.margin
-        r = torch.clamp(r, min=0, out=reusable(r))
-        # 1 - r, which would cancel where p is 1 to the last digit and the margin is small; never 0
-        rest = q + max(self.margin, torch.finfo(q.dtype).tiny)
-        ratio = surprisal_ratio(rest)
-        # The slope is p r^g (g q surprise / r + q / (1 - r)).
-        steepness = torch.div(q, rest, out=reusable(rest))
-        steepness = torch.addcmul(steepness, ratio, q, value=self.gamma_neg, out=reusable(steepness))
-        focus = power(r, self.gamma_neg)
-        steepness = torch.mul(steepness, focus, out=reusable(steepness))
-        steepness = torch.mul(steepness, p, out=reusable(steepness))
-        if self.gamma_neg == 0:  # 0^0 = 1 would leave a slope below the margin, where the loss is flat
-            steepness = steepness * (p > self.margin)
-        surprise = torch.mul(ratio, r, out=reusable(ratio))
-        return torch.mul(surprise, focus, out=reusable(surprise)), steepness
+def log_focal_slope(scores: Tensor, gamma: float) -> Tensor:
+    """log h(sigmoid(score); gamma) with h(w; g) = w^g / (1 - w) - g w^(g-1) log(1 - w)."""
+    if gamma == 0:
+        return softplus(scores)
+    log_w = -softplus(-scores)
+    focus = math.log(gamma) + log_softplus(scores) - log_w
+    return gamma * log_w + torch.logaddexp(softplus(scores), focus)
 
 
 class StrictlyProperAsymmetricCurve(Curve):
@@ -179,20 +232,16 @@ class StrictlyProperAsymmetricCurve(Curve):
         if not hard:
             return super().cells(scores, targets, pos_weight)
         s, absent = self.shape, 1 - targets
-        present_scale = 1 / s.zeta_pos if pos_weight is None else pos_weight / s.zeta_pos
-        c = either(targets, absent, present_scale, 1 / s.zeta_neg)
-        k = either(targets, absent, -s.k_pos, s.k_neg)
-        bend = either(targets, absent, s.k_pos * s.b_pos, -s.k_neg * s.b_neg)
-        bend = torch.addcmul(bend, k, scores, out=reusable(bend))
-        values = softplus(bend)
-        slopes = torch.sigmoid(bend, out=reusable(bend))
-        slopes = torch.mul(slopes, k, out=reusable(slopes))
-        return torch.mul(values, c, out=reusable(values)), torch.mul(slopes, c, out=reusable(slopes))
+        present_scale = targets / s.zeta_pos if pos_weight is None else targets * pos_weight / s.zeta_pos
+        # One number where a label is present, another where it is absent; exact, since one of the summands is zero.
+        c = present_scale.add_(absent, alpha=1 / s.zeta_neg)
+        k = (targets * -s.k_pos).add_(absent, alpha=s.k_neg)
+        d = (targets * (s.k_pos * s.b_pos)).add_(absent, alpha=-s.k_neg * s.b_neg)
+        bend = (k * scores).add_(d)
+        return softplus(bend).mul_(c), (torch.sigmoid(bend) * k).mul_(c)
 
-
-def either(present: Tensor, absent: Tensor, if_present: Tensor | float, if_absent: float) -> Tensor:
-    """One number where a label is present, another where it is absent; exact, since one of the summands is zero."""
-    result = absent * if_absent
-    if isinstance(if_present, Tensor):
-        return torch.addcmul(result, present, if_present, out=reusable(result))
-    return torch.add(result, present, alpha=if_present, out=reusable(result))
+    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of the two softplus branches."""
+        s = self.shape
+        absent = math.log(s.k_neg / s.zeta_neg) - softplus(-s.k_neg * (scores - s.b_neg))
+        return absent, math.log(s.k_pos / s.zeta_pos) - softplus(s.k_pos * (scores - s.b_pos))

@@ -10,18 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyhot.autograd import reusable, with_slope
-from manyhot.checks import (
-    as_tensor,
-    can_read_values,
-    check_number,
-    check_weights,
-    describe_type,
-    prepare_batch,
-)
-from manyhot.curves import Asymmetry
-from manyhot.errors import InputError
-from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprisal_ratio
+from manyhot.checks import as_floats, as_tensor, can_read_values, check_weights, describe_type, is_traced, prepare_batch
+from manyhot.curves import Asymmetry, BinaryCrossEntropyCurve, Curve, FocalCurve, StrictlyProperAsymmetricCurve
+from manyhot.errors import InputError, owned
 from manyhot.serialization import ConstructorRepr, ExactState
 
 PosWeight = Tensor | Sequence[float] | float | None
@@ -36,10 +27,17 @@ class Link(ConstructorRepr, ExactState, ABC):
 
     Args:
         pos_weight: (K,) or one number, the factor on the loss of present labels.
+
+    Attributes:
+        gives_probs: Whether scores mean probabilities at all.
+        clips: Whether probabilities are cut off at 1, so that different scores mean the same.
+        finite: Whether every score has finite log-odds: no score means exactly 0 or 1.
     """
 
+    gives_probs: bool = True
+    clips: bool = False
+    finite: bool = True
     pos_weight: Tensor | None
-    clips: bool = False  # whether probabilities are cut off at 1, so that different scores mean the same
 
     def __init__(self, pos_weight: PosWeight = None) -> None:
         super().__init__()
@@ -59,11 +57,6 @@ class Link(ConstructorRepr, ExactState, ABC):
     def range(self) -> tuple[float, float]:
         """The smallest and the largest probability that scores can reach or approach."""
         return 0.0, 1.0
-
-    @property
-    def finite(self) -> bool:
-        """Whether every score has finite log-odds: no score means exactly 0 or 1."""
-        return True
 
     @property
     def preserves_order(self) -> bool:
@@ -114,12 +107,8 @@ class Link(ConstructorRepr, ExactState, ABC):
             )
         return self.pos_weight
 
-    def _check(self, values: Tensor, name: str = "scores") -> Tensor:
-        if not isinstance(values, Tensor) or not values.is_floating_point():
-            rule = "be a tensor of floating-point numbers"
-            hint = "Call `.float()` on them." if isinstance(values, Tensor) else "Pass `torch.as_tensor` of them."
-            raise InputError(name, type(self).__name__, rule, describe_type(values), hint)
-        return values if values.dtype == torch.float64 else values.float()
+    def _check(self, values: Any, name: str = "scores") -> Tensor:
+        return as_floats(type(self).__name__, values, name)
 
 
 class NoLink(Link):
@@ -129,31 +118,18 @@ class NoLink(Link):
         owner: Name of the loss, for the error.
     """
 
+    gives_probs = False
+    finite = False
+
     def __init__(self, owner: str) -> None:
         super().__init__()
         self.owner = owner
 
-    @property
-    def finite(self) -> bool:
-        """There are no log-odds."""
-        return False
-
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Raises an error."""
-        raise self._error()
-
-    def probs(self, scores: Tensor) -> Tensor:
-        """Raises an error."""
-        raise self._error()
-
-    def scores(self, probs: Tensor) -> Tensor:
-        """Raises an error."""
-        raise self._error()
-
-    def _error(self) -> ValueError:
         hint = "Fit a calibrator on held-out scores and targets."
         rule = "be that of a loss which adds over labels to give probabilities"
-        return InputError("link", self.owner, rule, "a loss whose scores only rank", hint)
+        raise InputError("link", self.owner, rule, "a loss whose scores only rank", hint)
 
 
 def invert_increasing(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
@@ -178,15 +154,35 @@ def invert_increasing(function: Callable[[Tensor], Tensor], values: Tensor) -> T
     return torch.where(beyond, torch.inf, torch.where(below, -torch.inf, (low + high) / 2))
 
 
-class AdditiveLink(Link):
-    """The link of a loss that adds over labels, with the slopes of the loss, so that losses can be added."""
+class CurveLink(Link):
+    """The link of a loss that adds over labels: the log-odds of its curve.
 
-    @abstractmethod
+    Args:
+        curve: That of the loss.
+        pos_weight: Factor on the loss of present labels.
+    """
+
+    def __init__(self, curve: Curve, pos_weight: PosWeight = None) -> None:
+        super().__init__(pos_weight)
+        self.curve, self.finite = curve, curve.finite
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """(0, 1), or less if the log-odds of the curve are limited."""
+        lightest = 1.0 if self.pos_weight is None else float(self.pos_weight.min())
+        return 0.0, 1 / (1 + lightest * math.exp(-self.curve.highest_log_odds))
+
+    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
+        """Logarithm of the ratio of the two slopes."""
+        return self.curve.log_odds(scores)
+
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of l0' and -l1' without `pos_weight`; their difference is the log-odds."""
+        """Logarithms of l0' and -l1', with `pos_weight`."""
+        absent, present = self.curve.log_slopes(scores)
+        return absent, present + self.log_pos_weight(present)
 
 
-class SigmoidLink(AdditiveLink):
+class SigmoidLink(CurveLink):
     """The link of binary cross-entropy: scores are log-odds, onto (0, 1).
 
     Example:
@@ -196,20 +192,15 @@ class SigmoidLink(AdditiveLink):
         tensor([0.2500])
     """
 
-    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
-        """The scores."""
-        return scores
+    def __init__(self, pos_weight: PosWeight = None) -> None:
+        super().__init__(BinaryCrossEntropyCurve(), pos_weight)
 
     def scores_of_log_odds(self, log_odds: Tensor) -> Tensor:
         """The log-odds."""
         return log_odds
 
-    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """log p and log(1 - p)."""
-        return -softplus(-scores), -softplus(scores)
 
-
-class AsymmetricLink(AdditiveLink):
+class AsymmetricLink(CurveLink):
     r"""Scores of focal and asymmetric losses: the map phi, increasing.
 
     With `margin` 0 the link is onto (0, 1). With a margin, scores up to logit(margin) all mean 0, and with
@@ -229,65 +220,13 @@ class AsymmetricLink(AdditiveLink):
         tensor([0.0000, 0.1276, 0.9286])
     """
 
+    @owned("AsymmetricLink")
     def __init__(
         self, gamma_neg: float, gamma_pos: float = 0.0, margin: float = 0.0, *, pos_weight: PosWeight = None
     ) -> None:
-        super().__init__(pos_weight)
-        self.gamma_neg = check_number("gamma_neg", "AsymmetricLink", gamma_neg, low=0)
-        self.gamma_pos = check_number("gamma_pos", "AsymmetricLink", gamma_pos, low=0)
-        self.margin = check_number("margin", "AsymmetricLink", margin, low=0, high=1, high_open=True)
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """(0, 1), or less with a margin and no focusing of present labels."""
-        if self.margin == 0 or self.gamma_pos > 0:
-            return 0.0, 1.0
-        top = self.unweighted_log_odds(torch.tensor(1e4, dtype=torch.float64))
-        lightest = 1.0 if self.pos_weight is None else float(self.pos_weight.min())
-        return 0.0, float(torch.sigmoid(top - math.log(lightest)))
-
-    @property
-    def finite(self) -> bool:
-        """Not with a margin."""
-        return self.margin == 0
-
-    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
-        """Logarithm of the ratio of the two slopes."""
-        absent, present = self._log_slopes_by_sigmoid(scores)
-        return absent - present
-
-    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The slopes by p = sigmoid(score), times that of p itself."""
-        absent, present = self._log_slopes_by_sigmoid(scores)
-        slope = -softplus(scores) - softplus(-scores)
-        return absent + slope, present + slope
-
-    def _log_slopes_by_sigmoid(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        shifted = self.margin > 0
-        absent = self._log_shifted_slope(scores) if shifted else log_focal_slope(scores, self.gamma_neg)
-        return absent, log_focal_slope(-scores, self.gamma_pos)
-
-    def _log_shifted_slope(self, scores: Tensor) -> Tensor:
-        """log h(w; gamma_neg) at w = max(sigmoid(score) - margin, 0)."""
-        excess = scores - logit(self.margin)
-        visible = excess > 0
-        excess = torch.where(visible, excess, 1.0)
-        scores = torch.where(visible, scores, 0.0)
-        # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - e^(b-a)): no cancellation just above the margin.
-        log_w = -softplus(-scores) + math.log1p(-self.margin) + torch.log(-torch.expm1(-excess))
-        tiny = torch.finfo(scores.dtype).tiny
-        rest = torch.sigmoid(-scores) + max(self.margin, tiny)  # 1 - w, which would cancel; never 0
-        focus = self.gamma_neg * rest * surprisal_ratio(rest)
-        return torch.where(visible, self.gamma_neg * log_w + torch.log1p(focus) - torch.log(rest), -torch.inf)
-
-
-def log_focal_slope(scores: Tensor, gamma: float) -> Tensor:
-    """log h(sigmoid(score); gamma) with h(w; g) = w^g / (1 - w) - g w^(g-1) log(1 - w)."""
-    if gamma == 0:
-        return softplus(scores)
-    log_w = -softplus(-scores)
-    focus = math.log(gamma) + log_softplus(scores) - log_w
-    return gamma * log_w + torch.logaddexp(softplus(scores), focus)
+        curve = FocalCurve(gamma_neg, gamma_pos, margin)
+        super().__init__(curve, pos_weight)
+        self.gamma_neg, self.gamma_pos, self.margin = curve.gamma_neg, curve.gamma_pos, curve.margin
 
 
 def phi(probs: Any, *, gamma_neg: float, gamma_pos: float = 0.0, margin: float = 0.0) -> Tensor:
@@ -307,30 +246,18 @@ def phi(probs: Any, *, gamma_neg: float, gamma_pos: float = 0.0, margin: float =
         >>> phi([0.0, 0.5, 1.0], gamma_neg=4)
         tensor([0.0000, 0.1908, 1.0000])
     """
-    check_number("gamma_neg", "phi", gamma_neg, low=0)
-    check_number("gamma_pos", "phi", gamma_pos, low=0)
-    check_number("margin", "phi", margin, low=0, high=1, high_open=True)
+    with owned("phi"):
+        link = CurveLink(FocalCurve(gamma_neg, gamma_pos, margin))
     probs = as_tensor("phi", probs, "probs")
     probs = probs if probs.dtype == torch.float64 else probs.float()
     outside = ~((probs >= 0) & (probs <= 1))
     if can_read_values(probs) and bool(outside.any()):
         hint = "Pass sigmoid(scores), or give the scores to `AsymmetricLink`."
         raise InputError("probs", "phi", "lie between 0 and 1", f"{float(probs[outside][0]):g}", hint)
-    shifted = (probs - margin).clamp(min=0)
-    absent = probs * _bounded_slope(shifted, gamma_neg)
-    present = (1 - shifted) * _bounded_slope(1 - probs, gamma_pos)
-    true_probs = absent / (absent + present)
-    return torch.where(shifted > 0, true_probs, 0.0) if margin > 0 else true_probs
+    return link.probs(torch.logit(probs).clamp(-1e4, 1e4))
 
 
-def _bounded_slope(w: Tensor, gamma: float) -> Tensor:
-    """(1 - w) h(w; gamma), finite on [0, 1]."""
-    inner = torch.where((w > 0) & (w < 1), w, 0.5)
-    ratio = torch.where(w <= 0, 1.0, torch.where(w >= 1, 0.0, (1 - inner) * -torch.log1p(-inner) / inner))
-    return power(w, gamma) * (1 + gamma * ratio)
-
-
-class StrictlyProperAsymmetricLink(AdditiveLink):
+class StrictlyProperAsymmetricLink(CurveLink):
     """Scores of the strictly proper asymmetric loss: increasing, onto (0, 1).
 
     Args:
@@ -346,32 +273,11 @@ class StrictlyProperAsymmetricLink(AdditiveLink):
     """
 
     def __init__(self, shape: Asymmetry | None = None, *, pos_weight: PosWeight = None) -> None:
-        super().__init__(pos_weight)
         self.shape = Asymmetry(*(shape or ())).check("StrictlyProperAsymmetricLink")
-
-    def unweighted_log_odds(self, scores: Tensor) -> Tensor:
-        """Logarithm of the ratio of the two slopes."""
-        return with_slope(self.log_odds_and_slopes, scores)
-
-    def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Those of the two softplus branches."""
-        s = self.shape
-        absent = math.log(s.k_neg / s.zeta_neg) - softplus(-s.k_neg * (scores - s.b_neg))
-        return absent, math.log(s.k_pos / s.zeta_pos) - softplus(s.k_pos * (scores - s.b_pos))
-
-    def log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """log_slope_ratio - softplus(-k_neg (s - b_neg)) + softplus(k_pos (s - b_pos)), and its slope."""
-        s = self.shape
-        low, low_slope = softplus_branch(scores, -s.k_neg, s.b_neg)
-        high, high_slope = softplus_branch(scores, s.k_pos, s.b_pos)
-        log_odds = torch.sub(high, low, out=reusable(high))
-        return (
-            torch.add(log_odds, s.log_slope_ratio, out=reusable(log_odds)),
-            torch.sub(high_slope, low_slope, out=reusable(high_slope)),
-        )
+        super().__init__(StrictlyProperAsymmetricCurve(self.shape), pos_weight)
 
 
-class SumLink(AdditiveLink):
+class SumLink(Link):
     """The link of a sum of losses that add over labels: slopes add, so each link counts by the slope of its loss.
 
     odds = sum of weight * l0' over sum of weight * -l1', with the slopes of the losses of the links
@@ -390,13 +296,14 @@ class SumLink(AdditiveLink):
         super().__init__()
         self.weights = check_weights("SumLink", len(links), weights)
         for index, link in enumerate(links):
-            if not isinstance(link, AdditiveLink):
+            if not isinstance(link, CurveLink | SumLink):
                 hint = "Derive the link of the whole sum by `ratio_link`."
                 raise InputError("links", "SumLink", "be those of losses of manyhot", describe_type(link), hint)
             self.add_module(f"link_{index}", link)
+        self.finite = any(link.finite for link in links)
 
     @property
-    def links(self) -> tuple[AdditiveLink, ...]:
+    def links(self) -> tuple[CurveLink | SumLink, ...]:
         """The links, in their order."""
         return tuple(self.get_submodule(f"link_{index}") for index in range(len(self.weights)))  # type: ignore[misc]
 
@@ -410,11 +317,6 @@ class SumLink(AdditiveLink):
         scores = torch.full((1, max(weights, default=1)), 1e4, dtype=torch.float64)
         return 0.0, float(self.probs(scores).max())
 
-    @property
-    def finite(self) -> bool:
-        """Whether that is so for any of the links."""
-        return any(link.finite for link in self.links)
-
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """The ratio of the two sums."""
         absent, present = self.log_slopes(scores.double())
@@ -422,12 +324,12 @@ class SumLink(AdditiveLink):
 
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Each a sum over the losses, by logarithms."""
-        absent, present = [], []
-        for link, weight in zip(self.links, self.weights, strict=True):
-            rising, falling = link.log_slopes(scores)
-            absent.append(rising + math.log(weight))
-            present.append(falling + math.log(weight) + link.log_pos_weight(falling))
-        return torch.logsumexp(torch.stack(absent), 0), torch.logsumexp(torch.stack(present), 0)
+        slopes = [link.log_slopes(scores) for link in self.links]
+        absent, present = (
+            torch.stack([slope + math.log(weight) for slope, weight in zip(branch, self.weights, strict=True)])
+            for branch in zip(*slopes, strict=True)
+        )
+        return torch.logsumexp(absent, 0), torch.logsumexp(present, 0)
 
 
 class QuasibinaryLink(Link):
@@ -452,6 +354,8 @@ class QuasibinaryLink(Link):
     log_normaliser: Tensor
     fitted: Tensor
     clips = True
+    finite = False
+    preserves_order = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -463,22 +367,12 @@ class QuasibinaryLink(Link):
         scores = self._check(scores)
         return scores - self._fitted_log_normaliser().to(scores.dtype)
 
-    @property
-    def finite(self) -> bool:
-        """Not where q is clipped to 1."""
-        return False
-
-    @property
-    def preserves_order(self) -> bool:
-        """It does: one constant for all."""
-        return True
-
     def initial_scores(self, probs: Tensor) -> Tensor:
         """log p: training finds C = 1 then, whatever batches the link was fitted on."""
         return torch.log(self._check(probs, "probs"))
 
     def _fitted_log_normaliser(self) -> Tensor:
-        if torch.compiler.is_compiling() or bool(self.fitted):
+        if is_traced() or bool(self.fitted):
             return self.log_normaliser
         rule = "have seen a label before it gives probabilities"
         hint = "Train with `QuasibinaryLoss`, or call `fit` with batches of scores and targets."
@@ -525,10 +419,7 @@ class SoftmaxLink(Link):
         tensor([[0.2119, 0.2119, 0.5761]])
     """
 
-    @property
-    def preserves_order(self) -> bool:
-        """Only within rows."""
-        return False
+    preserves_order = False  # only within rows
 
     def probs(self, scores: Tensor) -> Tensor:
         """Softmax over the last axis."""
@@ -576,7 +467,7 @@ class RatioLink(Link):
         return round(float(probs.min()), 12), round(float(probs.max()), 12)
 
     @property
-    def finite(self) -> bool:
+    def finite(self) -> bool:  # type: ignore[override]
         """Whether scores from -64 to 64 have finite log-odds; further out, steep slopes underflow even in float64."""
         return bool(self._log_odds_up_to(64).isfinite().all())
 

@@ -8,8 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.autograd import reusable
-
 # Larger than any score, small enough that sums of a few of them stay finite: exp(score - OUT_OF_SIGHT) is exactly 0,
 # and unlike minus infinity it never makes a NaN in a gradient.
 MASK_OFFSET = 1e30
@@ -32,11 +30,8 @@ def _softplus_for_export(x: Tensor) -> Tensor:
 
 def softplus_branch(x: Tensor, k: float, b: float, zeta: float = 1.0) -> tuple[Tensor, Tensor]:
     """softplus(k (x - b)) / zeta, and its slope."""
-    bend = x - b
-    bend = torch.mul(bend, k, out=reusable(bend))
-    value = softplus(bend)
-    slope = torch.sigmoid(bend, out=reusable(bend))
-    return torch.div(value, zeta, out=reusable(value)), torch.mul(slope, k / zeta, out=reusable(slope))
+    bend = (x - b).mul_(k)
+    return softplus(bend).div_(zeta), torch.sigmoid(bend) * (k / zeta)
 
 
 def log_softplus(x: Tensor) -> Tensor:
@@ -50,9 +45,7 @@ def surprisal_ratio(rest: Tensor) -> Tensor:
     """-log(1 - r) / r of `rest` = 1 - r, and 1 where nothing is missing: exact for r near 0, and for r near 1."""
     limits = torch.finfo(rest.dtype)
     rest = rest.clamp(limits.tiny, 1 - limits.eps)
-    ratio = torch.log(rest)
-    rest = torch.sub(rest, 1, out=reusable(rest))
-    return torch.div(ratio, rest, out=reusable(ratio))
+    return torch.log(rest).div_(rest - 1)
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
@@ -74,8 +67,7 @@ def power(x: Tensor, exponent: float) -> Tensor:
 
 def mask_scores(scores: Tensor, visible: Tensor) -> Tensor:
     """Scores with those outside of `visible` (1 or 0) pushed so far down that no sum of exponentials sees them."""
-    invisible = visible - 1
-    return torch.add(scores, invisible, alpha=MASK_OFFSET, out=reusable(invisible))
+    return torch.add(scores, visible - 1, alpha=MASK_OFFSET)
 
 
 def logit(probability: float) -> float:

@@ -345,12 +345,12 @@ def test_construction(make, message):
             "`link` of `QuasibinaryLoss` must have seen a label before it gives probabilities; got none yet.",
         ),
         (
-            lambda: mh.SigmoidLink().probs([0.0]),
-            "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got list. Pass `torch.as_tensor` of",
+            lambda: mh.SigmoidLink().probs("0.0"),
+            "`scores` of `SigmoidLink` must be a table of real numbers; got str. Pass a tensor or an array.",
         ),
         (
             lambda: mh.SigmoidLink().probs(torch.zeros(1).int().numpy()),
-            "`scores` of `SigmoidLink` must be a tensor of floating-point numbers; got ndarray. Pass `torch.as_tensor`",
+            "`scores` of `SigmoidLink` must be floating-point numbers; got a tensor of torch.int32. Convert them to",
         ),
         (
             lambda: mh.links.phi(torch.tensor([0.5, 1.5]), gamma_neg=4),

@@ -150,3 +150,11 @@ def test_phi_takes_arrays_and_lists():
     want = mh.links.phi(probs, gamma_neg=4, margin=0.05)
     assert torch.equal(mh.links.phi(probs.numpy(), gamma_neg=4, margin=0.05), want)
     torch.testing.assert_close(mh.links.phi(probs.tolist(), gamma_neg=4, margin=0.05), want.float())
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_take_arrays_and_lists(name):
+    link, scores = LINKS[name](), torch.tensor([[-0.5], [0.25]], dtype=torch.float64)
+    assert torch.equal(link.probs(scores.numpy()), link.probs(scores))
+    assert torch.equal(link.log_odds(scores.tolist()), link.log_odds(scores.float()))
+    assert torch.equal(link.scores([[0.25]]), link.scores(torch.tensor([[0.25]])))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from manyhot.autograd import inside_func_transform
+from manyhot.autograd import with_slope
 from manyhot.checks import LossBatch, check_choice, check_number
 from manyhot.links import QuasibinaryLink
 from manyhot.losses.loss import Loss, Term
@@ -90,18 +90,17 @@ class QuasibinaryLoss(Loss):
     @torch.no_grad()
     def track(self, batch: LossBatch, log_normaliser: Tensor) -> None:
         """Moves the average of C towards that of this batch, unless the batch has no label; counts q above 1."""
-        old, new = self.link.log_normaliser, log_normaliser.to(self.link.log_normaliser.dtype)
+        # An alias, because torch.compile loses what is written into a float64 tensor without axes itself.
+        old = self.link.log_normaliser.detach()
+        new = log_normaliser.to(old.dtype)
         log_decay = math.log1p(-self.alpha) if self.alpha < 1 else -math.inf
         moved = torch.where(self.link.fitted, torch.logaddexp(old + log_decay, new + math.log(self.alpha)), new)
         labelled = batch.targets.sum() > 0
-        self.link.log_normaliser.copy_(torch.where(labelled, moved, old))
+        old.copy_(torch.where(labelled, moved, old))
         self.log_batch_normaliser.copy_(torch.where(labelled, log_normaliser, torch.nan))
         self.link.fitted.logical_or_(labelled)
         above = batch.mask((batch.scores > log_normaliser).to(batch.scores.dtype)).sum()
         self.violation_share.copy_(torch.where(labelled, above, 0) / batch.row_sizes().sum().clamp(min=1))
-
-
-Dims = tuple[int, ...]
 
 
 class TwoWay(NamedTuple):
@@ -112,76 +111,28 @@ class TwoWay(NamedTuple):
     margin: float
 
 
-def two_way_units(scores: Tensor, present: Tensor, absent: Tensor, dim: int, shape: TwoWay) -> Tensor:
-    """Loss of every row (`dim` 1) or column (`dim` 0), by the definition.
+def units_and_slopes(
+    scores: Tensor, present: Tensor, absent: Tensor, *, dim: int, shape: TwoWay
+) -> tuple[Tensor, Tensor]:
+    """Loss of every row (`dim` 1) or column (`dim` 0), and its derivative by the scores in half the exponentials.
 
     A unit without a present or an absent label has no loss: its soft maximum is so low that softplus is exactly zero.
     """
-    hardest_absent = torch.logsumexp(mask_scores(scores / shape.temperature_neg, absent), dim=dim)
-    hardest_present = torch.logsumexp(mask_scores(scores / -shape.temperature_pos, present), dim=dim)
-    gaps = shape.temperature_neg * hardest_absent + shape.temperature_pos * hardest_present
-    return softplus(gaps + shape.margin)
-
-
-class _UnitLosses(torch.autograd.Function):
-    """The same along several axes, with the gradient in closed form: half the exponentials, and little memory."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, present: Tensor, absent: Tensor, dims: Dims, shape: TwoWay
-    ) -> tuple[Tensor, ...]:
-        units, slopes = zip(*units_and_slopes_along(dims, scores, present, absent, shape), strict=True)
-        ctx.save_for_backward(scores, present, absent, *slopes)
-        ctx.dims, ctx.shape = dims, shape
-        return tuple(units)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        scores, present, absent, *slopes = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are wanted
-            units = [two_way_units(scores, present, absent, dim, ctx.shape) for dim in ctx.dims]
-            (total,) = torch.autograd.grad(units, scores, grads, create_graph=True)
-            return total, None, None, None, None
-        total = slopes[0] * grads[0].unsqueeze(ctx.dims[0])
-        for slope, grad, dim in zip(slopes[1:], grads[1:], ctx.dims[1:], strict=True):
-            total.addcmul_(slope, grad.unsqueeze(dim))
-        return total, None, None, None, None
-
-
-def units_and_slopes_along(
-    dims: Dims, scores: Tensor, present: Tensor, absent: Tensor, shape: TwoWay
-) -> list[tuple[Tensor, Tensor]]:
-    """Losses of all rows and columns, and their derivatives, for each axis."""
-    up, down = mask_scores(scores, absent), mask_scores(-scores, present)
-    copies = [(up.clone(), down.clone()) for _ in dims[1:]]
-    return [units_and_slopes(*pair, dim, shape) for pair, dim in zip([*copies, (up, down)], dims, strict=True)]
-
-
-def units_and_slopes(up: Tensor, down: Tensor, dim: int, shape: TwoWay) -> tuple[Tensor, Tensor]:
-    """Loss of every row or column and its derivative by the scores.
-
-    Args:
-        up: Scores of absent labels, the others out of sight; written over.
-        down: Negated scores of present labels, the others out of sight; written over.
-        dim: 1 for rows, 0 for columns.
-        shape: Temperatures and margin.
-    """
-    absent, absent_sum, hardest_absent = exponentials(up, dim, shape.temperature_neg)
-    present, present_sum, hardest_present = exponentials(down, dim, shape.temperature_pos)
+    absent, absent_sum, hardest_absent = exponentials(mask_scores(scores, absent), dim, shape.temperature_neg)
+    present, present_sum, hardest_present = exponentials(mask_scores(-scores, present), dim, shape.temperature_pos)
     gaps = hardest_absent + hardest_present + shape.margin
     pull = torch.sigmoid(gaps)
-    slopes = absent.mul_(pull / absent_sum).sub_(present.mul_(pull / present_sum))
-    return softplus(gaps).squeeze(dim), slopes
+    return softplus(gaps), (absent * (pull / absent_sum)).sub_(present * (pull / present_sum))
 
 
-def exponentials(hidden: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """e^(x / T) relative to its largest along `dim`, written over x, the sum of these, and T log-sum-exp(x / T)."""
-    if hidden.shape[dim] == 0:
-        nothing = hidden.sum(dim, keepdim=True)
-        return hidden, nothing + 1, nothing
-    top = hidden.amax(dim, keepdim=True)
-    # Not `exp`, which on some processors takes ten times as long where the result is zero, as for all hidden cells.
-    relative = hidden.sub_(top).mul_(math.log2(math.e) / temperature).exp2_()
+def exponentials(scores: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """e^(s / T) relative to its largest along `dim`, the sum of these, and T log-sum-exp(s / T)."""
+    if scores.shape[dim] == 0:
+        nothing = scores.sum(dim, keepdim=True)
+        return scores, nothing + 1, nothing
+    top = scores.amax(dim, keepdim=True).detach()
+    # Not `exp`, which on some processors takes ten times as long where the result is zero, as for all masked cells.
+    relative = (scores - top).mul_(math.log2(math.e) / temperature).exp2_()
     total = relative.sum(dim, keepdim=True)
     return relative, total, top + temperature * total.log()
 
@@ -230,20 +181,10 @@ class TwoWayLoss(Loss):
 
     def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
-        dims: Dims = {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]
-        units = self.units(batch, dims)
-        counted = [(batch.targets.sum(dim) > 0).to(batch.scores.dtype) for dim in dims]
-        return [Term(values * counts, counts.sum()) for values, counts in zip(units, counted, strict=True)]
-
-    def units(self, batch: LossBatch, dims: Dims) -> Sequence[Tensor]:
-        """Loss of every row or column, for each of the axes."""
-        scores, present, absent = batch.scores, batch.targets, batch.absent
-        if inside_func_transform():
-            return [two_way_units(scores, present, absent, dim, self.shape) for dim in dims]
-        if torch.compiler.is_compiling():
-            with torch.no_grad():
-                pairs = units_and_slopes_along(dims, scores, present, absent, self.shape)
-            zeros = scores - scores.detach()  # zero with a gradient: see `manyhot.autograd.attach_slopes`
-            return [values + (slopes * zeros).sum(dim) for (values, slopes), dim in zip(pairs, dims, strict=True)]
-        units: tuple[Tensor, ...] = _UnitLosses.apply(scores, present, absent, dims, self.shape)  # type: ignore[no-untyped-call]
+        units = []
+        for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
+            function = functools.partial(units_and_slopes, dim=dim, shape=self.shape)
+            values = with_slope(function, batch.scores, batch.targets, batch.absent, dim=1 - dim).squeeze(dim)
+            counted = (batch.targets.sum(dim) > 0).to(values.dtype)
+            units.append(Term(values * counted, counted.sum()))
         return units

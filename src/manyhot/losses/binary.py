@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.autograd import sum_with_slope, with_slope
+from manyhot.autograd import is_differentiated, with_slope
 from manyhot.checks import LossBatch
-from manyhot.curves import (
-    Asymmetry,
-    BinaryCrossEntropyCurve,
-    Curve,
-    FocalCurve,
-    ShiftedFocalCurve,
-    StrictlyProperAsymmetricCurve,
-)
+from manyhot.curves import Asymmetry, Curve
 from manyhot.links import AsymmetricLink, Link, PosWeight, SigmoidLink, StrictlyProperAsymmetricLink
 from manyhot.losses.loss import Loss, Term
 
@@ -55,22 +51,33 @@ class AdditiveLoss(Loss):
     def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
         """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
         weight = self.link.pos_weight_like(batch.scores)
-        hard = self.curve.quicker_if_hard and not batch.targets.requires_grad and batch.no_soft_targets()
-
-        def cells(scores: Tensor, targets: Tensor, *known: Tensor) -> tuple[Tensor, Tensor]:
-            values, slopes = self.curve.cells(scores, targets, weight, hard=hard)
-            return (values * known[0], slopes * known[0]) if known else (values, slopes)
-
-        constants = (batch.targets,) if batch.known is None else (batch.targets, batch.known)
-        if batch.targets.requires_grad:  # learned soft targets: only the plain formula knows their gradient
-            values = cells(batch.scores, *constants)[0]
-        elif self.reduction == "none":
-            values = with_slope(cells, batch.scores, *constants)
+        if is_differentiated(batch.targets):
+            values = batch.mask(self._mixture(batch, weight))
         else:
-            values = sum_with_slope(cells, batch.scores, *constants)
+            hard = self.curve.quicker_if_hard and batch.no_soft_targets()
+            optional = {"known": batch.known, "pos_weight": None if weight is None else weight.expand_as(batch.targets)}
+            constants = {name: tensor for name, tensor in optional.items() if tensor is not None}
+            function = functools.partial(self._cells, hard, tuple(constants))
+            values = with_slope(function, batch.scores, batch.targets, *constants.values())
         if self.reduction == "batchmean":
             return [Term(values, batch.rows().sum())]
         return [Term(values, batch.targets.numel() if batch.known is None else batch.known.sum())]
+
+    def _cells(
+        self, hard: bool, names: Sequence[str], scores: Tensor, targets: Tensor, *constants: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Values and slopes of cells; one value, their sum, unless they are all wanted."""
+        constant = dict(zip(names, constants, strict=True))
+        values, slopes = self.curve.cells(scores, targets, constant.get("pos_weight"), hard=hard)
+        if "known" in constant:
+            values, slopes = values * constant["known"], slopes * constant["known"]
+        return values if self.reduction == "none" else values.sum(), slopes
+
+    def _mixture(self, batch: LossBatch, weight: Tensor | None) -> Tensor:
+        """Loss of every cell by its two branches, for soft targets that are learned."""
+        present = with_slope(lambda scores: self.curve.branches(scores)[0::2], batch.scores)
+        absent = with_slope(lambda scores: self.curve.branches(scores)[1::2], batch.scores)
+        return torch.lerp(absent, present if weight is None else present * weight, batch.targets)
 
 
 class BinaryCrossEntropyLoss(AdditiveLoss):
@@ -94,7 +101,8 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
     """
 
     def __init__(self, *, pos_weight: PosWeight = None, reduction: str = "mean") -> None:
-        super().__init__(BinaryCrossEntropyCurve(), SigmoidLink(pos_weight), reduction)
+        link = SigmoidLink(pos_weight)
+        super().__init__(link.curve, link, reduction)
 
     def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
         """The loss of a batch; by torch's own function where no cell is unknown, which is the fastest."""
@@ -136,7 +144,7 @@ class FocalLoss(AdditiveLoss):
         self, gamma_neg: float = 4.0, gamma_pos: float = 1.0, *, pos_weight: PosWeight = None, reduction: str = "mean"
     ) -> None:
         link = AsymmetricLink(gamma_neg, gamma_pos, pos_weight=pos_weight)
-        super().__init__(FocalCurve(link.gamma_neg, link.gamma_pos), link, reduction)
+        super().__init__(link.curve, link, reduction)
 
 
 class AsymmetricLoss(AdditiveLoss):
@@ -180,10 +188,7 @@ class AsymmetricLoss(AdditiveLoss):
         reduction: str = "mean",
     ) -> None:
         link = AsymmetricLink(gamma_neg, gamma_pos, margin, pos_weight=pos_weight)
-        curve = FocalCurve(link.gamma_neg, link.gamma_pos)
-        if margin > 0:
-            curve = ShiftedFocalCurve(link.gamma_neg, link.gamma_pos, link.margin)
-        super().__init__(curve, link, reduction)
+        super().__init__(link.curve, link, reduction)
 
 
 class StrictlyProperAsymmetricLoss(AdditiveLoss):
@@ -230,4 +235,4 @@ class StrictlyProperAsymmetricLoss(AdditiveLoss):
     ) -> None:
         shape = Asymmetry(zeta_pos, k_pos, b_pos, zeta_neg, k_neg, b_neg).check("StrictlyProperAsymmetricLoss")
         link = StrictlyProperAsymmetricLink(shape, pos_weight=pos_weight)
-        super().__init__(StrictlyProperAsymmetricCurve(shape), link, reduction)
+        super().__init__(link.curve, link, reduction)

@@ -42,11 +42,11 @@ def _pair_rows(u_ptr, targets_ptr, sums_ptr, slopes_ptr, K, BLOCK: tl.constexpr)
 
 
 def pair_rows_triton(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (N,) and slopes (N, K), as `pair_rows`."""
+    """Sums (N, 1) and slopes (N, K), as `pair_rows`."""
     log_odds, targets = log_odds.contiguous(), targets.contiguous()
     rows, labels = log_odds.shape
     sums, slopes = log_odds.new_zeros(rows), torch.zeros_like(log_odds)
     if rows and labels:
         block = min(1024, triton.next_power_of_2(labels))
         _pair_rows[(rows,)](log_odds, targets, sums, slopes, labels, BLOCK=block)
-    return sums, slopes
+    return sums.unsqueeze(1), slopes
