@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,7 +104,8 @@ def check_features(owner: str, features: Tensor, in_features: int) -> None:
         )
 
 
-class LossBatch(NamedTuple):
+@dataclass(frozen=True)
+class LossBatch:
     """Scores and targets as a loss computes with them.
 
     Attributes:

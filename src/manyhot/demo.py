@@ -19,7 +19,7 @@ from manyhot.decide import Abstain, AverageK, ConformalRiskControl, ExpectedFBet
 from manyhot.engine import NoProgress, Progress
 from manyhot.files import atomic_write
 from manyhot.labels import Labels
-from manyhot.links import NoLink, SigmoidLink
+from manyhot.links import SigmoidLink
 from manyhot.metrics import CalibrationError, FScores, LogLoss, MeanAveragePrecision, MetricResult, SetAccuracy
 from manyhot.predictions import Predictions
 from manyhot.presets import ALL_LOSSES
@@ -196,7 +196,7 @@ def read_result(name: str, run: Run) -> LossResult:
     test, val = table.of_split("test").read(), table.of_split("val").read()
     assert test.scores is not None
     probs = {}
-    if test.link is not None and not isinstance(test.link, NoLink):
+    if test.link is not None and test.link.gives_probs:
         probs[OWN] = test.link.probs(test.scores)
     if name in MISREAD:
         probs[PLAIN] = SigmoidLink().probs(test.scores)

@@ -19,7 +19,7 @@ from manyhot.decide.rule import Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.labels import Labels, one_hot
 from manyhot.linear import LinearPath, fit_path
-from manyhot.links import NoLink, QuasibinaryLink
+from manyhot.links import QuasibinaryLink
 from manyhot.losses import BinaryCrossEntropyLoss, SoftmaxCrossEntropyLoss
 from manyhot.losses.loss import Loss
 from manyhot.metrics.calibration import LogLoss
@@ -116,7 +116,7 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Log-odds of the labels (N, K); of one class a sample, scores (N, K), or (N,) for two classes."""
         scores = self._scores(X)
         if not self.encoder_.single:
-            if self.calibrator_ is None and isinstance(self.loss_.link, NoLink):
+            if self.calibrator_ is None and not self.loss_.link.gives_probs:
                 return scores.numpy()
             return self._log_odds(scores).numpy()
         if scores.shape[1] == 2:
@@ -176,7 +176,7 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _values(self, scores: Tensor) -> Tensor | Unclipped:
         """What the rule decides on: probabilities, or scores where they only rank and the rule only compares."""
         assert self.rule_ is not None
-        ranks = self.calibrator_ is None and isinstance(self.loss_.link, NoLink)
+        ranks = self.calibrator_ is None and not self.loss_.link.gives_probs
         if ranks and not self.rule_.needs_probs and not isinstance(self.rule_, Threshold):
             return scores
         return rule_values(self._probs(scores), scores, self.loss_.link)
@@ -292,7 +292,7 @@ def scorer_of(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
 
     Those of the quasibinary loss mean probabilities but for a constant, which is another one for each head.
     """
-    if isinstance(loss.link, NoLink | QuasibinaryLink):
+    if not loss.link.gives_probs or isinstance(loss.link, QuasibinaryLink):
         return lambda scores, targets: average_precision(scores, targets).nanmean()
 
     def log_likelihood(scores: Tensor, targets: Tensor) -> Tensor:

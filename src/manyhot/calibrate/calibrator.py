@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyhot.checks import as_scores, as_targets, as_weights, check_choice
 from manyhot.errors import InputError
-from manyhot.links import Link, NoLink, SoftmaxLink
+from manyhot.links import Link, SoftmaxLink
 from manyhot.serialization import Fitted
 
 # Log-odds up to which a link is reliable. Beyond, probabilities of exactly 0 or 1 would lose the order of scores.
@@ -55,7 +55,7 @@ class Calibrator(Fitted):
         if not isinstance(candidate, Link | None):
             hint = "Pass `loss.link`, or leave it out."
             raise InputError("link", type(self).__name__, "be a link or None", type(candidate).__name__, hint)
-        self.link = None if isinstance(link, NoLink) else link
+        self.link = link if link is not None and link.gives_probs else None
         self.register_buffer("bounds", torch.zeros(2, 0, dtype=torch.float64))
         self.register_buffer("kind_number", torch.tensor(UNKNOWN_KIND, dtype=torch.int8))
 

@@ -25,7 +25,7 @@ from manyhot.decide.rule import Rule, rule_values
 from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
 from manyhot.labels import Labels
-from manyhot.links import Link, NoLink
+from manyhot.links import Link
 from manyhot.network import Network, score_batch
 from manyhot.predictions import Predictions
 from manyhot.preprocessing import Preprocessing
@@ -229,7 +229,7 @@ class Classifier:
     @property
     def gives_probs(self) -> bool:
         """Whether there are probabilities: a calibrator, or a link of a loss that adds over labels."""
-        return self.calibrator is not None or not isinstance(self.link, NoLink)
+        return self.calibrator is not None or self.link.gives_probs
 
     def predict(
         self,

@@ -22,7 +22,6 @@ from manyhot.classifier.onnx_graph import AnswerGraph
 from manyhot.decide.rule import Unclipped, rule_values
 from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
-from manyhot.links import NoLink
 from manyhot.network import evaluation_mode
 
 if TYPE_CHECKING:
@@ -244,7 +243,7 @@ def trace(classifier: Classifier, opset: int) -> Any:
     """The part of the graph that torch computes: from pixels or features on."""
     # A copy on the CPU, without gradients: those of parameters would become a part of the graph.
     network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
-    link = None if isinstance(classifier.link, NoLink) else classifier.link
+    link = classifier.link if classifier.link.gives_probs else None
     graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule).eval()
     name = "features" if network.backbone is None else "pixels"
     with exporter_silenced():

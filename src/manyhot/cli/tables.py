@@ -391,7 +391,6 @@ def calibrate(
     """
     import manyhot
     from manyhot.calibrate import Calibrator
-    from manyhot.links import NoLink
 
     console = error_console()
     calibrator = build_or_load(method, Calibrator, argument="--method", owner="manyhot calibrate")
@@ -402,7 +401,7 @@ def calibrate(
     of = calibrator.kind or ("scores" if "scores" in table.kinds else "probs")
     if learns:
         values, truth = fit_rows.rows(partial(values_to_calibrate, kind=of), at_most=at_most, seed=seed)
-        if calibrator.link is None and of == "scores" and not isinstance(table.link, NoLink):
+        if calibrator.link is None and of == "scores" and (table.link is None or table.link.gives_probs):
             calibrator.link = table.link
         calibrator.fit(values, require_targets(truth), kind=of)
     if save:
@@ -455,11 +454,10 @@ class CalibrationSummary:
         """Collects a batch."""
         if before.targets is None:
             return
-        from manyhot.links import NoLink
 
         rows = rows & (before.targets >= 0).any(1)
         self.rows += int(rows.sum())
-        linked = before.link is not None and not isinstance(before.link, NoLink)
+        linked = before.link is not None and before.link.gives_probs
         self.had_probs = before.probs is not None or before.calibrator is not None or linked
         for metric in self.after.values():
             metric.update(after.probs[rows], before.targets[rows])  # type: ignore[index]
@@ -584,15 +582,13 @@ def decide(
 
 def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
     """A function that gives the input of the rule for a batch."""
-    from manyhot.links import NoLink
-
     if on is Kind.scores and rule.needs_probs:
         hint = "Leave --on out."
         raise InputError("--on", "manyhot decide", f"be probs for {type(rule).__name__}", "scores", hint)
 
     def read_values(part: Predictions) -> Tensor | Unclipped:
         if on is Kind.probs:
-            if part.probs is None and part.calibrator is None and (part.link is None or isinstance(part.link, NoLink)):
+            if part.probs is None and part.calibrator is None and (part.link is None or not part.link.gives_probs):
                 hint = "Run `manyhot calibrate` first, or pass --on scores to a rule that only compares."
                 raise InputError("PREDICTIONS", "manyhot decide", "hold probabilities", "scores alone", hint)
             return part.rule_values()

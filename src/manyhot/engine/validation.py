@@ -16,7 +16,7 @@ from manyhot.data.loading import Batches
 from manyhot.distributed import gather
 from manyhot.engine.devices import DeviceContext, device_context_of
 from manyhot.engine.optim import groups_of_epoch
-from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.links import Link, QuasibinaryLink
 from manyhot.metrics.calibration import LogLoss
 from manyhot.metrics.ranking import MeanAveragePrecision
 from manyhot.network import Network, score_batch
@@ -43,12 +43,12 @@ class StandardMetrics:
 
     def names(self) -> list[str]:
         """The figures that it gives."""
-        return ["mAP"] if isinstance(self.link, NoLink) else ["mAP", LOG_LOSS]
+        return ["mAP", LOG_LOSS] if self.link.gives_probs else ["mAP"]
 
     def __call__(self, scores: Tensor, targets: Tensor) -> dict[str, float]:
         """The figures of (N, K) scores and targets."""
         figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
-        if not isinstance(self.link, NoLink):
+        if self.link.gives_probs:
             figures[LOG_LOSS] = self._log_loss(scores, targets)
         return figures
 

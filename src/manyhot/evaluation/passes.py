@@ -15,7 +15,6 @@ from manyhot.decide.sets import order_statistics
 from manyhot.evaluation.catalog import METRIC_INFO
 from manyhot.evaluation.result import Group, LabelTable, Value
 from manyhot.labels import Labels
-from manyhot.links import NoLink
 from manyhot.metrics import (
     AverageKAccuracy,
     BrierScore,
@@ -191,7 +190,7 @@ def has_probs(table: PredictionTable) -> bool:
     """Whether there are probabilities, or something that turns the scores into some."""
     if "probs" in table.kinds or table.calibrator is not None:
         return True
-    return table.link is not None and not isinstance(table.link, NoLink)
+    return table.link is not None and table.link.gives_probs
 
 
 def ranks_by_scores(table: PredictionTable) -> bool:
@@ -362,7 +361,7 @@ def describe_ranking(table: PredictionTable) -> str:
     if "scores" not in table.kinds:
         return "Ranked by probabilities, since there are no scores."
     maker = table.calibrator or table.link
-    by = "" if maker is None or isinstance(maker, NoLink) else f" of {type(maker).__name__}"
+    by = "" if maker is None or (maker is table.link and not maker.gives_probs) else f" of {type(maker).__name__}"
     return f"Ranked by the probabilities{by}; where these are 1 to the last digit, by scores."
 
 

@@ -15,7 +15,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.heads import LinearHead
 from manyhot.linear.lbfgs import JointObjective, LabelObjective, Memory, Minimum, Objective, evaluate_at, minimise
-from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.links import Link, QuasibinaryLink
 from manyhot.losses.binary import AdditiveLoss
 from manyhot.losses.loss import Loss
 from manyhot.metrics.calibration import LogLoss
@@ -176,7 +176,7 @@ def make_groups(features: Tensor, columns: Tensor, loss: Loss, basis: Basis) -> 
 def initial_parameters(columns: Tensor, loss: Loss, basis: Basis) -> Tensor:
     """(K, D + 1): no weights, and the bias that means the rate of each label."""
     start = torch.zeros(len(columns), len(basis.spread), dtype=basis.spread.dtype, device=columns.device)
-    if basis.bias and not isinstance(loss.link, NoLink):
+    if basis.bias and loss.link.gives_probs:
         rates = ((columns == 1).sum(1) + 0.5) / ((columns >= 0).sum(1) + 1)
         scores = loss.link.initial_scores(rates.to(start.dtype))
         start[:, -1] = scores.nan_to_num(0.0).clamp(-FURTHEST_START, FURTHEST_START)

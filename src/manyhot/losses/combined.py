@@ -8,13 +8,9 @@ from torch import Tensor, nn
 
 from manyhot.checks import LossBatch, check_number, check_weights, describe_type
 from manyhot.errors import InputError
-from manyhot.links import Link, NoLink, RatioLink, SumLink
-from manyhot.losses.binary import AsymmetricLoss, BinaryCrossEntropyLoss, FocalLoss, StrictlyProperAsymmetricLoss
+from manyhot.links import CurveLink, Link, RatioLink, SumLink
 from manyhot.losses.kernels import label_pair_rows
 from manyhot.losses.loss import Loss, Term
-
-# The losses whose links know their slopes.
-CLOSED_FORM_LOSSES = (BinaryCrossEntropyLoss, FocalLoss, AsymmetricLoss, StrictlyProperAsymmetricLoss)
 
 
 class SumLoss(Loss):
@@ -52,8 +48,8 @@ class SumLoss(Loss):
         weights = check_weights("SumLoss", len(losses), (1.0,) * len(losses) if weights is None else weights)
         additive = all(loss.adds_over_labels for loss in losses)
         if additive and link is None:
-            known = all(isinstance(loss, CLOSED_FORM_LOSSES) or isinstance(loss.link, SumLink) for loss in losses)
-            link = SumLink([loss.link for loss in losses], weights) if known else RatioLink(self)
+            links = [loss.link for loss in losses if _link_knows_slopes(loss)]
+            link = SumLink(links, weights) if len(links) == len(losses) else RatioLink(self)
         super().__init__(link)
         self.losses, self.weights = nn.ModuleList(losses), weights
         self.mixes_rows = any(loss.mixes_rows for loss in losses)
@@ -73,6 +69,12 @@ class SumLoss(Loss):
     def parts(self) -> list[Loss]:
         """The losses that are added."""
         return [loss for loss in self.losses if isinstance(loss, Loss)]
+
+
+def _link_knows_slopes(loss: Loss) -> bool:
+    """Whether the slopes of the link are those of the loss, and not only in the same ratio."""
+    link, curve = loss.link, getattr(loss, "curve", None)
+    return isinstance(link, SumLink) or (isinstance(link, CurveLink) and link.curve is curve)
 
 
 def _check_parts(losses: Sequence[Loss]) -> None:
@@ -124,7 +126,7 @@ class LabelPairRegulariser(Loss):
     """
 
     def __init__(self, loss: Loss, weight: float, *, link: Link | None = None) -> None:
-        if not isinstance(loss, Loss) or isinstance(loss.link, NoLink):
+        if not isinstance(loss, Loss) or not loss.link.gives_probs:
             hint = "Wrap a loss that adds over labels, such as `StrictlyProperAsymmetricLoss`."
             raise InputError("loss", "LabelPairRegulariser", "have a link", type(loss).__name__, hint)
         if loss.reduction not in ("mean", "batchmean"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import ClassVar
 
@@ -173,7 +174,7 @@ class AverageKLoss(Loss):
 
     def candidates(self, batch: LossBatch) -> Tensor:
         """(N, K), 1 for the cells that the first head proposes; no gradient."""
-        return self._propose(batch, log_softmax(batch._replace(scores=batch.scores[:, 0])))
+        return self._propose(batch, log_softmax(dataclasses.replace(batch, scores=batch.scores[:, 0])))
 
     def _propose(self, batch: LossBatch, log_p: Tensor) -> Tensor:
         labelled = batch.labelled_rows()
@@ -185,7 +186,7 @@ class AverageKLoss(Loss):
     def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
         """Cross-entropy of the first head; labels, candidates and rest of the second."""
         labelled = batch.labelled_rows()
-        log_p = log_softmax(batch._replace(scores=batch.scores[:, 0]))
+        log_p = log_softmax(dataclasses.replace(batch, scores=batch.scores[:, 0]))
         entropy = softmax_rows(log_p, batch.targets)
         candidates, scores = self._propose(batch, log_p), batch.scores[:, 1]
         rest = batch.absent * labelled.unsqueeze(1) - candidates

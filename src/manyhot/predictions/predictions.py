@@ -18,7 +18,7 @@ from manyhot.checks import as_probs, as_scores, as_targets, check_int, describe_
 from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.links import Link, NoLink, SoftmaxLink
+from manyhot.links import Link, SoftmaxLink
 from manyhot.predictions.columns import StringColumn, as_dense_targets
 from manyhot.tables.columns import check_split
 
@@ -297,7 +297,7 @@ def _select_link(table: PredictionTable, labels: Labels) -> Link | None:
     link = table.link
     if table.calibrator is not None or isinstance(link, SoftmaxLink):
         return None
-    if link is None or isinstance(link, NoLink) or link.pos_weight is None or link.pos_weight.ndim == 0:
+    if link is None or not link.gives_probs or link.pos_weight is None or link.pos_weight.ndim == 0:
         return link
     selected = copy.deepcopy(link)
     selected.register_buffer("pos_weight", link.pos_weight[select_columns(table, labels)])

@@ -21,7 +21,6 @@ from manyhot.evaluation import Evaluation, evaluate
 from manyhot.evaluation.passes import TargetCounts, count_targets, has_probs
 from manyhot.evaluation.pipeline import ALL_ROWS, split_to_evaluate
 from manyhot.image_paths import find_image_roots
-from manyhot.links import NoLink
 from manyhot.predictions.parquet import open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate
 from manyhot.training.run import CONFIG, PREDICTIONS, Run
@@ -86,7 +85,7 @@ class ModelResults:
     def before(self) -> Tensor | None:
         """(N, K), the probabilities of the link before calibration; None without a calibrator."""
         table = self.table
-        if table.calibrator is None or table.scores is None or table.link is None or isinstance(table.link, NoLink):
+        if table.calibrator is None or table.scores is None or table.link is None or not table.link.gives_probs:
             return None
         with torch.no_grad():
             return table.link.probs(table.scores).cpu()
@@ -98,7 +97,7 @@ class ModelResults:
         if self.probs is None:
             return result
         table = self.table
-        linked = table.scores is not None and table.link is not None and not isinstance(table.link, NoLink)
+        linked = table.scores is not None and table.link is not None and table.link.gives_probs
         last = "calibrated" if table.calibrator is not None else "own link" if linked else "as given"
         return result | {last: self.probs}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyhot.decide import AverageK
 from manyhot.evaluation.catalog import GROUP_TITLES, METRIC_INFO, format_value, metric_title
 from manyhot.evaluation.result import COLUMN_TITLES, Evaluation, Value
-from manyhot.links import NoLink, SoftmaxLink
+from manyhot.links import SoftmaxLink
 from manyhot.metrics import CalibrationError, RetrievalCurve
 from manyhot.report.blocks import Figure, Header, RowGroup, Section, Table
 from manyhot.report.curves import (
@@ -559,7 +559,7 @@ def score_of_one_half(model: ModelResults) -> float | None:
         return None if model.probs is None else crossing(model.values, model.probs)
     if table.scores is None:
         return 0.5
-    if table.link is None or isinstance(table.link, NoLink | SoftmaxLink):
+    if table.link is None or not table.link.gives_probs or isinstance(table.link, SoftmaxLink):
         return None
     result = table.link.scores(torch.full((1, len(model.labels)), 0.5)).flatten()
     return float(result[0]) if bool((result == result[0]).all()) and bool(result[0].isfinite()) else None
@@ -891,12 +891,7 @@ def ranking_log_odds(model: ModelResults) -> Tensor | None:
     table = model.table
     if model.probs is None:
         return None
-    if (
-        table.calibrator is None
-        and table.scores is not None
-        and table.link is not None
-        and not isinstance(table.link, NoLink)
-    ):
+    if table.calibrator is None and table.scores is not None and table.link is not None and table.link.gives_probs:
         with torch.no_grad():
             return table.link.log_odds(table.scores).cpu()
     return torch.logit(model.probs.double())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from manyhot.links import Link, NoLink, QuasibinaryLink, SoftmaxLink, ratio_link
+from manyhot.links import Link, QuasibinaryLink, SoftmaxLink, ratio_link
 from manyhot.losses.loss import Loss
 from manyhot.testing.batches import Example, assert_same, edge_batches, random_batch
 
@@ -105,7 +105,7 @@ def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
         check(case)
     loss = case.build(torch.zeros(1, 4))
     link = getattr(loss, "link", None)
-    if link is not None and not isinstance(link, NoLink | QuasibinaryLink | SoftmaxLink):
+    if link is not None and link.gives_probs and not isinstance(link, QuasibinaryLink | SoftmaxLink):
         check_link(link)
     if isinstance(loss, Loss) and loss.adds_over_labels:
         check_link_is_slope_ratio(loss)
@@ -298,7 +298,7 @@ def check_link_is_increasing(link: Link) -> None:
 
 def check_link_is_slope_ratio(loss: Loss) -> None:
     """The link of a loss that adds over labels is the ratio of its slopes: minimising the loss finds the true rates."""
-    if isinstance(loss.link, NoLink):
+    if not loss.link.gives_probs:
         raise AssertionError(f"{type(loss).__name__} adds over labels but has no link")
     scores = for_every_label(loss.link, torch.linspace(-9, 9, 181, dtype=torch.float64))
     got, oracle = loss.link.log_odds(scores), ratio_link(loss).log_odds(scores)

@@ -6,6 +6,7 @@ fewer. On frozen features an ensemble costs no further pass over the images.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.decide import Rule
 from manyhot.errors import InputError
 from manyhot.heads import CosineHead, Head, LinearHead, MLPHead, TwoHeads
-from manyhot.links import Link, NoLink, SigmoidLink
+from manyhot.links import Link, SigmoidLink
 from manyhot.losses import (
     AssumeNegativeLoss,
     ClassWiseLoss,
@@ -74,7 +75,7 @@ def _build_role_loss(text: str, targets: SparseTargets, mean_labels: float, seed
 def build_calibrator(text: str | None, link: Link, *, owner: str = "train") -> Calibrator | None:
     """The calibrator of a text, reading scores through the link of the loss; None for "none"."""
     calibrator: Calibrator | None = build_part(text, Calibrator, "calibrator", owner)
-    if calibrator is not None and calibrator.link is None and not isinstance(link, NoLink):
+    if calibrator is not None and calibrator.link is None and link.gives_probs:
         calibrator.link = link
     return calibrator
 
@@ -116,7 +117,7 @@ def build_head(settings: TrainSettings, width: int, num_labels: int, loss: Loss,
         head_loss = head_loss.loss
     start = starting_probs(head_loss, rates)
     if start is not None:
-        head.init_bias(start, link=SigmoidLink() if isinstance(head_loss.link, NoLink) else head_loss.link)
+        head.init_bias(start, link=head_loss.link if head_loss.link.gives_probs else SigmoidLink())
     return head
 
 
@@ -126,7 +127,7 @@ def starting_probs(loss: Loss, rates: Tensor) -> Tensor | None:
     Training begins where the loss of scores that are the same in all rows is least. For losses with a link that is at
     the label rates. Those for data with one observed label per row have none, and weigh present and absent otherwise.
     """
-    if not isinstance(loss.link, NoLink):
+    if loss.link.gives_probs:
         return rates
     if isinstance(loss, AssumeNegativeLoss):
         weight = loss.negative_weight if loss.negative_weight is not None else 1 / max(1, len(rates) - 1)
@@ -291,5 +292,5 @@ class EachHeadLoss(Loss):
         return [
             Term(term.values / self.heads, term.count)
             for scores in batch.scores.unbind(1)
-            for term in self.loss.terms(batch._replace(scores=scores))
+            for term in self.loss.terms(dataclasses.replace(batch, scores=scores))
         ]

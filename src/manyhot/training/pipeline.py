@@ -22,7 +22,7 @@ from manyhot.engine import Progress, fit, score
 from manyhot.errors import InputError
 from manyhot.evaluation import Evaluation, evaluate
 from manyhot.evaluation.pipeline import split_to_evaluate
-from manyhot.links import Link, NoLink, QuasibinaryLink
+from manyhot.links import Link, QuasibinaryLink
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
 from manyhot.predictions import Predictions
@@ -154,7 +154,7 @@ def figures_of(trained: TrainingResult, prepared: PreparedData) -> dict[str, Any
 
 def before_calibration(rows: Predictions) -> Evaluation | None:
     """The evaluation of the probabilities of the loss's own link; None without a link or without a calibrator."""
-    if rows.calibrator is None or rows.scores is None or rows.link is None or isinstance(rows.link, NoLink):
+    if rows.calibrator is None or rows.scores is None or rows.link is None or not rows.link.gives_probs:
         return None
     return evaluate(rows.replace(probs=rows.link.probs(rows.scores), decisions=None))
 
@@ -259,7 +259,7 @@ def check_settings(settings: TrainSettings, data: Dataset) -> None:
         hint = "Leave the calibrator as it is, or choose a loss that adds over labels, such as BCE."
         rule_text = "be given for a loss that also compares labels or rows"
         raise InputError("calibrator", "train", rule_text, "'none'", hint)
-    if rule is not None and calibrator is None and isinstance(loss.link, NoLink):
+    if rule is not None and calibrator is None and not loss.link.gives_probs:
         got = f"{type(loss).__name__} without a calibrator"
         hint = "Choose a calibrator, such as BetaCalibration(), or no rule."
         raise InputError("rule", "train", "have probabilities to decide by", got, hint)
@@ -322,7 +322,7 @@ def fit_calibrator_and_rule(
         table = table.replace(probs=calibrator(table.scores), calibrator=calibrator)
     else:
         calibrator = None
-    has_probs = calibrator is not None or not isinstance(table.link, NoLink)
+    has_probs = calibrator is not None or table.link is None or table.link.gives_probs
     if rule is None or not has_probs or (val is None and not bool(rule.fitted)):
         return table, calibrator, None
     probs = table.probabilities()
