@@ -51,7 +51,7 @@ class ProcessedImage(NamedTuple):
 
 
 class PartsFolder:
-    """Parts of one table, `part-00000.parquet` and so on, which tell the next run what is done.
+    """Parts of one table, `part-00000.parquet` and so on, which record what is done for the next run.
 
     `work.json` says which classifier the folder was begun with. Each part holds the states of its images, and in its
     metadata names those that could not be read. Parts that were put there by other means count as well.

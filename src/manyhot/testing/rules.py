@@ -97,8 +97,8 @@ def check_rule_rows(case: RuleCase) -> None:
     whole = case.decide(rule, rule_example(seed=1))
     values = case.as_values(rule_example(seed=1).scores)
     single = [rule(row) for row in values.split(1)]
-    joined = Decision(torch.cat([one.labels for one in single]), torch.cat([one.abstain for one in single]))
-    _same(joined, whole, "rows one by one and at once differ")
+    concatenated = Decision(torch.cat([one.labels for one in single]), torch.cat([one.abstain for one in single]))
+    _same(concatenated, whole, "rows one by one and at once differ")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(2)).to(case.device)
     _same(rule(values[order]), Decision(whole.labels[order], whole.abstain[order]), "the order of new rows matters")
 
