@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,7 @@ def words_of(name):
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
+@cache
 def prose_of(path):
     """Line numbers and texts: comments and strings of more than one word of a module, all of any other file."""
     text = path.read_text()

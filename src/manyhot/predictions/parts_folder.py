@@ -151,8 +151,8 @@ class PartsFolder:
             left_out |= {n: ProcessedImage(state, why, part.path.name) for n, (state, why) in listed.items() if why}
             columns = [column for column in (TEXT_COLUMNS["ids"], STATE_COLUMN) if column in part.names]
             for piece in part.pieces(columns, None):
-                names, *kept = (as_strings(column).to_pylist() for column in piece.columns)
-                states = kept[0] if kept else [listed.get(name, ("", ""))[0] for name in names]
+                names, *stored = (as_strings(column).to_pylist() for column in piece.columns)
+                states = stored[0] if stored else [listed.get(name, ("", ""))[0] for name in names]
                 scored |= {
                     name: ProcessedImage(state, "", part.path.name if state else "")
                     for name, state in zip(names, states, strict=True)
