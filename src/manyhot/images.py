@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 import numpy as np
 
 from manyhot.errors import InputError, require
+from manyhot.formatting import count_noun
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -115,15 +116,14 @@ class SkippedFiles:
         notes = []
         if self.suffixes:
             count = self.suffixes.total()
-            amount, them = ("1 image", "it") if count == 1 else (f"{count:,} images", "them")
-            notes.append(
-                f"Skipped {amount} that Pillow cannot read here: {self}. Convert {them} to JPEG to have {them} read."
-            )
+            them = "it" if count == 1 else "them"
+            skipped = f"Skipped {count_noun(count, 'image')} that Pillow cannot read here: {self}."
+            notes.append(f"{skipped} Convert {them} to JPEG to have {them} read.")
         if self.without_suffix:
-            single = len(self.without_suffix) == 1
-            files = "1 file" if single else f"{len(self.without_suffix):,} files"
-            names = "its name" if single else "their names"
-            notes.append(f"Skipped {files} without an ending in {names}, such as {min(self.without_suffix)!r}.")
+            count = len(self.without_suffix)
+            names = "its name" if count == 1 else "their names"
+            example = min(self.without_suffix)
+            notes.append(f"Skipped {count_noun(count, 'file')} without an ending in {names}, such as {example!r}.")
         return notes
 
 

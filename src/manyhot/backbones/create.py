@@ -80,7 +80,16 @@ def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
     """
     named = module.pretrained_cfg.get("classifier") or ()
     classifiers = (named,) if isinstance(named, str) else named
-    state, prefix = _read_file(path), "backbone.module."
+    file, prefix = os.fspath(path), "backbone.module."
+    if not Path(file).is_file():
+        raise InputError("weights", "", "be a file that exists", repr(file), "Check the path.")
+    import_vision("safetensors.torch")
+    safetensors = import_vision("safetensors")
+    try:
+        state: dict[str, Tensor] = safetensors.torch.load_file(file)
+    except (safetensors.SafetensorError, ValueError, OSError) as error:
+        hint = "Convert it with safetensors.torch.save_file(state_dict, path); other kinds of file may run code."
+        raise InputError("weights", "", "be a .safetensors file", f"{file!r} ({error})", hint) from None
     nested = {key.removeprefix(prefix): tensor for key, tensor in state.items() if key.startswith(prefix)}
     state = nested or state
     expected = module.state_dict()
@@ -96,28 +105,14 @@ def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
         problem = f"{tuple(state[key].shape)} instead of {tuple(expected[key].shape)} for {key!r}"
     if problem:
         hint = "Pass the weights of this architecture and size, under the names that timm gives them."
-        raise InputError("weights", "", "fit the network", f"{os.fspath(path)!r} with {problem}", hint)
+        raise InputError("weights", "", "fit the network", f"{file!r} with {problem}", hint)
     module.load_state_dict({key: tensor for key, tensor in state.items() if key in expected}, strict=False)
 
 
-def _read_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    name = os.fspath(path)
-    if not Path(name).is_file():
-        raise InputError("weights", "", "be a file that exists", repr(name), "Check the path.")
-    import_vision("safetensors.torch")
-    safetensors = import_vision("safetensors")
-    try:
-        content: dict[str, Tensor] = safetensors.torch.load_file(name)
-    except (safetensors.SafetensorError, ValueError, OSError) as error:
-        hint = "Convert it with safetensors.torch.save_file(state_dict, path); other kinds of file may run code."
-        raise InputError("weights", "", "be a .safetensors file", f"{name!r} ({error})", hint) from None
-    return content
-
-
-def download_weights(name: str, config: Mapping[str, Any]) -> str:
+def download_weights(name: str, model: str) -> str:
     """The .safetensors file of a timm model: from the cache of the hub, or downloaded into it."""
     hub = import_vision("huggingface_hub")
-    repository = config.get("hf_hub_id")
+    repository = _timm_config(model).get("hf_hub_id")
     if not repository:
         hint = "Pass `weights` with a .safetensors file, pass `pretrained=False`, or pick another model."
         raise InputError("name", "", "be a model with weights on the hub", repr(name), hint)
@@ -219,7 +214,7 @@ def create_backbone(
         return digits_backbone(size=checked_size)
     model = _check_name(name)
     local = weights is not None or not pretrained or name == LITE0
-    file = None if local else download_weights(name, _timm_config(model))
+    file = None if local else download_weights(name, model)
     module = _build(model, size=checked_size, seed=seed, hub_weights=file)
     if weights is not None:
         load_weights_file(module, weights)
