@@ -54,12 +54,18 @@ def iterate_images(start: Path, skipped: SkippedFiles) -> Iterator[str]:
 
 def scan_tar(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """The ordinary files in a tar archive without compression, each with the archive to extract it from."""
-    with tarfile.open(path, "r:") as archive:
-        for member in archive:
-            if member.size < 0:  # which would lead back to its start, without end
-                raise tarfile.ReadError("a file of a negative size")
-            if member.isfile():
-                yield archive, member
+    end = -1
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                # Otherwise the same members come again, without end.
+                if member.size < 0 or member.offset <= end:
+                    raise tarfile.ReadError("a file of a negative size")
+                end = member.offset
+                if member.isfile():
+                    yield archive, member
+    except (ValueError, OverflowError, MemoryError):  # from sizes that `tarfile` takes as they are
+        raise tarfile.ReadError("a damaged header") from None
 
 
 def find_image_file(path: str, roots: Iterable[Path]) -> tuple[Path, str] | None:

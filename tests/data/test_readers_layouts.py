@@ -13,6 +13,7 @@ import pytest
 
 from manyhot.data import read_data, read_images
 from manyhot.data.sources import Files, ParquetImages, Pixels, TarMembers
+from manyhot.image_paths import locate_images
 from tests.errors.expected import raises_input_error
 
 
@@ -400,16 +401,28 @@ def test_folders_need_no_pyarrow_and_tables_say_that_they_do(tmp_path, monkeypat
         read_data(tmp_path / "other" / "t.csv")
 
 
-def test_a_tar_member_of_negative_size_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (tarfile.REGTYPE, "a file of a negative size"),
+        (tarfile.GNUTYPE_SPARSE, "a file of a negative size"),
+        (tarfile.GNUTYPE_LONGNAME, "a damaged header"),
+    ],
+)
+def test_a_tar_member_of_negative_size_is_refused(tmp_path, kind, reason):
     """Its end lies at its own start, so that who looks for the next member finds the same one again, for ever."""
-    head = bytearray(tarfile.TarInfo("b.png").tobuf(tarfile.GNU_FORMAT)[:512])
+    member = tarfile.TarInfo("b.png")
+    member.type = kind
+    head = bytearray(member.tobuf(tarfile.GNU_FORMAT)[:512])
     head[124:136] = (2**96 - 512).to_bytes(12, "big")
     head[148:156] = b" " * 8
     head[148:156] = b"%06o\0 " % sum(head)
     (tmp_path / "x.tar").write_bytes(tarfile.TarInfo("a.png").tobuf(tarfile.GNU_FORMAT)[:512] + head + bytes(1024))
     for read in (read_images, read_data):
-        with raises_input_error("path", rule="be a plain tar archive", got="a file of a negative size"):
+        with raises_input_error("path", rule="be a plain tar archive", got=reason):
             read(tmp_path / "x.tar")
+    (place,) = locate_images(["x.tar/c.png"], [tmp_path])
+    assert place.reason == "the archive cannot be read"
 
 
 def test_a_folder_is_walked_once(tmp_path, monkeypatch):
