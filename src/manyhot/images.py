@@ -8,7 +8,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -294,9 +294,12 @@ def decode(
         if min_side is not None:
             image.draft(None, (2 * min_side, 2 * min_side))
         image.load()
-        # Notes of the camera that cannot be read say nothing; the pixels were.
-        with suppress(Exception):
+        try:
             import_pillow().ImageOps.exif_transpose(image, in_place=True)
+        except MemoryError:
+            raise
+        except Exception:
+            pass  # notes of the camera that cannot be read say nothing; the pixels were
         return _to_rgb(image, name)
 
 

@@ -84,6 +84,14 @@ def test_damaged_notes_of_the_camera_do_not_spoil_the_pixels():
     assert pixels(data).shape == (48, 64, 3)
 
 
+def test_a_picture_that_there_is_no_memory_to_turn_is_not_taken_as_it_lies(monkeypatch):
+    def fail(image, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(ImageOps, "exif_transpose", fail)
+    assert reason(encoded(photo(), "JPEG")) == "there is not enough memory for it"
+
+
 def test_grey_one_bit_and_palette():
     grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
     np.testing.assert_array_equal(pixels(encoded(Image.fromarray(grey), "PNG")), np.repeat(grey[..., None], 3, 2))
