@@ -76,7 +76,6 @@ ALLOWED_NAMES: dict[str, str] = {
     "promise": "a field of the studio's JSON",
     "promised": "a field of the studio's JSON",
     "sentence": "a field of the studio's JSON",
-    "sign_bit": "the sign of a number",
     "sort_in_place": "as NumPy and torch say it",
 }
 # Phrases that a person of the field would stumble over, and what to write instead.

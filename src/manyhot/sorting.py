@@ -131,11 +131,13 @@ class RowRanks(NamedTuple):
         known: How many known labels of the row are scored at or above it, itself included.
         present: How many of these are present.
         valid: Whether there is a label at this position.
+        sizes: (N,), how many labels of the row are known.
     """
 
     known: Tensor
     present: Tensor
     valid: Tensor
+    sizes: Tensor
 
 
 def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
@@ -153,6 +155,7 @@ def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
         known=(known.shape[1] - torch.searchsorted(known, present)).clamp(max=sizes),
         present=(max_present - torch.searchsorted(present, present)).clamp(max=counts),
         valid=torch.arange(max_present, device=values.device) >= max_present - counts,
+        sizes=sizes.squeeze(1),
     )
 
 

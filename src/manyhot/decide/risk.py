@@ -147,34 +147,28 @@ def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> LossSteps
         targets: (N, K) of 1, 0 and -1.
         monotone: Whether to replace each share by the largest one so far.
     """
-    change_points, changes = [], []
-    for rows in row_blocks(values.shape):
-        known = targets[rows] >= 0
-        # Unknown cells go last, where they count neither as predicted nor as wrong.
-        ordered, order = torch.where(known, values[rows], -torch.inf).sort(dim=1, descending=True)
-        predicted = known.gather(1, order).cumsum(1)
-        share = (targets[rows] == 0).gather(1, order).cumsum(1) / predicted.clamp(min=1).double()
-        # Equal values come together: only after the last of them the share counts.
-        last = torch.ones_like(known)
-        last[:, :-1] = ordered[:, :-1] > ordered[:, 1:]
-        share = _hold(share, last)
-        share = share.cummax(1).values if monotone and share.numel() else share
-        change = share.diff(dim=1, prepend=share.new_zeros(len(share), 1))
-        moved = change != 0
-        change_points.append(ordered[moved])
-        changes.append(change[moved])
-    counted = int((targets >= 0).any(1).sum())
-    if not change_points:
-        return LossSteps(values.new_empty(0), values.new_empty(0, dtype=torch.float64), counted)
-    return LossSteps(torch.cat(change_points), torch.cat(changes), counted)
+    parts = [_wrong_steps(values[rows], targets[rows], monotone=monotone) for rows in row_blocks(values.shape)]
+    parts = parts or [(values.new_empty(0), values.new_empty(0, dtype=torch.float64))]
+    change_points, changes = (torch.cat(part) for part in zip(*parts, strict=True))
+    return LossSteps(change_points, changes, int((targets >= 0).any(1).sum()))
 
 
-def _hold(share: Tensor, last: Tensor) -> Tensor:
-    """Each share where `last` is true, and elsewhere the one before it, or 0."""
-    columns = torch.arange(1, share.shape[1] + 1, device=share.device)
-    held = torch.where(last, columns, 0)
-    held = held.cummax(1).values if share.numel() else held
-    return torch.cat([share.new_zeros(len(share), 1), share], dim=1).gather(1, held)
+def _wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> tuple[Tensor, Tensor]:
+    """Where the share of wrong labels changes in any of some rows, and by how much."""
+    known = targets >= 0
+    # Unknown cells go last, where they count neither as predicted nor as wrong.
+    ordered, order = torch.where(known, values, -torch.inf).sort(dim=1, descending=True)
+    predicted = known.gather(1, order).cumsum(1)
+    share = (targets == 0).gather(1, order).cumsum(1) / predicted.clamp(min=1).double()
+    # Equal values come together: the share counts only after the last of them, and before stays as it was.
+    columns = torch.arange(1, values.shape[1] + 1, device=values.device).expand_as(order).clone()
+    columns[:, :-1] *= ordered[:, :-1] > ordered[:, 1:]
+    share = torch.nn.functional.pad(share, (1, 0))
+    if share.numel() and values.shape[1]:
+        share[:, 1:] = share.gather(1, columns.cummax(1).values)
+        share = share.cummax(1).values if monotone else share
+    change = share.diff(dim=1)
+    return ordered[change != 0], change[change != 0]
 
 
 def highest_threshold(steps: LossSteps, allowed: float) -> Tensor:

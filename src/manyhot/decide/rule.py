@@ -34,6 +34,9 @@ class Decision:
         """(N,), the number of labels predicted for each sample."""
         return self.labels.sum(1)
 
+    def __getitem__(self, rows: Any) -> Decision:
+        return Decision(self.labels[rows], self.abstain[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class Unclipped:

@@ -165,9 +165,8 @@ INTEGER_TYPES = {torch.float32: torch.int32, torch.float64: torch.int64}
 def order_statistics(batches: Iterable[Tensor], choose_positions: Callable[[int], list[int]]) -> list[Tensor]:
     """The numbers at positions of the ascending order, in two passes for float32 and four for float64.
 
-    Each pass counts how often the next 16 bits of the numbers occur, among those that share the bits so far. A
-    float's bits have the order of its value if it is positive and the opposite one if it is negative, so that only the
-    counts need to be brought into order, not the numbers.
+    Each pass counts how often the next 16 bits of the numbers occur, among those that share the bits so far; the bits
+    are those of integers in the order of the numbers.
 
     Args:
         batches: Tensors of any shape, all of one type, without NaN; the same ones in each pass.
@@ -177,54 +176,42 @@ def order_statistics(batches: Iterable[Tensor], choose_positions: Callable[[int]
         >>> order_statistics([torch.tensor([0.3, -2.0]), torch.tensor([7.0])], lambda count: [0, count - 1])
         [tensor(-2.), tensor(7.)]
     """
-    counts, dtype = _count(batches, {0}, 0)
-    positions = choose_positions(int(counts[0].sum()))
-    if not positions:
-        return []
+    lowest = -DIGIT_VALUES // 2
+    counts, dtype = _count(batches, {lowest}, 0)
     # The bits of each selected number so far, and its position among the numbers that share them.
-    order = torch.arange(DIGIT_VALUES)
-    signed_order = torch.cat([order[DIGIT_VALUES // 2 :].flip(0), order[: DIGIT_VALUES // 2]])
-    selected = [_descend(counts[0], signed_order, 0, position) for position in positions]
-    for digit in range(1, torch.finfo(dtype).bits // DIGIT_BITS):
-        counts, _ = _count(batches, {prefix for prefix, _ in selected}, digit)
-        sign_bit = 1 << (digit * DIGIT_BITS - 1)
-        selected = [
-            _descend(counts[prefix], order.flip(0) if prefix & sign_bit else order, prefix, position)
-            for prefix, position in selected
-        ]
-    return [_number(prefix, dtype) for prefix, _ in selected]
+    selected = [_descend(counts[lowest], lowest, position) for position in choose_positions(int(counts[lowest].sum()))]
+    for digit in range(1, torch.finfo(dtype).bits // DIGIT_BITS) if selected else ():
+        counts, _ = _count(batches, {bits << DIGIT_BITS for bits, _ in selected}, digit)
+        selected = [_descend(counts[bits << DIGIT_BITS], bits << DIGIT_BITS, position) for bits, position in selected]
+    numbers = [_reordered(torch.tensor(bits, dtype=INTEGER_TYPES[dtype])).view(dtype) for bits, _ in selected]
+    return [number + 0.0 for number in numbers]  # so that minus zero is zero
 
 
-def _count(batches: Iterable[Tensor], prefixes: set[int], digit: int) -> tuple[dict[int, Tensor], torch.dtype]:
-    """How often each value of the next digit occurs after each prefix, counted on the CPU, and the type."""
-    counts = {prefix: torch.zeros(DIGIT_VALUES, dtype=torch.int64) for prefix in prefixes}
+def _reordered(bits: Tensor) -> Tensor:
+    """The bits of floating-point numbers as integers in the order of the numbers, and the other way round."""
+    return bits ^ ((bits >> (torch.iinfo(bits.dtype).bits - 1)) & torch.iinfo(bits.dtype).max)
+
+
+def _count(batches: Iterable[Tensor], starts: set[int], digit: int) -> tuple[dict[int, Tensor], torch.dtype]:
+    """How often each value of the next digit occurs after the bits that end in each start; and the type."""
+    counts = {start: torch.zeros(DIGIT_VALUES, dtype=torch.int64) for start in starts}
     dtype = torch.float32
     for batch in batches:
         dtype = batch.dtype
-        shift = torch.finfo(dtype).bits - DIGIT_BITS * (digit + 1)
         numbers = batch.reshape(-1).view(INTEGER_TYPES[dtype])
         for block in row_blocks((len(numbers), 1)):
-            bits = numbers[block] >> shift
-            for prefix, count in counts.items():
-                same = bits
-                if digit:
-                    same = bits[(bits >> DIGIT_BITS) & ((1 << (digit * DIGIT_BITS)) - 1) == prefix]
-                count += torch.bincount(same & (DIGIT_VALUES - 1), minlength=DIGIT_VALUES).cpu()
+            bits = _reordered(numbers[block]) >> (torch.finfo(dtype).bits - DIGIT_BITS * (digit + 1))
+            for start, count in counts.items():
+                values = bits - start if digit == 0 else bits[bits >> DIGIT_BITS == start >> DIGIT_BITS] - start
+                count += torch.bincount(values, minlength=DIGIT_VALUES).cpu()
     return counts, dtype
 
 
-def _descend(counts: Tensor, order: Tensor, prefix: int, position: int) -> tuple[int, int]:
-    """The prefix with the next digit of the number at a position, and its position among those that share it."""
-    ends = counts[order].cumsum(0)
-    reached = int(torch.searchsorted(ends, position, right=True))
-    before = int(ends[reached - 1]) if reached else 0
-    return (prefix << DIGIT_BITS) | int(order[reached]), position - before
-
-
-def _number(bits: int, dtype: torch.dtype) -> Tensor:
-    width = torch.finfo(dtype).bits
-    signed = bits - (1 << width) if bits >= 1 << (width - 1) else bits
-    return torch.tensor(signed, dtype=INTEGER_TYPES[dtype]).view(dtype) + 0.0  # so that minus zero is zero
+def _descend(counts: Tensor, start: int, position: int) -> tuple[int, int]:
+    """The bits of the number at a position with its next digit, and its position among those that share them."""
+    ends = counts.cumsum(0)
+    digit = int(torch.searchsorted(ends, position, right=True))
+    return start + digit, position - int(ends[digit] - counts[digit])
 
 
 # What may be lost of an expected F-beta, out of 1, by leaving out what hardly ever happens.

@@ -160,14 +160,16 @@ class LabelThresholds(Rule):
         shrink: float | None = None,
     ) -> None:
         super().__init__()
-        options = {"beta": beta, "precision": precision, "recall": recall}
-        named = [name for name, value in options.items() if value is not None]
+        goals = {"beta": beta, "precision": precision, "recall": recall}
+        named = [name for name, value in goals.items() if value is not None]
         if len(named) > 1:
             got, hint = " and ".join(f"`{name}`" for name in named), "Fit one rule for each goal."
             raise InputError("goal", "LabelThresholds", "be one of `beta`, `precision` and `recall`", got, hint)
-        self.beta = 1.0 if not named else self._checked("beta", beta, None)
-        self.precision = self._checked("precision", precision, 1.0)
-        self.recall = self._checked("recall", recall, 1.0)
+        for name in named:
+            high = math.inf if name == "beta" else 1.0
+            goals[name] = check_number(name, "LabelThresholds", goals[name], low=0, low_open=True, high=high)
+        self.precision, self.recall = goals["precision"], goals["recall"]
+        self.beta = goals["beta"] if named else 1.0
         default = 0.0 if self.beta is None else 10.0
         self.shrink = default if shrink is None else check_number("shrink", "LabelThresholds", shrink, low=0)
         self.register_buffer("thresholds", torch.empty(0, dtype=torch.float64))
@@ -182,9 +184,9 @@ class LabelThresholds(Rule):
         checked = self.check_values(values)
         known = self.check_targets(targets, checked)
         values, targets, objective = checked.cpu(), known.cpu(), self._objective()
-        all_known = bool((targets >= 0).all())
-        reached, common, thresholds = (targets == 1).any(0), np.nan, []
+        reached, common, thresholds = torch.from_numpy(targets.numpy().max(0, initial=-1) == 1), np.nan, []
         if self.shrink > 0 or not bool(reached.all()):
+            all_known = targets.numpy().min(initial=0) >= 0
             blocks = row_blocks(values.shape, CELLS_IN_CACHE)
             cells = [
                 values[rows].flatten() if all_known else select(values[rows], targets[rows] >= 0) for rows in blocks
@@ -209,12 +211,6 @@ class LabelThresholds(Rule):
         if self.precision is not None:
             return recall_at_precision(self.precision)
         return f_beta(self.beta or 1.0) if self.recall is None else precision_at_recall(self.recall)
-
-    def _checked(self, name: str, value: float | None, high: float | None) -> float | None:
-        if value is None:
-            return None
-        bound = float("inf") if high is None else high
-        return check_number(name, "LabelThresholds", value, low=0, low_open=True, high=bound)
 
 
 Array = NDArray[Any]
@@ -368,7 +364,7 @@ class UniformThreshold(Rule):
         checked = self.check_values(values)
         known = self.check_targets(targets, checked)
         best = sweep(*row_intervals(checked, known))
-        numbers = [_midpoints([best], checked)[0], best.low, best.high, _share_of_known_rows(best.count, known)]
+        numbers = *_midpoints([best], checked), best.low, best.high, _share_of_known_rows(best.count, known)
         threshold, low, high, accuracy = checked.new_tensor(numbers, dtype=torch.float64)
         return self.learn(threshold=threshold, low=low, high=high, accuracy=accuracy)
 
@@ -425,21 +421,13 @@ class ClassThresholds(Rule):
         lows, highs = row_intervals(checked, known)
         sweeps = sweep_groups(lows, highs, _top_label(checked), labels)
         (common,) = _midpoints([sweep(lows, highs)], checked)
-        thresholds = [
-            own if best.count else common for best, own in zip(sweeps, _midpoints(sweeps, checked), strict=True)
+        rows = [
+            (own if best.count else common, best.low, best.high)
+            for best, own in zip(sweeps, _midpoints(sweeps, checked), strict=True)
         ]
-
-        def buffer(numbers: list[float]) -> Tensor:
-            return torch.tensor(numbers, dtype=torch.float64, device=checked.device)
-
-        return self.learn(
-            thresholds=buffer(thresholds),
-            low=buffer([best.low for best in sweeps]),
-            high=buffer([best.high for best in sweeps]),
-            accuracy=checked.new_tensor(
-                _share_of_known_rows(sum(best.count for best in sweeps), known), dtype=torch.float64
-            ),
-        )
+        thresholds, low, high = checked.new_tensor(rows, dtype=torch.float64).reshape(-1, 3).unbind(1)
+        accuracy = _share_of_known_rows(sum(best.count for best in sweeps), known)
+        return self.learn(thresholds=thresholds, low=low, high=high, accuracy=thresholds.new_tensor(accuracy))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value above the threshold of the top label of their row."""

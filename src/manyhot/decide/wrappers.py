@@ -13,7 +13,32 @@ from manyhot.decide.rule import Decision, Rule, Unclipped, strict_midpoint
 from manyhot.errors import InputError
 
 
-class NoneOfThese(Rule):
+class Wrapper(Rule):
+    """A rule around another one, which decides by values as they came.
+
+    `fit` fits the inner rule as well, unless it is fitted already; a fitted one is not changed.
+    """
+
+    rule: Rule
+
+    def __init__(self, rule: object) -> None:
+        super().__init__()
+        if not isinstance(rule, Rule):
+            hint = "Pass for example `Threshold(0.5)`."
+            raise InputError("rule", type(self).__name__, "be a rule", describe_type(rule), hint)
+        self.rule = rule
+
+    def fit_inner(self, values: Any, targets: Any) -> None:
+        """Fits the inner rule if it is not fitted."""
+        if not bool(self.rule.fitted):
+            self.rule.fit(values, targets)
+
+    def decide(self, values: Tensor) -> Decision:
+        """As `forward`."""
+        return self.forward(values)
+
+
+class NoneOfThese(Wrapper):
     """Predicts no label for rows whose largest value does not exceed a limit, and decides the others by another rule.
 
     For samples without any of the labels, around rules that always predict some, such as `TopK`. The limit is an
@@ -42,11 +67,9 @@ class NoneOfThese(Rule):
     """
 
     limit: Tensor
-    rule: Rule
 
     def __init__(self, rule: Rule, *, keep: float | None = None, threshold: float | None = None) -> None:
-        super().__init__()
-        self.rule = _checked_rule("NoneOfThese", rule)
+        super().__init__(rule)
         _check_exclusive("NoneOfThese", keep=keep, threshold=threshold)
         self.threshold = None if threshold is None else check_number("threshold", "NoneOfThese", threshold)
         share = 0.95 if keep is None and threshold is None else keep
@@ -59,7 +82,7 @@ class NoneOfThese(Rule):
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
-        _fit_inner(self.rule, values, targets)
+        self.fit_inner(values, targets)
         compared = self._compared(values)
         if self.keep is None:
             return self.learn()
@@ -81,17 +104,13 @@ class NoneOfThese(Rule):
         accepted = _row_maximum(compared) > self.limit.to(compared)
         return Decision(inner.labels & accepted.unsqueeze(1), inner.abstain)
 
-    def decide(self, values: Tensor) -> Decision:
-        """As `forward`."""
-        return self.forward(values)
-
     def _compared(self, values: Any) -> Tensor:
         """The values to compare with the limit, which may be above 1 even where the inner rule needs probabilities."""
         checked = self.check_values(values)
         return values.values if isinstance(values, Unclipped) else checked
 
 
-class Abstain(Rule):
+class Abstain(Wrapper):
     """Abstains on the rows with the most expected errors, and decides the others by another rule.
 
     The expected errors of a row are the expected number of wrong cells of its decision under the probabilities: the sum
@@ -121,12 +140,10 @@ class Abstain(Rule):
 
     limit: Tensor
     reached: Tensor
-    rule: Rule
     needs_probs = True
 
     def __init__(self, rule: Rule, *, at_most: float | None = None, max_errors: float | None = None) -> None:
-        super().__init__()
-        self.rule = _checked_rule("Abstain", rule)
+        super().__init__(rule)
         _check_exclusive("Abstain", at_most=at_most, max_errors=max_errors)
         share = 0.1 if at_most is None and max_errors is None else at_most
         self.at_most = None if share is None else check_number("at_most", "Abstain", share, low=0, high=1)
@@ -138,7 +155,7 @@ class Abstain(Rule):
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
         checked = self.check_values(values)
-        _fit_inner(self.rule, values, targets)
+        self.fit_inner(values, targets)
         decision: Decision = self.rule(values)
         expected = _expected_errors(checked, decision)
         if self.max_errors is None:
@@ -155,13 +172,8 @@ class Abstain(Rule):
         self.require_fitted()
         checked = self.check_values(values)
         inner: Decision = self.rule(values)
-        return Decision(
-            inner.labels, inner.abstain | (_expected_errors(checked, inner) > self.limit.to(checked.device))
-        )
-
-    def decide(self, values: Tensor) -> Decision:
-        """As `forward`."""
-        return self.forward(values)
+        doubtful = _expected_errors(checked, inner) > self.limit.to(checked.device)
+        return Decision(inner.labels, inner.abstain | doubtful)
 
     def _limit_by_share(self, expected: Tensor) -> Tensor:
         """A limit that at most the wanted share of the expected errors exceeds."""
@@ -198,17 +210,6 @@ def _expected_errors(probs: Tensor, decision: Decision) -> Tensor:
 
 def _row_maximum(values: Tensor) -> Tensor:
     return values.amax(1) if values.shape[1] else values.new_full((len(values),), -torch.inf)
-
-
-def _fit_inner(rule: Rule, values: Any, targets: Any) -> None:
-    if not bool(rule.fitted):
-        rule.fit(values, targets)
-
-
-def _checked_rule(owner: str, rule: object) -> Rule:
-    if isinstance(rule, Rule):
-        return rule
-    raise InputError("rule", owner, "be a rule", describe_type(rule), "Pass for example `Threshold(0.5)`.")
 
 
 def _check_exclusive(owner: str, **options: float | None) -> None:

@@ -16,6 +16,7 @@ from manyhot.checks import as_tensor, check_int, check_number, describe_type
 from manyhot.decide.rule import Decision
 from manyhot.errors import InputError, owned
 from manyhot.metrics.metric import Metric, MetricResult, RowMetric, mean_of_defined
+from manyhot.sorting import row_blocks
 
 # Draws times rows whose counts are held at a time, and cells of rows whose parts are.
 _DRAWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 23, 1 << 22
@@ -93,7 +94,7 @@ def draw_values(metric: Metric, values: Any, targets: Any, *, replicates: int, s
         return
     for rows in draw_rows(len(targets), replicates, seed):
         rows = rows.to(targets.device)
-        yield metric.reset().update(_take(values, rows), targets[rows]).compute().values
+        yield metric.reset().update(values[rows], targets[rows]).compute().values
 
 
 def draw_rows(rows: int, replicates: int, seed: int) -> Iterator[Tensor]:
@@ -120,22 +121,15 @@ def _draw_sums(
 def _weighted_sums(metric: RowMetric, values: Tensor | Decision, targets: Tensor, times: Tensor) -> dict[str, Tensor]:
     """The state of each draw, (draws, ...), from how many times each row counts, (draws, N)."""
     sums: dict[str, Tensor] = {}
-    step = max(1, _CELLS_AT_ONCE // max(_PART_OF_ROW, targets.shape[1]))
-    for start in range(0, max(len(targets), 1), step):
-        block = slice(start, start + step)
-        for name, part in metric.rows(_take(values, block), targets[block]).items():
+    shape = max(len(targets), 1), max(_PART_OF_ROW, targets.shape[1])
+    for block in row_blocks(shape, _CELLS_AT_ONCE):
+        for name, part in metric.rows(values[block], targets[block]).items():
             cells = part.reshape(len(part), math.prod(part.shape[1:])).double()
             total = (times[:, block] @ cells).reshape(len(times), *part.shape[1:])
             # Sums of whole numbers are exact in float64, and stay whole.
             total = total if part.is_floating_point() else total.long()
             sums[name] = sums[name] + total if name in sums else total
     return sums
-
-
-def _take(values: Tensor | Decision, rows: Tensor | slice) -> Tensor | Decision:
-    if isinstance(values, Decision):
-        return Decision(values.labels[rows], values.abstain[rows])
-    return values[rows]
 
 
 def interval_of(value: float, drawn: Sequence[float], level: float) -> Interval:
@@ -194,15 +188,12 @@ def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int =
 
 def _check_label_values(argument: str, numbers: Any) -> Tensor:
     try:
-        if not isinstance(numbers, Tensor):
-            # By way of an array, because torch takes none that run backwards.
-            numbers = torch.from_numpy(np.array(numbers, dtype=np.float64))
-        result: Tensor = numbers
+        # By way of an array, because torch takes none that run backwards.
+        result = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.array(numbers, dtype=np.float64))
     except (TypeError, ValueError):
-        got, hint = describe_type(numbers), "Pass one number per label."
-        raise InputError(argument, rule="be (K,) of numbers", got=got, hint=hint) from None
-    if result.ndim != 1 or result.is_complex():
-        got = str(tuple(result.shape)) if result.ndim != 1 else describe_type(result)
+        result = None
+    if result is None or result.ndim != 1 or result.is_complex():
+        got = describe_type(numbers) if result is None or result.ndim == 1 else str(tuple(result.shape))
         raise InputError(argument, rule="be (K,) of numbers", got=got, hint="Pass one number per label.")
     if argument == "train_counts" and result.numel() and not bool((result >= 0).all()):
         got, hint = f"{float(result.min()):g}", "Count the training images."

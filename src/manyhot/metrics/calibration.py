@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyhot.checks import check_choice, check_int, check_number
 from manyhot.metrics.metric import MetricResult, RowMetric, State, divide, mean_of_defined
-from manyhot.sorting import sort_in_place
+from manyhot.sorting import CELLS_AT_ONCE, sort_in_place
 
 
 class CalibrationError(RowMetric):
@@ -61,10 +61,11 @@ class CalibrationError(RowMetric):
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of probabilities and targets, both (N, K); returns itself."""
         probs, targets = self._cells(values, targets)
+        pooled = self.average == "micro"
         if self.mass == "equal":
             keys = as_keys(probs, targets)
-            return self.collect(keys=keys if self.average == "macro" else keys[keys >= 0].unsqueeze(1))
-        labels = probs.shape[1] if self.average == "macro" else 1
+            return self.collect(keys=keys[keys >= 0].unsqueeze(1) if pooled else keys)
+        labels = 1 if pooled else probs.shape[1]
         owner = torch.arange(probs.shape[1], device=probs.device) % labels
         edges = even_edges(self.bins, probs)
         return self.collect(**sum_bins(probs, targets, edges, owner=owner, owners=labels)._asdict())
@@ -86,35 +87,26 @@ class CalibrationError(RowMetric):
 
     def _bins(self) -> tuple[BinSums, Tensor]:
         """Sums of the bins (1 or K, M), and their edges (1 or K, M + 1)."""
+        labels = 1 if self.average == "micro" else self.num_labels or 0
         if self.mass == "equal":
-            return self._equal_bins()
-        none = torch.zeros(1 if self.average == "micro" else 0, self.bins, dtype=torch.int64)
-        sums = BinSums(*(total if total.ndim else none for total in map(self.total, BinSums._fields)))
-        upper = even_edges(self.bins, torch.zeros((), dtype=torch.float64, device=sums.cells.device))
-        return sums, with_zero(upper).expand(len(sums.cells), -1)
-
-    def _equal_bins(self) -> tuple[BinSums, Tensor]:
-        keys = self.parts("keys") or [torch.empty(0, 1 if self.average == "micro" else 0, dtype=torch.int32)]
-        bins = [sum_equal_bins(sort_in_place(column), self.bins) for column in torch.cat(keys).T.contiguous()]
-        if not bins:
-            none = torch.zeros(0, self.bins, dtype=torch.int64)
-            return BinSums(none, none, none, none), torch.zeros(0, self.bins + 1)
-        sums = (torch.stack(parts) for parts in zip(*(part for part, _ in bins), strict=True))
-        return BinSums(*sums), torch.stack([with_zero(upper) for _, upper in bins])
+            keys = torch.cat(self.parts("keys") or [torch.empty(0, labels, dtype=torch.int32)])
+            bins = [sum_equal_bins(sort_in_place(column), self.bins) for column in keys.T.contiguous()]
+            sums = torch.stack([part for part, _ in bins], 1) if bins else torch.zeros(4, 0, self.bins).long()
+            edges = torch.stack([edges for _, edges in bins]) if bins else torch.zeros(0, self.bins + 1)
+            return BinSums(*sums), edges
+        none = torch.zeros(labels, self.bins, dtype=torch.int64)
+        totals = BinSums(*(total if total.ndim else none for total in map(self.total, BinSums._fields)))
+        upper = even_edges(self.bins, torch.zeros((), dtype=torch.float64, device=totals.cells.device))
+        return totals, with_zero(upper).expand(labels, -1)
 
 
 def result_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> MetricResult:
     """The errors of bins (K, M) with edges (K, M + 1); K is 1 for bins that pool all labels."""
-    bin_errors = binned_errors(sums)._asdict()
+    bin_errors = binned_errors(sums)
     values = {name: mean_of_defined(value) for name, value in bin_errors.items()}
     cells = sums.cells.sum(1)
     counts = {"cells": int(cells.sum())}
-    details = {
-        "cells": sums.cells,
-        "mean_prob": sums.mean_prob,
-        "share_present": sums.share_present,
-        "edges": edges,
-    }
+    details = {name: getattr(sums, name) for name in ("cells", "mean_prob", "share_present")} | {"edges": edges}
     if not by_label:
         return MetricResult(values, counts, {name: detail[0] for name, detail in details.items()})
     with_cells = int((cells > 0).sum())
@@ -230,7 +222,6 @@ def _result(name: str, metric: RowMetric) -> MetricResult:
 # Sums of probabilities are stored as whole numbers of these two units, so that they do not depend on the order of the
 # cells or the batches, do not drift over millions of rows, and are the same on every device.
 COARSE, FINE = 2.0**-24, 2.0**-48
-_CELLS_AT_ONCE = 1 << 22
 
 
 class BinSums(NamedTuple):
@@ -262,18 +253,6 @@ class BinSums(NamedTuple):
     def share_present(self) -> Tensor:
         """(..., M) in float64, NaN for a bin without cells."""
         return self.present.double() / self.cells
-
-    def pooled(self) -> BinSums:
-        """(M,), the cells of all labels together."""
-        return BinSums(*(sums.sum(0) for sums in self))
-
-
-class BinnedErrors(NamedTuple):
-    """Calibration errors, each of the shape of the sums without their bins; NaN where there are no cells."""
-
-    ece: Tensor
-    ace: Tensor
-    mce: Tensor
 
 
 def even_edges(bins: int, like: Tensor) -> Tensor:
@@ -317,8 +296,8 @@ def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, ow
     return BinSums(*(empty.scatter_add(0, index, cells).view(owners, len(edges)) for cells in sums))
 
 
-def binned_errors(sums: BinSums) -> BinnedErrors:
-    """Expected, average and maximum calibration error of bins (..., M).
+def binned_errors(sums: BinSums) -> dict[str, Tensor]:
+    """Expected, average and maximum calibration error of bins (..., M), each (...); NaN where there are no cells.
 
     ece = sum over bins of cells / all cells * gap,  gap = |mean probability - share present|
 
@@ -330,7 +309,7 @@ def binned_errors(sums: BinSums) -> BinnedErrors:
     gaps = torch.where(used, (sums.prob_sum - sums.present).abs() / sums.cells, 0.0)
     ece = (gaps * sums.cells).sum(-1) / total
     ace = gaps.sum(-1) / used.sum(-1)
-    return BinnedErrors(ece, ace, torch.where(total > 0, gaps.amax(-1), math.nan))
+    return {"ece": ece, "ace": ace, "mce": torch.where(total > 0, gaps.amax(-1), math.nan)}
 
 
 def as_keys(probs: Tensor, targets: Tensor) -> Tensor:
@@ -343,8 +322,8 @@ def as_keys(probs: Tensor, targets: Tensor) -> Tensor:
     return torch.where(targets >= 0, bits * 2 + targets, -1)
 
 
-def sum_equal_bins(ordered: Tensor, bins: int) -> tuple[BinSums, Tensor]:
-    """The sums (M,) of bins with the same number of cells, and their upper edges (M,), of sorted keys.
+def sum_equal_bins(ordered: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """The four sums (4, M) of bins with the same number of cells, and their edges (M + 1,), of sorted keys.
 
     The upper edge of bin b is the smallest probability that at least (b + 1) / M of the cells do not exceed; a cell is
     in the first bin whose upper edge is not below its probability, so equal probabilities share a bin.
@@ -353,19 +332,19 @@ def sum_equal_bins(ordered: Tensor, bins: int) -> tuple[BinSums, Tensor]:
     unknown = int(torch.searchsorted(ordered, torch.zeros((), dtype=torch.int32, device=device)))
     cells = len(ordered) - unknown
     if not cells:
-        zero = torch.zeros(bins, dtype=torch.int64, device=device)
-        return BinSums(zero, zero, zero, zero), torch.full((bins,), math.nan, device=device)
+        nothing = torch.zeros(4, bins, dtype=torch.int64, device=device)
+        return nothing, with_zero(torch.full((bins,), math.nan, device=device))
     last = unknown + (torch.arange(1, bins + 1, device=device) * cells + bins - 1) // bins - 1
     edges = ordered[last] >> 1
     stops = torch.searchsorted(ordered, edges * 2 + 1, right=True).tolist()
     sums = [_sum_keys(ordered[start:stop]) for start, stop in pairwise([unknown, *stops])]
-    return BinSums(*torch.stack(sums, dim=1)), edges.view(torch.float32)
+    return torch.stack(sums, dim=1), with_zero(edges.view(torch.float32))
 
 
 def _sum_keys(keys: Tensor) -> Tensor:
     """The four sums of cells given as keys."""
     sums = torch.zeros(4, dtype=torch.int64, device=keys.device)
-    for part in keys.split(_CELLS_AT_ONCE):
+    for part in keys.split(CELLS_AT_ONCE):
         coarse, fine = _in_units((part >> 1).view(torch.float32))
         sums += torch.stack([torch.ones_like(part).sum(), (part & 1).sum(), coarse.sum(), fine.sum()])
     return sums

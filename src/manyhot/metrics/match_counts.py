@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_number
-from manyhot.metrics.metric import Metric, MetricResult, divide
-from manyhot.metrics.retrieval import Samples, check_labels, named_queries, narrowed
+from manyhot.metrics.metric import MetricResult, divide
+from manyhot.metrics.retrieval import QueryMetric, Samples
 from manyhot.poisson_binomial import BINS, Bin, count_interval
 from manyhot.sorting import CELLS_AT_ONCE
 
@@ -21,7 +20,7 @@ Array = np.ndarray[Any, Any]
 COUNT_OFFSET = 0.5
 
 
-class MatchCounts(Metric):
+class MatchCounts(QueryMetric):
     """The error of the expected number of matches of tag queries, which is the sum of their probabilities.
 
     If probabilities are calibrated and labels are independent given the sample, the number of matches has the
@@ -57,19 +56,15 @@ class MatchCounts(Metric):
     """
 
     def __init__(self, queries: Sequence[Any], *, level: float = 0.95) -> None:
-        self.queries = named_queries(queries, "MatchCounts")
-        self.labels = self.queries.labels()
+        super().__init__(queries)
         self.level = check_number("level", "MatchCounts", level, low=0, high=1, low_open=True, high_open=True)
-        super().__init__()
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects log-odds (N, K), as `link.log_odds(scores)` gives them, and targets (N, K); returns itself."""
-        values, targets = self._check(values, targets)
-        check_labels(self.labels, values.shape[1], "MatchCounts")
-        if not len(values):
+        samples = Samples.of(*self.named_columns(values, targets))
+        if not samples.rows:
             return self
-        samples = Samples.of(values[:, self.labels], targets[:, self.labels])
-        clauses = samples.clauses(narrowed(self.queries, self.labels))
+        clauses = samples.clauses(self.narrowed_queries())
         blocks = clauses.split(max(1, CELLS_AT_ONCE // 8 // samples.rows))
         parts = [_sums(samples.scores(some).exp_().double()) for some in blocks]
         sums = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
@@ -80,12 +75,9 @@ class MatchCounts(Metric):
 
         `low` and `high` are the ends of the interval.
         """
-        expected, squares, true = self.total("expected"), self.total("squares"), self.total("true")
-        if not expected.ndim:
-            names = ("count_error", "count_bias", "count_ratio", "count_coverage")
-            return MetricResult(dict.fromkeys(names, math.nan), {"queries": 0, "queries without matches": 0})
+        expected, squares, true = self.totals("expected"), self.totals("squares"), self.totals("true")
         names = ("bin_rows", "bin_sums", "low_squares", "low_cubes")
-        by_query = zip(*(self.total(name).cpu().numpy() for name in names), strict=True)
+        by_query = zip(*(self.totals(name).cpu().numpy() for name in names), strict=True)
         ends = [count_interval(_bins(*one), self.level) for one in by_query]
         low, high = torch.tensor(ends, dtype=torch.int64, device=true.device).reshape(-1, 2).unbind(1)
         within = (low <= true) & (true <= high)
@@ -97,11 +89,10 @@ class MatchCounts(Metric):
             "count_coverage": float(within.double().mean()),
         }
         counts = {"queries": len(true), "queries without matches": int((true == 0).sum())}
-        deviation = (expected - squares).clamp(min=0).sqrt()
         details = {
             "expected": expected,
             "true": true,
-            "deviation": deviation,
+            "deviation": (expected - squares).clamp(min=0).sqrt(),
             "low": low,
             "high": high,
             "within": within,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -51,13 +51,13 @@ def average_precision(scores: Any, targets: Any) -> Tensor:
         tensor([0.8333,    nan], dtype=torch.float64)
     """
     scores = as_scores("average_precision", scores)
-    return average_precision_of_parts([scores], [as_targets("average_precision", targets, scores)])
+    return values_of_columns(precision_of_column, [(scores, as_targets("average_precision", targets, scores))])
 
 
-def average_precision_of_parts(scores: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
-    """As `average_precision`, for checked parts of a table that is never put together."""
-    precisions = [precision_of_column(column) for column in sorted_columns(scores, targets)]
-    return torch.tensor(precisions, dtype=torch.float64, device=scores[0].device if scores else None)
+def values_of_columns(measure: Callable[[Column], float], parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """A number for each label, (K,) in float64, from parts of scores and targets that are never put together."""
+    values = [measure(column) for column in sorted_columns(*zip(*parts, strict=True))] if parts else []
+    return torch.tensor(values, dtype=torch.float64, device=parts[0][0].device if parts else None)
 
 
 def precision_of_column(column: Column) -> float:
@@ -87,10 +87,12 @@ def sample_average_precision(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.sample_average_precision(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
         tensor([0.8333,    nan], dtype=torch.float64)
     """
-    owner = "sample_average_precision"
+    return _of_rows("sample_average_precision", _precision_of_rows, scores, targets)
+
+
+def _of_rows(owner: str, measure: Callable[[RowRanks], Tensor], scores: Any, targets: Any) -> Tensor:
     scores = as_scores(owner, scores)
-    targets = as_targets(owner, targets, scores)
-    return by_row(_precision_of_rows, scores, targets)
+    return by_row(measure, scores, as_targets(owner, targets, scores))
 
 
 def _precision_of_rows(ranks: RowRanks) -> Tensor:
@@ -176,7 +178,7 @@ class MeanAveragePrecision(RowMetric, TableMetric):
         if self.average == "micro":
             column, counts = pooled_cells(self)
             return MetricResult({"map": precision_of_column(column)}, counts)
-        by_label = average_precision_of_parts(self.parts("values"), self.parts("targets"))
+        by_label = values_of_columns(precision_of_column, self.table_parts())
         defined = int((~by_label.isnan()).sum())
         counts = {"labels": defined, "labels without positives": len(by_label) - defined}
         return MetricResult({"map": mean_of_defined(by_label)}, counts, {"by_label": by_label})
@@ -200,15 +202,7 @@ def auroc(scores: Any, targets: Any) -> Tensor:
         tensor([0.7500,    nan], dtype=torch.float64)
     """
     scores = as_scores("auroc", scores)
-    return auroc_of_parts([scores], [as_targets("auroc", targets, scores)])[0]
-
-
-def auroc_of_parts(scores: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """As `auroc`, for checked parts of a table that are never concatenated; also the present cells of each label."""
-    areas_and_counts = [(auroc_of_column(column), len(column.present)) for column in sorted_columns(scores, targets)]
-    device = scores[0].device if scores else None
-    areas = torch.tensor([area for area, _ in areas_and_counts], dtype=torch.float64, device=device)
-    return areas, torch.tensor([count for _, count in areas_and_counts], dtype=torch.int64, device=device)
+    return values_of_columns(auroc_of_column, [(scores, as_targets("auroc", targets, scores))])
 
 
 def auroc_of_column(column: Column) -> float:
@@ -241,8 +235,7 @@ def sample_coverage(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.sample_coverage(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
         tensor([3., nan], dtype=torch.float64)
     """
-    scores = as_scores("sample_coverage", scores)
-    return by_row(_coverage_of_rows, scores, as_targets("sample_coverage", targets, scores))
+    return _of_rows("sample_coverage", _coverage_of_rows, scores, targets)
 
 
 def _coverage_of_rows(ranks: RowRanks) -> Tensor:
@@ -266,14 +259,13 @@ def sample_ranking_loss(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.sample_ranking_loss(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
         tensor([0.5000,    nan], dtype=torch.float64)
     """
-    scores = as_scores("sample_ranking_loss", scores)
-    targets = as_targets("sample_ranking_loss", targets, scores)
-    pairs: Tensor = (targets > 0).sum(1) * (targets == 0).sum(1)
-    return by_row(_wrong_pairs_of_rows, scores, targets) / pairs
+    return _of_rows("sample_ranking_loss", _wrong_pairs_of_rows, scores, targets)
 
 
 def _wrong_pairs_of_rows(ranks: RowRanks) -> Tensor:
-    return torch.where(ranks.valid, ranks.known - ranks.present, 0).sum(1)
+    present = ranks.valid.sum(1)
+    wrong = torch.where(ranks.valid, ranks.known - ranks.present, 0).sum(1)
+    return wrong.double() / (present * (ranks.sizes - present))
 
 
 class AUROC(TableMetric):
@@ -305,7 +297,8 @@ class AUROC(TableMetric):
         if self.average == "micro":
             column, counts = pooled_cells(self)
             return MetricResult({"auroc": auroc_of_column(column)}, counts)
-        by_label, positives = auroc_of_parts(self.parts("values"), self.parts("targets"))
+        by_label = values_of_columns(auroc_of_column, self.table_parts())
+        positives = sum(((marks > 0).sum(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
         counts = {
             "labels": int((~by_label.isnan()).sum()),
             "labels without positives": int((positives == 0).sum()),

@@ -21,7 +21,7 @@ from manyhot.checks import check_int, check_number
 from manyhot.errors import InputError, owned
 from manyhot.metrics.bootstrapping import Interval
 from manyhot.metrics.metric import Metric, MetricResult, State, TableMetric, mean_of_defined
-from manyhot.sorting import CELLS_AT_ONCE, sort_in_place
+from manyhot.sorting import CELLS_AT_ONCE, row_blocks, sort_in_place
 
 # More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
 MAX_QUERIES = 1 << 24
@@ -123,6 +123,10 @@ class TagQueries(Sequence[TagQuery]):
         return (self.codes != 0).sum(1)
 
 
+def _check_counts(owner: str, **counts: object) -> list[int]:
+    return [check_int(name, owner, count, low=1) for name, count in counts.items()]
+
+
 def strata(num_labels: int, most: int) -> list[Stratum]:
     """The kinds of queries that name a present label and at most `most` labels; by length, then by present ones."""
     lengths = range(1, min(most, num_labels) + 1)
@@ -138,8 +142,7 @@ def count_queries(num_labels: int, most: int = 5) -> dict[int, int]:
         >>> sum(mh.metrics.count_queries(20).values())
         561869
     """
-    num_labels = check_int("num_labels", "count_queries", num_labels, low=1)
-    most = check_int("most", "count_queries", most, low=1)
+    num_labels, most = _check_counts("count_queries", num_labels=num_labels, most=most)
     return {length: math.comb(num_labels, length) * (2**length - 1) for length in range(1, min(most, num_labels) + 1)}
 
 
@@ -191,9 +194,7 @@ def stratified_queries(num_labels: int, each: int, *, most: int = 5, seed: int =
         >>> [*mh.metrics.stratified_queries(80, 1, most=2)][1:]
         [TagQuery(present=(53,), absent=(5,)), TagQuery(present=(33, 65), absent=())]
     """
-    num_labels = check_int("num_labels", "stratified_queries", num_labels, low=1)
-    each = check_int("each", "stratified_queries", each, low=1)
-    most = check_int("most", "stratified_queries", most, low=1)
+    num_labels, each, most = _check_counts("stratified_queries", num_labels=num_labels, each=each, most=most)
     draw = random.Random(seed)
     drawn = [query for stratum in strata(num_labels, most) for query in _draw(draw, num_labels, stratum, each)]
     return TagQueries.checked(drawn)
@@ -214,9 +215,7 @@ def sample_queries(num_labels: int, count: int, *, most: int = 5, seed: int = 0)
         >>> [*mh.metrics.sample_queries(80, 2, most=3)]
         [TagQuery(present=(5, 33), absent=(65,)), TagQuery(present=(51, 62), absent=(38,))]
     """
-    num_labels = check_int("num_labels", "sample_queries", num_labels, low=1)
-    count = check_int("count", "sample_queries", count, low=1)
-    most = check_int("most", "sample_queries", most, low=1)
+    num_labels, count, most = _check_counts("sample_queries", num_labels=num_labels, count=count, most=most)
     kinds = strata(num_labels, most)
     sizes = [stratum.size(num_labels) for stratum in kinds]
     draw = random.Random(seed)
@@ -271,7 +270,42 @@ def _checked(query: Any) -> TagQuery:
     return TagQuery(tuple(labels[: len(present)]), tuple(labels[len(present) :]))
 
 
-class RetrievalPrecision(Metric):
+class QueryMetric(Metric):
+    """A metric of tag queries, which needs the labels that they name.
+
+    Args:
+        queries: Pairs (present, absent) of label numbers, or `TagQueries`.
+
+    Attributes:
+        labels: The numbers of the labels that are named, in rising order.
+    """
+
+    def __init__(self, queries: Sequence[Any]) -> None:
+        owner = type(self).__name__
+        self.queries = TagQueries.of(queries, owner=owner)
+        if not len(self.queries):
+            hint = "Draw some with `stratified_queries`."
+            raise InputError("queries", owner, "hold at least one query", "none", hint)
+        self.labels = self.queries.labels()
+        super().__init__()
+
+    def named_columns(self, values: Any, targets: Any) -> tuple[Tensor, Tensor]:
+        """The columns of the labels that are named, of checked values and targets."""
+        values, targets = self._check(values, targets)
+        if self.labels[-1] >= values.shape[1]:
+            rule = f"name labels below {values.shape[1]}, the number of labels"
+            raise InputError("queries", type(self).__name__, rule, str(self.labels[-1]), "Count labels from 0.")
+        return values[:, self.labels], targets[:, self.labels]
+
+    def narrowed_queries(self) -> TagQueries:
+        """The queries of a table that holds these columns only."""
+        codes = self.queries.codes
+        wanted = torch.tensor(self.labels, dtype=codes.dtype, device=codes.device) + 1
+        columns = torch.searchsorted(wanted, codes.abs()) + 1
+        return TagQueries((columns * codes.sign()).to(codes.dtype))
+
+
+class RetrievalPrecision(QueryMetric):
     """Mean average precision of searching for samples with some labels and without others.
 
     A sample is scored by the log-probability of the query, the sum of log-sigmoids of its log-odds, and is relevant if
@@ -301,50 +335,22 @@ class RetrievalPrecision(Metric):
         tensor([0.5000, 0.3333,    nan], dtype=torch.float64)
     """
 
-    def __init__(self, queries: Sequence[Any]) -> None:
-        self.queries = named_queries(queries, "RetrievalPrecision")
-        self.labels = self.queries.labels()
-        super().__init__()
-
     def start(self) -> State:
         """The columns of the labels that are named."""
         return {"log_odds": [], "targets": []}
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects log-odds (N, K), as `link.log_odds(scores)` gives them, and targets (N, K); returns itself."""
-        values, targets = self._check(values, targets)
-        check_labels(self.labels, values.shape[1], "RetrievalPrecision")
-        return self.collect(log_odds=values[:, self.labels], targets=targets[:, self.labels])
+        log_odds, targets = self.named_columns(values, targets)
+        return self.collect(log_odds=log_odds, targets=targets)
 
     def compute(self) -> MetricResult:
         """The mean over queries as "map", and the average precision of each as `details["by_query"]`."""
         log_odds, targets = self.concatenated("log_odds"), self.concatenated("targets")
         by_query = torch.full((len(self.queries),), math.nan, dtype=torch.float64, device=log_odds.device)
         if len(log_odds):
-            by_query = precision_of_queries(Samples.of(log_odds, targets), narrowed(self.queries, self.labels))
+            by_query = precision_of_queries(Samples.of(log_odds, targets), self.narrowed_queries())
         return MetricResult({"map": mean_of_defined(by_query)}, query_counts(by_query), {"by_query": by_query})
-
-
-def named_queries(queries: Sequence[Any], owner: str) -> TagQueries:
-    """The queries in one tensor, at least one."""
-    result = TagQueries.of(queries, owner=owner)
-    if not len(result):
-        raise InputError("queries", owner, "hold at least one query", "none", "Draw some with `stratified_queries`.")
-    return result
-
-
-def check_labels(labels: Sequence[int], num_labels: int, owner: str) -> None:
-    """Raises an error for queries that name a label which does not exist."""
-    if labels[-1] >= num_labels:
-        rule = f"name labels below {num_labels}, the number of labels"
-        raise InputError("queries", owner, rule, str(labels[-1]), "Count labels from 0.")
-
-
-def narrowed(queries: TagQueries, labels: Sequence[int]) -> TagQueries:
-    """The same queries of a table that holds the columns of these labels only, in rising order."""
-    wanted = torch.tensor(labels, dtype=queries.codes.dtype, device=queries.codes.device) + 1
-    columns = torch.searchsorted(wanted, queries.codes.abs()) + 1
-    return TagQueries((columns * queries.codes.sign()).to(queries.codes.dtype))
 
 
 def query_counts(by_query: Tensor) -> dict[str, int]:
@@ -408,23 +414,18 @@ class RetrievalCurve(TableMetric):
             queries, without_matches: (most,), how many queries of each length were evaluated, and had no match.
             by_query: (Q,), the average precision of each of `queries(K)`.
         """
-        if not self.num_labels or not sum(map(len, self.parts("targets"))):
-            undefined = Interval(math.nan, math.nan, math.nan)
-            return self._result(undefined, [undefined] * self.most, torch.zeros(0), TagQueries.of([]))
-        queries = self.queries(self.num_labels)
-        samples = Samples.of(self.concatenated("values"), self.concatenated("targets"))
-        by_query = precision_of_queries(samples, queries)
         lengths = range(1, self.most + 1)
-        return self._result(
-            stratified_mean(by_query, queries, self.num_labels, level=self.level),
-            [stratified_mean(by_query, queries, self.num_labels, length=n, level=self.level) for n in lengths],
-            by_query,
-            queries,
-        )
-
-    def _result(self, whole: Interval, means: list[Interval], by_query: Tensor, queries: TagQueries) -> MetricResult:
-        lengths = torch.arange(1, self.most + 1, device=queries.codes.device)
-        drawn = (queries.lengths().unsqueeze(1) == lengths).sum(0)
+        queries, by_query = TagQueries.of([]), torch.zeros(0)
+        whole, *means = [Interval(math.nan, math.nan, math.nan)] * (self.most + 1)
+        if self.num_labels and sum(map(len, self.parts("targets"))):
+            queries = self.queries(self.num_labels)
+            samples = Samples.of(self.concatenated("values"), self.concatenated("targets"))
+            by_query = precision_of_queries(samples, queries)
+            whole, *means = (
+                stratified_mean(by_query, queries, self.num_labels, length=length, level=self.level)
+                for length in (None, *lengths)
+            )
+        drawn = torch.tensor([int((queries.lengths() == length).sum()) for length in lengths])
         without = torch.tensor([mean.undefined for mean in means])
         details = {
             "interval": _tensor([whole.low, whole.high]).clamp(0, 1),
@@ -435,7 +436,7 @@ class RetrievalCurve(TableMetric):
             "without_matches": without,
             "by_query": by_query,
         }
-        values = {f"map_length_{length}": mean.value for length, mean in enumerate(means, 1)}
+        values = {f"map_length_{length}": mean.value for length, mean in zip(lengths, means, strict=True)}
         return MetricResult({"map": whole.value} | values, query_counts(by_query), details)
 
 
@@ -581,8 +582,8 @@ class Samples:
         return self._counts(self.known, clauses)
 
     def _counts(self, packed: Tensor, clauses: Tensor) -> Tensor:
-        step = max(1, CELLS_AT_ONCE // 8 // packed.shape[1])
-        parts = [count_bits(intersect_bits(packed, some)) for some in clauses.split(step)]
+        blocks = row_blocks((len(clauses), packed.shape[1]), CELLS_AT_ONCE // 8)
+        parts = [count_bits(intersect_bits(packed, clauses[block])) for block in blocks]
         return torch.cat(parts) if parts else clauses.new_zeros(0)
 
 
@@ -596,21 +597,14 @@ def precision_of_queries(samples: Samples, queries: TagQueries) -> Tensor:
     counts = samples.match_counts(clauses)
     result = torch.full((len(queries),), math.nan, dtype=torch.float64, device=counts.device)
     order = counts.argsort(stable=True)
-    for block, max_matches in _blocks(counts[order], samples.rows):
-        indices = order[block]
-        result[indices] = _precision(samples, clauses[indices], counts[indices], max_matches)
-    return result
-
-
-def _blocks(counts: Tensor, rows: int) -> Iterator[tuple[slice, int]]:
-    """Slices of queries in the order of their matches, and the most matches in each; those without are left out."""
-    numbers = counts.cpu()
+    numbers, order = counts[order].cpu(), order[int((counts == 0).sum()) :]
+    numbers = numbers[len(numbers) - len(order) :]
     # A processor is faster with what stays in its cache.
     cells = CELLS_AT_ONCE // 8 if counts.device.type == "cpu" else CELLS_AT_ONCE
-    step = max(1, cells // max(1, rows))
-    for start in range(int((numbers == 0).sum()), len(numbers), step):
-        stop = min(start + step, len(numbers))
-        yield slice(start, stop), int(numbers[stop - 1])
+    for block in row_blocks((len(order), samples.rows), cells):
+        indices, max_matches = order[block], int(numbers[block][-1])
+        result[indices] = _precision(samples, clauses[indices], counts[indices], max_matches)
+    return result
 
 
 def _precision(samples: Samples, clauses: Tensor, counts: Tensor, max_matches: int) -> Tensor:
