@@ -128,7 +128,7 @@ def test_many_draws_at_a_time_are_as_one(monkeypatch):
     probs, targets = calibrated(50, 2)
     whole = bootstrap(LogLoss, probs, targets, replicates=30)
     monkeypatch.setattr("manyhot.metrics.bootstrapping._DRAWS_AT_ONCE", 70)
-    monkeypatch.setattr("manyhot.metrics.bootstrapping._CELLS_AT_ONCE", 30)
+    monkeypatch.setattr("manyhot.sorting.CELLS_AT_ONCE", 30)
     parts = bootstrap(LogLoss, probs, targets, replicates=30)
     for name, interval in whole.items():
         assert (parts[name].low, parts[name].high) == pytest.approx((interval.low, interval.high), rel=1e-12)
@@ -160,7 +160,7 @@ def test_rows_with_parts_larger_than_themselves_come_few_at_a_time(monkeypatch):
             sizes.append(len(values))
             return super().rows(values, targets)
 
-    monkeypatch.setattr("manyhot.metrics.bootstrapping._CELLS_AT_ONCE", 2560)
+    monkeypatch.setattr("manyhot.sorting.CELLS_AT_ONCE", 2560)
     probs, targets = calibrated(95, 1)
     got = bootstrap(lambda: Watched(100), probs, targets, replicates=5)
     assert max(sizes) == 10

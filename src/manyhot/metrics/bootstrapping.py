@@ -18,8 +18,8 @@ from manyhot.errors import InputError, owned
 from manyhot.metrics.metric import Metric, MetricResult, RowMetric, mean_of_defined
 from manyhot.sorting import row_blocks
 
-# Draws times rows whose counts are held at a time, and cells of rows whose parts are.
-_DRAWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 23, 1 << 22
+# Draws times rows whose counts are held at a time.
+_DRAWS_AT_ONCE = 1 << 23
 # A row's part can be larger than the row: each of its bins is a number, however few labels there are.
 _PART_OF_ROW = 256
 
@@ -122,7 +122,7 @@ def _weighted_sums(metric: RowMetric, values: Tensor | Decision, targets: Tensor
     """The state of each draw, (draws, ...), from how many times each row counts, (draws, N)."""
     sums: dict[str, Tensor] = {}
     shape = max(len(targets), 1), max(_PART_OF_ROW, targets.shape[1])
-    for block in row_blocks(shape, _CELLS_AT_ONCE):
+    for block in row_blocks(shape):
         for name, part in metric.rows(values[block], targets[block]).items():
             cells = part.reshape(len(part), math.prod(part.shape[1:])).double()
             total = (times[:, block] @ cells).reshape(len(times), *part.shape[1:])
