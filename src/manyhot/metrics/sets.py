@@ -54,7 +54,6 @@ class FScores(RowMetric):
         present, known = targets > 0, targets >= 0
         hits, extra, missed = chosen & present, chosen & ~present & known, present & ~chosen
         counts = (hits.sum(1), extra.sum(1), missed.sum(1))
-        precision, recall, f = precision_recall_f(*counts, beta=self.beta)
         rows = known.any(1)
         return {
             "hits": hits,
@@ -64,9 +63,7 @@ class FScores(RowMetric):
             "rows": rows,
             "empty_rows": rows & (sum(counts) == 0),
             "abstained": abstained,
-            "precision": precision,
-            "recall": recall,
-            "f": f,
+            **dict(zip(PRF, precision_recall_f(*counts, beta=self.beta), strict=True)),
         }
 
     def compute(self) -> MetricResult:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -177,17 +178,12 @@ def check_rule_invalid_input(case: RuleCase) -> None:
     rule = case.fit(batch)
     values, targets = case.as_values(batch.scores), batch.targets.to(case.device)
     want = rule(values)
-    invalid: list[Callable[[], Any]] = [
-        lambda: rule(values * math.nan),
-        lambda: rule(values[0]),
-        lambda: rule("values"),
-    ]
-    invalid += [lambda: rule.fit(values * math.nan, targets)]
+    invalid: list[Callable[[], Any]] = [partial(rule, one) for one in (values * math.nan, values[0], "values")]
+    invalid.append(partial(rule.fit, values * math.nan, targets))
     if rule.needs_targets:
-        invalid += [lambda: case.make().fit(values), lambda: case.make().fit(values, targets[:, :-1])]
-        invalid += [lambda: case.make().fit(values, targets * 2)]
+        invalid += [partial(case.make().fit, values, one) for one in (None, targets[:, :-1], targets * 2)]
     if rule.needs_probs:
-        invalid += [lambda: rule(values + 1), lambda: rule.fit(values - 1, targets)]
+        invalid += [partial(rule, values + 1), partial(rule.fit, values - 1, targets)]
     owners = [f"of `{type(part).__name__}` must" for part in rule.modules()]
     for call in invalid:
         assert_error(call, "invalid input raises no error", *owners)
