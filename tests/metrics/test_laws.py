@@ -136,6 +136,20 @@ def test_metrics_that_differ_cannot_be_merged():
         metrics.MeanAveragePrecision().merge(metrics.MeanAveragePrecision(average="micro"))
 
 
+class WeightedShare(Share):
+    def __init__(self, weights):
+        self.weights = weights
+        super().__init__()
+
+
+def test_metrics_with_tensors_as_arguments_can_be_merged():
+    one, other = (WeightedShare(torch.tensor([1.0, 2.0])) for _ in range(2))
+    one.merge(other.update(torch.ones(1, 2), torch.ones(1, 2)))
+    assert one.compute()["share"] == 1
+    with pytest.raises(ValueError, match="of the same settings"):
+        one.merge(WeightedShare(torch.tensor([1.0, 3.0])))
+
+
 def test_another_number_of_labels_is_refused():
     words = (
         "`values` of `CoverageError` must have the 3 labels of the batches before; got 2. "

@@ -116,7 +116,7 @@ class Metric(ABC):
 
     def merge(self, other: Self) -> Self:
         """Takes over what another metric of the same settings has collected; returns itself."""
-        if type(other) is not type(self) or other.settings != self.settings:
+        if type(other) is not type(self) or not all(map(_equal, self.settings.values(), other.settings.values())):
             rule = f"be a `{type(self).__name__}` of the same settings"
             raise InputError("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
         self._check_labels(other.num_labels)
@@ -161,6 +161,11 @@ def mean_of_defined(values: Tensor) -> float:
     """The mean of the values that are not NaN, and NaN if there are none."""
     defined = values[~values.isnan()]
     return float(defined.double().mean()) if len(defined) else math.nan
+
+
+def _equal(one: Any, other: Any) -> bool:
+    tensors = isinstance(one, Tensor) and isinstance(other, Tensor)
+    return torch.equal(one, other) if tensors else bool(one == other)
 
 
 def _moved(state: State, device: torch.device | str) -> State:
