@@ -55,6 +55,8 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
         return values[chosen]
     # Several times faster than an index by a mask; in pieces, because it stores the position of each in eight bytes.
     flat, mask = values.numpy().ravel(), chosen.numpy().ravel()
+    if len(flat) <= CELLS_AT_ONCE:
+        return torch.from_numpy(flat.compress(mask))
     result = np.empty(np.count_nonzero(mask), flat.dtype)
     end = 0
     for block in row_blocks((len(flat), 1)):
