@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhot.calibrate.isotonic import Blocks, bin_cells, curves_through, pooled_blocks, smoothed
+import manyhot as mh
+from manyhot.calibrate.isotonic import Blocks, bin_cells, curves_through, half_of_rows, pooled_blocks, smoothed
 from manyhot.calibrate.partial_pooling import Cells
 
 
@@ -108,3 +109,27 @@ def test_gathering_keeps_every_sum():
         got, want = ((part.weights * part.input_log_odds**power).sum() for part in (few, cells))
         torch.testing.assert_close(got, want)
     torch.testing.assert_close((few.weights * few.targets).sum(), (cells.weights * cells.targets).sum())
+
+
+def test_equal_rows_may_change_places_whatever_their_weights():
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randint(-3, 4, (300, 1), generator=draw).double()
+    targets = (torch.rand(300, 1, generator=draw) < torch.sigmoid(scores + torch.sin(3 * scores))).int()
+    weights = torch.rand(300, generator=draw, dtype=torch.float64).square()
+    order = torch.randperm(300, generator=draw)
+    want, found = (
+        mh.IsotonicCalibration().fit(scores[rows], targets[rows], weights=weights[rows]).log_odds(scores)
+        for rows in (torch.arange(300), order)
+    )
+    torch.testing.assert_close(found, want)
+
+
+def test_halves_vary_as_random_ones_do_and_hold_the_same_of_equal_rows():
+    input_log_odds = torch.randn(4000, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    share = half_of_rows(Cells(input_log_odds, torch.zeros_like(input_log_odds), torch.ones_like(input_log_odds)))
+    assert set(share.tolist()) == {0.0, 1.0}
+    assert float(share.mean()) == pytest.approx(0.5, abs=0.03)
+    tied = input_log_odds[:400].repeat(9, 1)
+    share = half_of_rows(Cells(tied, torch.zeros_like(tied), torch.ones_like(tied)))
+    torch.testing.assert_close(share.unique(), torch.tensor([1 / 3, 2 / 3], dtype=torch.float64))
+    assert torch.equal(share.view(9, 400), share[:400].expand(9, -1))

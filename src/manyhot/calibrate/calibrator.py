@@ -183,15 +183,13 @@ class Calibrator(Fitted):
     def _check(self, values: Any, kind: str) -> Tensor:
         owner = type(self).__name__
         scores = as_scores(owner, values)
-        if not bool(scores.isfinite().all()):
-            row, column = (int(index) for index in (~scores.isfinite()).nonzero()[0])
-            got = f"{float(scores[row, column]):g} at row {row}, column {column}"
-            raise InputError("scores", owner, "be finite", got, "Clip them, for example to -30 and 30.")
-        if kind == "probs" and bool(((scores < 0) | (scores > 1)).any()):
-            row, column = (int(index) for index in ((scores < 0) | (scores > 1)).nonzero()[0])
-            got = f"{float(scores[row, column]):g} at row {row}, column {column}"
+        invalid, rule, hint = ~scores.isfinite(), "be finite", "Clip them, for example to -30 and 30."
+        if kind == "probs" and not bool(invalid.any()):
+            invalid, rule = (scores < 0) | (scores > 1), "lie between 0 and 1 with `kind` 'probs'"
             hint = 'Pass probabilities, or fit it on scores with `kind="scores"`.'
-            raise InputError("scores", owner, "lie between 0 and 1 with `kind` 'probs'", got, hint)
+        if bool(invalid.any()):
+            row, column = invalid.nonzero()[0].tolist()
+            raise InputError("scores", owner, rule, f"{scores[row, column]:g} at row {row}, column {column}", hint)
         return scores
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.calibrate.partial_pooling import SHARING, Cells, Maps, fit_maps
+from manyhot.calibrate.partial_pooling import SHARING, Cells, Maps, fit_maps, row_blocks
 from manyhot.calibrate.scaling import PlattScaling
 from manyhot.checks import check_choice, check_num_labels
 from manyhot.links import Link
@@ -16,7 +16,7 @@ from manyhot.numerics import softplus
 
 # Prior strengths tried by cross-validation: the information at which a curve gets a weight of 1/2. Infinity is never.
 PRIOR_STRENGTHS = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, torch.inf)
-NO_SHRINKAGE, FULL_SHRINKAGE = 0.0, torch.inf
+AFFINE = PlattScaling.family
 
 
 class UnshrunkFit(NamedTuple):
@@ -88,22 +88,23 @@ class IsotonicCalibration(Calibrator):
         """Fits the affine maps and the curves."""
         cells = Cells(input_log_odds, targets, weights)
         maps, shared, own, information = fit_unshrunk(cells, self.sharing)
-        prior_strengths = {"all": (NO_SHRINKAGE, FULL_SHRINKAGE), "none": (FULL_SHRINKAGE, NO_SHRINKAGE)}.get(
-            self.sharing
-        ) or choose_prior_strengths(cells)
+        if self.sharing == "partial":
+            strength, own_strength = choose_prior_strengths(cells)
+        else:
+            strength, own_strength = (0.0, torch.inf) if self.sharing == "all" else (torch.inf, 0.0)
         # Between its knots the curve half way to a straight line is straight as well.
-        values = torch.lerp(shared.positions, shared.values, shrinkage_weight(information.sum(), prior_strengths[0]))
+        values = torch.lerp(shared.positions, shared.values, shrinkage_weight(information.sum(), strength))
         return self.learn(
             slopes=maps.slopes,
             intercept=maps.intercept,
             shared_curve=torch.stack([shared.positions, values]),
             own_curves=torch.stack(own),
-            own_trust=shrinkage_weight(information, prior_strengths[1]),
+            own_trust=shrinkage_weight(information, own_strength),
         )
 
     def map(self, input_log_odds: Tensor) -> Tensor:
         """Calibrated log-odds of input log-odds (N, K)."""
-        straight = PlattScaling.family.apply(self.slopes, self.intercept, input_log_odds)
+        straight = AFFINE.apply(self.slopes, self.intercept, input_log_odds)
         bent = MonotoneCurves(*self.shared_curve).apply(straight)
         if self.sharing == "all":
             return bent
@@ -122,16 +123,15 @@ def shrinkage_weight(information: Tensor, prior_strength: float) -> Tensor:
 
 def fit_unshrunk(cells: Cells, sharing: str) -> UnshrunkFit:
     """Affine maps, and those curves through the cells that `sharing` asks for; the others are straight."""
-    maps = fit_maps(PlattScaling.family, cells, sharing)
-    straight = cells._replace(input_log_odds=PlattScaling.family.apply(*maps[:2], cells.input_log_odds))
+    maps = fit_maps(AFFINE, cells, sharing)
+    straight = cells._replace(input_log_odds=AFFINE.apply(maps.slopes, maps.intercept, cells.input_log_odds))
     information = cells.input_log_odds.new_zeros(cells.num_labels)
     for log_odds, _, weights in straight.blocks():
         probs = torch.sigmoid(log_odds)
         information += (weights * probs * (1 - probs)).sum(0)
-    pooled = straight.pooled()
-    shared = fit_curves(pooled if sharing != "none" else Cells(*(part[:0] for part in pooled)))
-    own = fit_curves(straight if sharing != "all" else Cells(*(part[:0] for part in straight)))
-    return UnshrunkFit(maps, shared, own, information)
+    nothing = Cells(*(part[:0] for part in straight))
+    shared = fit_curves((nothing if sharing == "none" else straight).pooled())
+    return UnshrunkFit(maps, shared, fit_curves(nothing if sharing == "all" else straight), information)
 
 
 def fit_curves(cells: Cells) -> MonotoneCurves:
@@ -142,11 +142,14 @@ def fit_curves(cells: Cells) -> MonotoneCurves:
 
 def choose_prior_strengths(cells: Cells) -> tuple[float, float]:
     """The prior strengths of the shared curve and of those of labels, by two-fold cross-validation of the log loss."""
-    half = half_of_rows(cells)
-    parts = [Cells(*(part[rows] for part in cells)) for rows in (half, ~half)]
-    folds = [(fit_unshrunk(train_cells, "partial"), test_cells) for train_cells, test_cells in (parts, parts[::-1])]
-    shared = best_prior_strengths(folds, [(prior_strength, FULL_SHRINKAGE) for prior_strength in PRIOR_STRENGTHS])[0]
-    return best_prior_strengths(folds, [(shared, prior_strength) for prior_strength in PRIOR_STRENGTHS])
+    share = half_of_rows(cells)
+    halves = []
+    for half in (share, 1 - share):
+        weighted = cells._replace(weights=cells.weights * half.unsqueeze(1))
+        halves.append(Cells(*(part[half > 0] for part in weighted)))
+    folds = [(fit_unshrunk(train_cells, "partial"), test_cells) for train_cells, test_cells in (halves, halves[::-1])]
+    shared = best_prior_strengths(folds, [(strength, torch.inf) for strength in PRIOR_STRENGTHS])[0]
+    return best_prior_strengths(folds, [(shared, strength) for strength in PRIOR_STRENGTHS])
 
 
 def best_prior_strengths(
@@ -156,11 +159,11 @@ def best_prior_strengths(
     losses = torch.zeros(len(pairs), dtype=torch.float64, device=folds[0][1].input_log_odds.device)
     for (maps, shared, own, information), cells in folds:
         for input_log_odds, targets, weights in cells.blocks():
-            straight = PlattScaling.family.apply(*maps[:2], input_log_odds)
+            straight = AFFINE.apply(maps.slopes, maps.intercept, input_log_odds)
             bent, free = shared.apply(straight), own.apply(straight)
-            for i, (shared_prior_strength, own_prior_strength) in enumerate(pairs):
-                log_odds = torch.lerp(straight, bent, shrinkage_weight(information.sum(), shared_prior_strength))
-                log_odds = torch.lerp(log_odds, free, shrinkage_weight(information, own_prior_strength))
+            for i, (strength, own_strength) in enumerate(pairs):
+                log_odds = torch.lerp(straight, bent, shrinkage_weight(information.sum(), strength))
+                log_odds = torch.lerp(log_odds, free, shrinkage_weight(information, own_strength))
                 losses[i] += (weights * (softplus(log_odds) - targets * log_odds)).sum()
     # Of pairs that differ by rounding alone, the one that shrinks the curves most.
     good = losses <= losses.min() * (1 + 1e-9)
@@ -168,18 +171,20 @@ def best_prior_strengths(
 
 
 def half_of_rows(cells: Cells) -> Tensor:
-    """A half of the rows, (N,), that does not depend on the order of rows or labels, nor on cells without weight.
+    """The share of each row in a half that is drawn at random, (N,).
 
-    Equal rows go to both halves in turn. Input log-odds are rounded first, so that their last digits do not matter.
+    It does not depend on the order of rows or labels, nor on cells without weight. A row is in the half or not. Equal
+    rows have the same share: m of them differ from m / 2 by as much as m draws do. Input log-odds are rounded first, so
+    that their last digits do not matter.
     """
-    chunk_keys = [
+    keys = [
         torch.where(weights > 0, hashed(input_log_odds.float().view(torch.int32).long() * 2 + targets.long()), 0).sum(1)
         for input_log_odds, targets, weights in cells.blocks()
     ]
-    row_keys = hashed(torch.cat(chunk_keys))
-    group, order = row_keys.sort()
-    turn = torch.arange(len(row_keys), device=row_keys.device) - torch.searchsorted(group, group)
-    return torch.empty_like(row_keys).scatter_(0, order, group + turn) % 2 == 0
+    key, row, count = torch.unique(hashed(torch.cat(keys)), return_inverse=True, return_counts=True)
+    side = torch.where(key % 2 == 0, 1.0, -1.0).double()
+    share: Tensor = (1 + side / count.double().sqrt()) / 2
+    return share[row]
 
 
 def hashed(numbers: Tensor) -> Tensor:
@@ -195,7 +200,7 @@ MIN_INFORMATION = 8.0
 KNOTS_PER_BLOCK = 3
 # Rates that differ by less are the same: what separates them is rounding.
 RATE_TOLERANCE = 1e-12
-# How many cells are sorted or mapped through a curve at a time.
+# How many cells are sorted at a time.
 CELLS_AT_ONCE = 1 << 21
 # The grid on which a column of more cells than that is binned first: its range of log-odds, and its bins per unit.
 GRID_RANGE, GRID_RESOLUTION = 64, 1024
@@ -317,10 +322,7 @@ class MonotoneCurves(NamedTuple):
 
     def apply(self, input_log_odds: Tensor) -> Tensor:
         """Values (N, K) at input log-odds (N, K); a single curve serves all columns."""
-        if torch.compiler.is_exporting():  # a graph has no parts whose number depends on the data
-            return self._apply_to_rows(input_log_odds)
-        rows = max(1, CELLS_AT_ONCE // max(1, input_log_odds.shape[1]))
-        return torch.cat([self._apply_to_rows(part) for part in input_log_odds.split(rows)])
+        return torch.cat([self._apply_to_rows(part) for (part,) in row_blocks(input_log_odds)])
 
     def _apply_to_rows(self, input_log_odds: Tensor) -> Tensor:
         columns = input_log_odds.T.contiguous()

@@ -52,11 +52,21 @@ class Cells(NamedTuple):
         return Cells(*(part.reshape(-1, 1) for part in self))
 
     def blocks(self) -> Iterator[Cells]:
-        """The rows, so many at a time that they are computed with at once; without rows one empty block."""
-        size = BLOCK_ON_CPU if self.input_log_odds.device.type == "cpu" else BLOCK_ELSEWHERE
-        rows = max(1, size // max(1, self.num_labels))
-        for part in zip(*(tensor.split(rows) for tensor in self), strict=True):
-            yield Cells(*part)
+        """The cells in `row_blocks`."""
+        return (Cells(*part) for part in row_blocks(*self))
+
+
+def row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Tensors with the same rows in blocks, of so many rows as are computed with at once; without rows one of none.
+
+    Args:
+        *tensors: The first of them is (N, K).
+    """
+    if torch.compiler.is_exporting():  # a graph has no parts whose number depends on the data
+        return iter([tensors])
+    size = BLOCK_ON_CPU if tensors[0].device.type == "cpu" else BLOCK_ELSEWHERE
+    rows = max(1, size // max(1, tensors[0].shape[1]))
+    return zip(*(tensor.split(rows) for tensor in tensors), strict=True)
 
 
 class Maps(NamedTuple):

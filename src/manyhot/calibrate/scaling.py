@@ -18,6 +18,7 @@ from manyhot.calibrate.partial_pooling import (
     Likelihood,
     fit_maps,
     minimise_bounded,
+    row_blocks,
 )
 from manyhot.checks import check_choice, check_int, check_num_labels
 from manyhot.errors import InputError
@@ -243,8 +244,6 @@ class BetaCalibration(ParametricCalibrator):
 
 # Logarithms of the probabilities at which log-odds are no longer reliable.
 RELIABLE_LOG_PROBS = tuple(-math.log1p(math.exp(-limit)) for limit in (-RELIABLE_LOG_ODDS, RELIABLE_LOG_ODDS))
-# How many cells are computed with at a time.
-CELLS_AT_ONCE = 1 << 21
 
 
 class NormalisedCalibrator(Calibrator):
@@ -368,8 +367,7 @@ def softmax_likelihood(gaps: Tensor, weights: Tensor, slope: Tensor) -> Likeliho
         slope: The inverse temperature.
     """
     value, gradient, information = (slope.new_zeros(()) for _ in range(3))
-    rows = max(1, CELLS_AT_ONCE // max(1, gaps.shape[1]))
-    for part, weight in zip(gaps.split(rows), weights.split(rows), strict=True):
+    for part, weight in row_blocks(gaps, weights):
         probs = torch.softmax(slope * part, dim=1)
         mean = (probs * part).sum(1)
         value += (weight * torch.logsumexp(slope * part, dim=1)).sum()
