@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
@@ -52,6 +52,14 @@ RENAMED = {
 # Values of `per` in files of earlier versions, as `sharing` has them now.
 RENAMED_SHARING = {"all": "all", "label": "none", "shrunk": "partial"}
 _registered: dict[str, type] = {}
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+# The current names by normalised earlier ones.
+_CURRENT = {_normalised(old): new for old, new in RENAMED.items()}
 
 
 def register(kind: Class) -> Class:
@@ -115,54 +123,39 @@ def construct(
         >>> mh.registry.construct("average-k(3)", mh.Rule)
         AverageK(3)
     """
-    every, wanted = classes(object), classes(base)
-    advice = [*names, *wanted]
-    example = f"Write it as for example {advice[0]}."
+    wanted = classes(base)
+    builder = _Builder(text, argument, [*names, *wanted])
     # Dashes are allowed for readability; the string is parsed as Python, whose names hold none.
     plain = re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", text.strip())
-    try:
-        tree = ast.parse(plain, mode="eval").body
-    except SyntaxError:
-        raise InputError(argument, owner, "be a name with arguments in brackets", repr(text), example) from None
     with owned(owner):
-        built = _Builder(text, every, argument, advice).build(tree)
-    if not isinstance(built, base):
-        rule, hint = f"be a {base.__name__.lower()}", f"Name one, such as {next(iter(wanted))}."
-        raise InputError(argument, owner, rule, type(built).__name__, hint)
+        try:
+            tree = ast.parse(plain, mode="eval").body
+        except SyntaxError:
+            example = f"Write it as for example {builder.advice[0]}."
+            raise builder.error("be a name with arguments in brackets", repr(text), example) from None
+        built = builder.build(tree)
+        if not isinstance(built, base):
+            hint = f"Name one, such as {next(iter(wanted))}."
+            raise builder.error(f"be a {base.__name__.lower()}", type(built).__name__, hint)
     return built
 
 
 class _Builder:
     """Builds the nodes of one string."""
 
-    def __init__(self, text: str, kinds: Mapping[str, type], argument: str, advice: Sequence[str]) -> None:
-        self.text, self.kinds, self.argument, self.advice = text, kinds, argument, advice
+    def __init__(self, text: str, argument: str, advice: Sequence[str]) -> None:
+        self.text, self.argument, self.advice = text, argument, advice
+        self.others = f"Pick one of {', '.join(advice)}."
+        self.kinds = {_normalised(name): kind for name, kind in classes(object).items()}
 
     def build(self, node: ast.expr) -> Any:
-        """The object of a name or a call."""
-        if isinstance(node, ast.Name):
-            return self.call(self.kind(node.id), [], {})
+        """The object of a name or a call, its arguments checked by name."""
+        node = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            hint = f"Pick one of {', '.join(self.advice)}."
-            raise self.error("be a name with arguments in brackets", repr(self.text), hint)
+            raise self.error("be a name with arguments in brackets", repr(self.text), self.others)
+        kind = self.kind(node.func.id)
+        values = [self.value(item) for item in node.args]
         named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg}
-        return self.call(self.kind(node.func.id), [self.value(item) for item in node.args], named)
-
-    def kind(self, name: str) -> type:
-        """The class of a name, whatever its case and dashes."""
-        plain = {_normalised(known): kind for known, kind in self.kinds.items()}
-        if _normalised(name) in plain:
-            return plain[_normalised(name)]
-        known = {_normalised(one): one for one in self.advice}
-        renamed = {_normalised(old): new for old, new in RENAMED.items()}.get(_normalised(name))
-        others = f"Pick one of {', '.join(self.advice)}."
-        hint = suggest(_normalised(name), known, others, cutoff=0.5, show=known.__getitem__)
-        if renamed is not None:
-            hint = f"Did you mean {renamed}?"
-        raise self.error("name something known", repr(name), hint)
-
-    def call(self, kind: type, values: list[Any], named: dict[str, Any]) -> Any:
-        """An instance of a class, its arguments checked by name."""
         signature = inspect.signature(kind)
         for name in named:
             if name not in signature.parameters:
@@ -175,6 +168,17 @@ class _Builder:
             rule = f"fit {kind.__name__}({', '.join(signature.parameters)})"
             raise self.error(rule, str(error), "Add or drop arguments.") from None
         return kind(*values, **named)
+
+    def kind(self, name: str) -> type:
+        """The class of a name, whatever its case and dashes."""
+        plain = _normalised(name)
+        if plain in self.kinds:
+            return self.kinds[plain]
+        known = {_normalised(one): one for one in self.advice}
+        hint = suggest(plain, known, self.others, cutoff=0.5, show=known.__getitem__)
+        if plain in _CURRENT:
+            hint = f"Did you mean {_CURRENT[plain]}?"
+        raise self.error("name something known", repr(name), hint)
 
     def value(self, node: ast.expr) -> Any:
         """A literal, or the object of a further name or call."""
@@ -199,12 +203,6 @@ def upgrade_text(text: str) -> str:
         >>> upgrade_text("AskPerson(expected-f, at_most=0.1)"), upgrade_text("Isotonic(per='label')")
         ('Abstain(ExpectedFBeta, at_most=0.1)', "IsotonicCalibration(sharing='none')")
     """
-    renamed = {_normalised(old): new for old, new in RENAMED.items()}
-    text = re.sub(
-        r"(?<!['\"\w])[A-Za-z][\w-]*(?=\s*(?:[(),]|$))", lambda word: renamed.get(_normalised(word[0]), word[0]), text
-    )
+    name = r"(?<!['\"\w])[A-Za-z][\w-]*(?=\s*(?:[(),]|$))"
+    text = re.sub(name, lambda word: _CURRENT.get(_normalised(word[0]), word[0]), text)
     return re.sub(r"\bper=(['\"])(\w+)\1", lambda word: f"sharing={RENAMED_SHARING[word[2]]!r}", text)
-
-
-def _normalised(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

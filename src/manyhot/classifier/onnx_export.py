@@ -102,7 +102,11 @@ PIXEL_TOLERANCE, PIXEL_SHARE_TOLERANCE, SCORE_TOLERANCE, PROB_TOLERANCE = 2, 0.0
 
 def check_model(classifier: Classifier, model: Any) -> None:
     """Runs a model on random samples; raises an error where it differs from the classifier."""
-    runtime = import_runtime()
+    try:
+        import onnxruntime as runtime
+    except ImportError:
+        install = "Install it with: pip install 'manyhot[onnx]', or leave the check out."
+        raise ImportError(f"Checking an export needs onnxruntime. {install}") from None
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     data = _with_pixels(classifier, model)
@@ -120,28 +124,16 @@ def check_model(classifier: Classifier, model: Any) -> None:
 
 def _with_pixels(classifier: Classifier, model: Any) -> bytes:
     """The model, with the pixels that the network sees as one more output."""
-    if classifier.preprocessing is None:
-        data: bytes = model.SerializeToString()
-        return data
-    from onnx import TensorProto, helper
+    outputs = model.graph.output
+    if classifier.preprocessing is not None:
+        from onnx import TensorProto, helper
 
-    shape = ["N", 3, *classifier.preprocessing.size]
-    model.graph.output.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
-    data = model.SerializeToString()
-    del model.graph.output[-1]
+        shape = ["N", 3, *classifier.preprocessing.size]
+        outputs.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
+    data: bytes = model.SerializeToString()
+    if classifier.preprocessing is not None:
+        del outputs[-1]
     return data
-
-
-def import_runtime() -> Any:
-    """onnxruntime; raises an error that says how to install it."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ImportError(
-            "Checking an export needs onnxruntime. Install it with: pip install 'manyhot[onnx]', or leave the check "
-            "out."
-        ) from None
-    return onnxruntime
 
 
 def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -> None:
@@ -288,17 +280,13 @@ def exporter_silenced() -> Iterator[None]:
 
 def remove_exporter_notes(model: Any) -> None:
     """Takes out notes of the exporter, which name files of this machine."""
-    model.ClearField("metadata_props")
-    model.ClearField("doc_string")
-    for graph in (model.graph, *model.functions):
-        graph.ClearField("metadata_props")
-        graph.ClearField("doc_string")
-        parts = [*graph.node, *graph.value_info]
-        if graph is model.graph:
-            parts += [*graph.input, *graph.output, *graph.initializer]
-        for part in parts:
-            part.ClearField("doc_string")
-            part.ClearField("metadata_props")
+    graph = model.graph
+    parts = [model, *graph.input, *graph.output, *graph.initializer]
+    for each in (graph, *model.functions):
+        parts += [each, *each.node, *each.value_info]
+    for part in parts:
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
 
 
 def add_label_names(model: Any, names: list[str]) -> None:
@@ -322,16 +310,14 @@ def build_metadata(classifier: Classifier) -> dict[str, str]:
 
 def _untraceable_error(classifier: Classifier, error: Exception) -> Exception:
     """The error that names the part of the classifier that cannot be exported, as far as it is known."""
+    parts = {"rule": classifier.rule, "calibrator": classifier.calibrator, "link": classifier.link}
     own = [
-        (name, part)
-        for name, part in (("rule", classifier.rule), ("calibrator", classifier.calibrator), ("link", classifier.link))
-        if part is not None and not type(part).__module__.startswith("manyhot.")
+        name for name, part in parts.items() if part is not None and not type(part).__module__.startswith("manyhot.")
     ]
     lines = str(error.__cause__ or error).strip().splitlines()
-    reason = lines[0][:200].rstrip(".") if lines else type(error).__name__
+    got = lines[0][:200].rstrip(".") if lines else type(error).__name__
+    name, hint = "network", "Check that the network takes batches of any size and reads no values."
     if own:
-        name, part = own[0]
+        name, got = own[0], f"{type(parts[own[0]]).__name__} ({got})"
         hint = f"Write its computation without reading values, or export a classifier with `{name}=None`."
-        return InputError(name, "", "be one that ONNX can express", f"{type(part).__name__} ({reason})", hint)
-    hint = "Check that the network takes batches of any size and reads no values."
-    return InputError("network", "", "be one that ONNX can express", reason, hint)
+    return InputError(name, "", "be one that ONNX can express", got, hint)
