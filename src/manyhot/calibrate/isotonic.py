@@ -322,16 +322,16 @@ class MonotoneCurves(NamedTuple):
 
     def apply(self, input_log_odds: Tensor) -> Tensor:
         """Values (N, K) at input log-odds (N, K); a single curve serves all columns."""
-        return torch.cat([self._apply_to_rows(part) for (part,) in row_blocks(input_log_odds)])
-
-    def _apply_to_rows(self, input_log_odds: Tensor) -> Tensor:
-        columns = input_log_odds.T.contiguous()
-        positions, values = (knots.expand(len(columns), -1).contiguous() for knots in self)
-        after = search_sorted(positions, columns).clamp(1, positions.shape[1] - 1)
-        left, low = positions.gather(1, after - 1), values.gather(1, after - 1)
-        width, rise = positions.gather(1, after) - left, values.gather(1, after) - low
-        # Two knots can be so close that they are equal after rounding.
-        return (low + (columns - left) * torch.where(width > 0, rise / width, 0.0)).T
+        positions, values = (knots.expand(input_log_odds.shape[1], -1).contiguous() for knots in self)
+        parts = []
+        for (part,) in row_blocks(input_log_odds):
+            columns = part.T.contiguous()
+            after = search_sorted(positions, columns).clamp(1, positions.shape[1] - 1)
+            left, low = positions.gather(1, after - 1), values.gather(1, after - 1)
+            width, rise = positions.gather(1, after) - left, values.gather(1, after) - low
+            # Two knots can be so close that they are equal after rounding.
+            parts.append((low + (columns - left) * torch.where(width > 0, rise / width, 0.0)).T)
+        return torch.cat(parts)
 
 
 def search_sorted(positions: Tensor, values: Tensor) -> Tensor:
