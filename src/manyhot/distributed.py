@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any
 
@@ -76,40 +75,16 @@ def gather_rows(*tensors: Tensor) -> list[Tensor]:
     sizes = [torch.empty_like(own) for _ in range(world_size())]
     dist.all_gather(sizes, own)
     counts = [int(size) for size in sizes]
-    gathered: list[Tensor] = [
-        _AllGatherRows.apply(tensor.contiguous(), counts)  # type: ignore[no-untyped-call]
-        for tensor in tensors
-    ]
-    return gathered
+    return [_AllGatherRows.apply(tensor.contiguous(), counts) for tensor in tensors]  # type: ignore[no-untyped-call]
 
 
 def gather(tensor: Tensor) -> list[Tensor]:
     """The tensors of all processes in the order of ranks, each of its own shape and type; without gradients."""
     if world_size() == 1:
         return [tensor]
-    # The bytes travel behind a header, because backends send neither every type nor tensors of different sizes.
-    header = torch.tensor([_TYPES.index(tensor.dtype), tensor.ndim, *tensor.shape], device=tensor.device)
-    headers = _gather_padded(header, _LONGEST_HEADER)
-    kinds = [(_TYPES[int(h[0])], [int(size) for size in h[2 : 2 + int(h[1])]]) for h in headers]
-    sizes = [math.prod(shape) * dtype.itemsize for dtype, shape in kinds]
-    own = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    parts = _gather_padded(own, max(sizes))
-    return [
-        part[:size].clone().view(dtype).reshape(shape)
-        for part, size, (dtype, shape) in zip(parts, sizes, kinds, strict=True)
-    ]
-
-
-_TYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-_LONGEST_HEADER = 8
-
-
-def _gather_padded(own: Tensor, size: int) -> list[Tensor]:
-    padded = own.new_zeros(size)
-    padded[: len(own)] = own
-    parts = [torch.empty_like(padded) for _ in range(world_size())]
-    dist.all_gather(parts, padded)
-    return parts
+    parts: list[Any] = [None] * world_size()
+    dist.all_gather_object(parts, tensor.detach().cpu().numpy())
+    return [torch.from_numpy(part).to(tensor.device) for part in parts]
 
 
 class GlobalBatch(nn.Module):
