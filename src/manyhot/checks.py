@@ -113,12 +113,14 @@ class LossBatch:
         targets: (N, K) in the type of the scores; unknown cells hold 0.
         known: (N, K), 1 where the target is known and 0 where not; None when every cell is known.
         integral: Whether the targets came as integers, so that none of them can be soft.
+        extra: What some losses take besides: numbers of the rows, or noise.
     """
 
     scores: Tensor
     targets: Tensor
     known: Tensor | None
     integral: bool
+    extra: Tensor | None = None
 
     @property
     def masked_scores(self) -> Tensor:

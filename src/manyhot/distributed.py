@@ -118,19 +118,18 @@ class GlobalBatch(nn.Module):
         """The link of the loss."""
         return self.loss.link
 
-    def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> Tensor:
         """The loss of the global batch, the same number on every process."""
         if world_size() == 1:
-            value: Tensor = self.loss(scores, targets, *aligned)
-            return value
+            return self.loss(scores, targets, extra)
         # A loss with parameters of its own must see all rows on every process, or their gradients would differ.
         if self.loss.mixes_rows or any(True for _ in self.loss.parameters()):
             # In the type of the scores, because not every backend sends every type of integer.
-            value = self.loss(*gather_rows(scores, targets.to(scores.dtype), *aligned))
-            return value
+            tensors = [scores, targets.to(scores.dtype)] + ([] if extra is None else [extra])
+            return self.loss(*gather_rows(*tensors))
         first, *others = (
             self._reduce(term.values.sum(), term.count)
-            for term in self.loss.terms(self.loss.check(scores, targets, *aligned), *aligned)
+            for term in self.loss.terms(self.loss.check(scores, targets, extra))
         )
         return sum(others, start=first)
 

@@ -212,6 +212,17 @@ def test_pairs_have_no_second_derivative_and_say_so():
         torch.autograd.grad(first.sum(), scores)
 
 
+def test_what_a_loss_takes_besides_has_a_name():
+    scores, _ = batch()
+    observed = mh.one_hot(torch.tensor([0, 1, 4, 2, 2, 3]), 5)
+    role = mh.losses.ROLELoss(observed, expected_labels=1.5)
+    rows = torch.tensor([5, 4, 3, 2, 1, 0])
+    assert role(scores, observed[rows], rows=rows).item() == role(scores, observed[rows], rows).item()
+    noise = torch.randn(6, 3, 5)
+    top = mh.losses.NoisedTopKLoss(2)
+    assert top(scores, observed, noise=noise).item() == top(scores, observed, noise).item()
+
+
 class TestQuasibinary:
     def test_average_only_while_training(self):
         scores, targets = batch()

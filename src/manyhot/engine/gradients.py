@@ -59,21 +59,21 @@ class ExactGradients:
             raise InputError("batch_size", "FitSettings", "give a BatchNorm several rows", got, hint) from None
 
     def _single_part(self, batch: Batch, step: int) -> Tensor:
-        aligned = self._aligned(batch.targets, batch.rows, step)
-        value: Tensor = self.global_loss(self._forward(self.synced, batch, step, 0), batch.targets, *aligned)
+        extra = self._extra(batch.targets, batch.rows, step)
+        value: Tensor = self.global_loss(self._forward(self.synced, batch, step, 0), batch.targets, extra)
         self._backward(value)
         return value.detach()
 
     def _sum_of_parts(self, parts: Sequence[Batch], step: int) -> Tensor:
         targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
-        aligned = self._aligned(targets, rows, step)
-        counts, values, start = self._counts(targets, aligned), [], 0
+        extra = self._extra(targets, rows, step)
+        counts, values, start = self._counts(targets, extra), [], 0
         for index, part in enumerate(parts):
-            own = [tensor[start : start + len(part.rows)] for tensor in aligned]
+            own = None if extra is None else extra[start : start + len(part.rows)]
             start += len(part.rows)
             with self._no_sync(last=index == len(parts) - 1):
                 outputs = self._forward(self.synced, part, step, index)
-                value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, *own), *own), counts)
+                value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, own)), counts)
                 self._backward(value * self.context.world)  # gradients are averaged over processes, and wanted added
             values.append(value.detach())
         return self.context.total(torch.stack(values).sum())
@@ -86,22 +86,22 @@ class ExactGradients:
         return sum(others, start=first)
 
     @torch.no_grad()
-    def _counts(self, targets: Tensor, aligned: Sequence[Tensor]) -> list[Tensor]:
+    def _counts(self, targets: Tensor, extra: Tensor | None) -> list[Tensor]:
         """What each mean of the loss divides by, over all parts and processes; the scores do not matter for it."""
         rows, labels = targets.shape
         shape = (rows, labels) if self.loss.heads == 1 else (rows, self.loss.heads, labels)
         zeros = torch.zeros(shape, device=targets.device)
-        terms = self.loss.terms(self.loss.check(zeros, targets, *aligned), *aligned)
+        terms = self.loss.terms(self.loss.check(zeros, targets, extra))
         counts = [torch.as_tensor(term.count, dtype=torch.float64, device=targets.device).clone() for term in terms]
         return [self.context.total(count).float() for count in counts]
 
     def _second_pass(self, parts: Sequence[Batch], step: int) -> Tensor:
         targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
-        aligned = self._aligned(targets, rows, step)
+        extra = self._extra(targets, rows, step)
         with torch.no_grad(), frozen_buffers(self.network):
             outputs = torch.cat([self._forward(self.plain, part, step, i) for i, part in enumerate(parts)])
         outputs.requires_grad_()
-        value: Tensor = self.global_loss(outputs, targets, *aligned)
+        value: Tensor = self.global_loss(outputs, targets, extra)
         self._backward(value)
         assert outputs.grad is not None
         slopes = outputs.grad.split([len(part.rows) for part in parts])
@@ -125,9 +125,9 @@ class ExactGradients:
         waits: AbstractContextManager[Any] = nullcontext() if last or self.context.world == 1 else self.synced.no_sync()
         return waits
 
-    def _aligned(self, targets: Tensor, rows: Tensor, step: int) -> tuple[Tensor, ...]:
+    def _extra(self, targets: Tensor, rows: Tensor, step: int) -> Tensor | None:
         """What the loss takes besides scores and targets: row numbers, or noise that does not depend on the parts."""
         if isinstance(self.loss, NoisedTopKLoss):
             seed_generators(self.context.device, mix_seeds(self.seed, LOSS, step, self.context.rank))
-            return (self.loss.draw(torch.empty(targets.shape, device=targets.device)),)
-        return (rows,) if self.loss.max_aligned else ()
+            return self.loss.draw(torch.empty(targets.shape, device=targets.device))
+        return rows if self.loss.extra == "rows" else None

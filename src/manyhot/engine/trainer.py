@@ -354,7 +354,7 @@ class Trainer:
         rows = min(self.settings.batch_size, len(self.train) - self.position.step * self.settings.batch_size)
         num_parts, to_device = min(self.settings.accumulate, rows), self.context.to_device
         # Row numbers stay where they are unless the loss takes them: every copy makes the device wait.
-        takes_rows = self.updater.loss.max_aligned > 0
+        takes_rows = self.updater.loss.extra == "rows"
         parts = [
             Batch(
                 to_device(batch.inputs), to_device(batch.targets), to_device(batch.rows) if takes_rows else batch.rows

@@ -244,7 +244,7 @@ def check_loss(loss: Loss) -> None:
         raise InputError("loss", "", "be a loss of manyhot", name, hint)
     if loss.heads != 1:
         raise InputError("loss", "", "take the scores of one head", f"{name}, which takes two", hint)
-    if loss.max_aligned or any(True for _ in loss.parameters()):
+    if loss.extra or any(True for _ in loss.parameters()):
         got = f"{name}, which draws or learns something of its own"
         raise InputError("loss", "", "depend on scores and targets alone", got, hint)
 

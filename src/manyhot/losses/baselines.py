@@ -68,7 +68,7 @@ class WARPLoss(Loss):
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows with a label."""
         absent, levels = RankedAbsent(batch), batch.scores - 1
         ranks = absent.above(levels)
@@ -106,7 +106,7 @@ class RMLLoss(Loss):
         self.floor = check_number("floor", "RMLLoss", floor, low=-1, high=0, low_open=True)
         self.class_weight = check_number("class_weight", "RMLLoss", class_weight, low=0)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows."""
         absent, levels, flat = RankedAbsent(batch), batch.scores - 1, batch.scores - self.floor
         ranks = absent.above(levels)
@@ -152,7 +152,7 @@ class AssumeNegativeLoss(Loss):
             check_number("negative_weight", "AssumeNegativeLoss", negative_weight, low=0)
         self.negative_weight = negative_weight
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows."""
         others = (batch.absent * softplus(batch.scores)).sum(1)
         if self.negative_weight is None:
@@ -205,7 +205,7 @@ class EPRLoss(Loss):
         self.excess = ExpectedCount(expected_labels, "EPRLoss")
         self.beta = check_number("beta", "EPRLoss", beta, low=0)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over observed labels, and the squared excess."""
         excess = self.excess(batch, torch.sigmoid(batch.scores))
         observed = batch.targets * softplus(-batch.scores)
@@ -219,8 +219,8 @@ class ROLELoss(Loss):
     excess(f) = (mean row sum of f - expected_labels) / K
     loss = (half(f | t) + half(t | f)) / 2, with f = sigmoid(scores), t = sigmoid(guesses), the other one held constant
 
-    Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; third argument: rows (N,), the index
-        of each row in the training data; returns ().
+    Shape: scores (N, K), targets (N, K): 1 observed, 0 not observed, -1 left out; `rows` (N,), the index of each
+        row in the training data; returns ().
     Link: none: the guesses are not observations. Fit a calibrator on rows whose labels are known.
     No-label rows: they have guesses like any other row.
 
@@ -239,12 +239,12 @@ class ROLELoss(Loss):
     Example:
         >>> observed = torch.tensor([[1, 0, 0], [0, 1, 0]])
         >>> loss = ROLELoss(observed, expected_labels=1.5, generator=torch.Generator().manual_seed(0))
-        >>> loss(torch.zeros(1, 3), observed[1:], torch.tensor([1]))
+        >>> loss(torch.zeros(1, 3), observed[1:], rows=torch.tensor([1]))
         tensor(1.1492, grad_fn=<AddBackward0>)
     """
 
     mixes_rows = True
-    max_aligned: ClassVar[int] = 1
+    extra: ClassVar[str] = "rows"
 
     def __init__(self, targets: Tensor, expected_labels: float, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -257,9 +257,13 @@ class ROLELoss(Loss):
         self.guesses = nn.Parameter(torch.where(targets.cpu() > 0, logit(0.995), guesses).to(targets.device))
         self.excess = ExpectedCount(expected_labels, "ROLELoss")
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def forward(self, scores: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The loss of a batch whose rows have these numbers in the training data."""
+        return super().forward(scores, targets, rows)
+
+    def terms(self, batch: LossBatch) -> list[Term]:
         """Half of what the guesses teach the scores, and half of what the scores teach the guesses."""
-        guesses = self.batch_guesses(batch, aligned).to(batch.scores.dtype)
+        guesses = self.batch_guesses(batch).to(batch.scores.dtype)
         halves = [*self.half_terms(batch, batch.scores, guesses), *self.half_terms(batch, guesses, batch.scores)]
         return [Term(term.values / 2, term.count) for term in halves]
 
@@ -272,17 +276,17 @@ class ROLELoss(Loss):
         excess = self.excess(batch, torch.sigmoid(student)) / labels.clamp(min=1)
         return [Term(batch.mask(cells), sizes), Term(excess.square(), 1.0)]
 
-    def batch_guesses(self, batch: LossBatch, aligned: tuple[Tensor, ...]) -> Tensor:
+    def batch_guesses(self, batch: LossBatch) -> Tensor:
         """The guesses of the batch's rows, (N, K)."""
-        if len(aligned) != 1 or aligned[0].shape != batch.targets.shape[:1] or aligned[0].is_floating_point():
-            got = ", ".join(f"{tuple(a.shape)} of {a.dtype}" for a in aligned) or "nothing"
+        rows, count = batch.extra, self.guesses.shape[0]
+        if rows is None or rows.shape != batch.targets.shape[:1] or rows.is_floating_point():
+            got = "nothing" if rows is None else f"{tuple(rows.shape)} of {rows.dtype}"
             hint = "Call loss(scores, targets, rows) with the index of each row in the training data."
             raise InputError("rows", "ROLELoss", f"be (N,) = ({batch.targets.shape[0]},) of whole numbers", got, hint)
         if self.guesses.shape[1] != batch.targets.shape[1]:
             got = f"{batch.targets.shape[1]} labels"
             hint = "Build the loss with the targets of the same data."
             raise InputError("targets", "ROLELoss", f"have K = {self.guesses.shape[1]} labels", got, hint)
-        rows, count = aligned[0], self.guesses.shape[0]
         if can_read_values(rows) and rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < count):
             got = f"{int(rows.min())} to {int(rows.max())}"
             hint = "Count rows as in the targets that the loss was built with."

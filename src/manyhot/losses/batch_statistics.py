@@ -79,7 +79,7 @@ class QuasibinaryLoss(Loss):
         self.register_buffer("violation_share", torch.zeros(()))
         self.register_buffer("log_batch_normaliser", torch.zeros(()), persistent=False)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows."""
         log_normaliser = log_batch_normaliser(batch)
         if self.training:
@@ -179,7 +179,7 @@ class TwoWayLoss(Loss):
         )
         self.mixes_rows = axis != "sample"
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:

@@ -48,7 +48,7 @@ class AdditiveLoss(Loss):
         weight = self.link.pos_weight_like(scores)
         return absent, -present if weight is None else -weight * present
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over known cells, or the sum over cells by the number of rows for "batchmean"."""
         weight = self.link.pos_weight_like(batch.scores)
         if is_differentiated(batch.targets):
@@ -104,9 +104,9 @@ class BinaryCrossEntropyLoss(AdditiveLoss):
         link = SigmoidLink(pos_weight)
         super().__init__(link.curve, link, reduction)
 
-    def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> Tensor:
         """The loss of a batch; by torch's own function where no cell is unknown, which is the fastest."""
-        batch = self.check(scores, targets, *aligned)
+        batch = self.check(scores, targets, extra)
         if batch.known is not None or self.reduction not in ("mean", "sum") or scores.numel() == 0:
             return self.reduce(self.terms(batch))
         weight = self.link.pos_weight_like(batch.scores)

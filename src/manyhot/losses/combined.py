@@ -58,7 +58,7 @@ class SumLoss(Loss):
         self.soft_targets = all(loss.soft_targets for loss in losses)  # type: ignore[misc]
         self.single_label = any(loss.single_label for loss in losses)  # type: ignore[misc]
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The means of all parts, weighted."""
         return [
             Term(weight * term.values, term.count)
@@ -82,7 +82,7 @@ def _check_parts(losses: Sequence[Loss]) -> None:
     if not losses:
         raise InputError("losses", "SumLoss", "be one or more", "none", hint)
     for loss in losses:
-        if not isinstance(loss, Loss) or loss.heads > 1 or loss.max_aligned:
+        if not isinstance(loss, Loss) or loss.heads > 1 or loss.extra:
             rule = "be losses of one head that take scores and targets alone"
             raise InputError("losses", "SumLoss", rule, describe_type(loss), hint)
         if loss.reduction not in ("mean", "batchmean"):
@@ -142,14 +142,14 @@ class LabelPairRegulariser(Loss):
         self.loss, self.pair_link, self.mixes_rows = loss, pair_link, loss.mixes_rows
         self.weight = check_number("weight", "LabelPairRegulariser", weight, low=0)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The means of the given loss, and the mean of the pairs over rows."""
         # Some links compare the labels of a row, and unknown ones must not take part: hence the visible scores.
         pairs = label_pair_rows(self.pair_link.log_odds(batch.masked_scores), batch)
         return [*self.loss.terms(batch), Term(self.weight * pairs, batch.rows().sum())]
 
-    def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> LossBatch:
+    def check(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> LossBatch:
         """What the pairs need, and what the given loss needs."""
         if self.loss.single_label:
-            self.loss.check(scores, targets, *aligned)
-        return super().check(scores, targets, *aligned)
+            self.loss.check(scores, targets, extra)
+        return super().check(scores, targets, extra)

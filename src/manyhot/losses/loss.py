@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -55,7 +55,7 @@ class Loss(ConstructorRepr, nn.Module, ABC):
         soft_targets: Whether targets between 0 and 1 are allowed.
         single_label: Whether a row may carry at most one label.
         heads: How many heads the scores come from.
-        max_aligned: The largest number of tensors that the loss takes besides scores and targets.
+        extra: The name of the tensor that the loss takes besides scores and targets, "rows" or "noise"; "" for none.
     """
 
     adds_over_labels: ClassVar[bool] = False
@@ -64,7 +64,7 @@ class Loss(ConstructorRepr, nn.Module, ABC):
     soft_targets: ClassVar[bool] = False
     single_label: ClassVar[bool] = False
     heads: ClassVar[int] = 1
-    max_aligned: ClassVar[int] = 0
+    extra: ClassVar[str] = ""
     link: Link
 
     def __init__(self, link: Link | None = None, reduction: str = "mean") -> None:
@@ -74,31 +74,32 @@ class Loss(ConstructorRepr, nn.Module, ABC):
 
     if TYPE_CHECKING:  # torch's own `__call__` has no types
 
-        def __call__(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor: ...  # noqa: D102
+        def __call__(  # noqa: D102
+            self, scores: Tensor, targets: Tensor, extra: Tensor | None = None, **named: Tensor
+        ) -> Tensor: ...
 
-    def forward(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> Tensor:
         """The loss of a batch.
 
         Args:
             scores: (N, K), any real numbers; (N, 2, K) for two heads.
             targets: (N, K): 1 present, 0 absent, -1 unknown. Unknown cells are left out of every term.
-            *aligned: Further tensors with one entry per row, for the losses that need them.
+            extra: A further tensor with one entry per row, for the losses that take one under a name of its own.
         """
-        return self.reduce(self.terms(self.check(scores, targets, *aligned), *aligned))
+        return self.reduce(self.terms(self.check(scores, targets, extra)))
 
     @abstractmethod
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The means that the loss is the sum of."""
 
-    def check(self, scores: Tensor, targets: Tensor, *aligned: Tensor) -> LossBatch:
+    def check(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> LossBatch:
         """The batch in the form in which the terms are computed; raises an error if it is invalid."""
-        if len(aligned) > self.max_aligned:
-            rule = f"be at most {2 + self.max_aligned}"
-            hint = "Leave the others out."
-            raise InputError("arguments", type(self).__name__, rule, str(2 + len(aligned)), hint)
-        return prepare_batch(
-            type(self).__name__, scores, targets, soft=self.soft_targets, single=self.single_label, heads=self.heads
-        )
+        name = type(self).__name__
+        if extra is not None and not self.extra:
+            raise InputError("arguments", name, "be at most 2", "3", "Leave the others out.")
+        single, heads = self.single_label, self.heads
+        batch = prepare_batch(name, scores, targets, soft=self.soft_targets, single=single, heads=heads)
+        return batch if extra is None else replace(batch, extra=extra)
 
     def reduce(self, terms: Sequence[Term]) -> Tensor:
         """One number, or the values as they are for the reduction "none"."""

@@ -76,7 +76,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         if no_label != "ignore":
             check_choice("reduction", "SoftmaxCrossEntropyLoss with no-label term", reduction, ("mean",))
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over labelled rows, and that over no-label rows where one is wanted."""
         log_p, labelled = log_softmax(batch), batch.labelled_rows()
         terms = [Term(softmax_rows(log_p, batch.targets), labelled.sum())]
@@ -110,7 +110,7 @@ class MultiLabelSoftmaxLoss(Loss):
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over labelled rows."""
         return [Term(softmax_rows(log_softmax(batch), batch.targets), batch.labelled_rows().sum())]
 
@@ -183,7 +183,7 @@ class AverageKLoss(Loss):
         max_count = math.floor((self.k - 1) * labelled.shape[0] + 1e-6)
         return propose_candidates(log_p.detach(), eligible, count, max_count)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """Cross-entropy of the first head; labels, candidates and rest of the second."""
         labelled = batch.labelled_rows()
         log_p = log_softmax(dataclasses.replace(batch, scores=batch.scores[:, 0]))
@@ -205,7 +205,7 @@ class NoisedTopKLoss(Loss):
     row = max(0, 1 + top - s_y), top = mean over draws of the (k+1)-th largest of s + epsilon * noise
 
     Shape: scores (N, K), targets (N, K) in {1, 0, -1} with at most one label per row; returns (), or (N,) for
-        reduction "none". Optional third argument: noise (N, draws, K); without it, standard normal noise is drawn.
+        reduction "none". Optional: `noise` (N, draws, K); without it, standard normal noise is drawn.
     Link: none, the scores only rank. Fit a calibrator to read them as probabilities.
     No-label rows: left out of the mean.
 
@@ -226,7 +226,7 @@ class NoisedTopKLoss(Loss):
 
     reductions = ("mean", "sum", "none")
     single_label: ClassVar[bool] = True
-    max_aligned: ClassVar[int] = 1
+    extra: ClassVar[str] = "noise"
 
     def __init__(self, k: int, *, epsilon: float = 1.0, draws: int = 5, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -234,13 +234,17 @@ class NoisedTopKLoss(Loss):
         self.epsilon = check_number("epsilon", "NoisedTopKLoss", epsilon, low=0)
         self.draws = check_int("draws", "NoisedTopKLoss", draws, low=1)
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def forward(self, scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
+        """The loss of a batch, with this noise or with a new one."""
+        return super().forward(scores, targets, noise)
+
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over labelled rows."""
         rows, num_labels = batch.scores.shape
         if self.k >= num_labels:
             hint = "Use a smaller set size: with all labels in the set nothing is left to learn."
             raise InputError("k", "NoisedTopKLoss", f"be below the number of labels {num_labels}", str(self.k), hint)
-        noise = aligned[0].to(batch.scores) if aligned else self.draw(batch.scores)
+        noise = self.draw(batch.scores) if batch.extra is None else batch.extra.to(batch.scores)
         if noise.ndim != 3 or noise.shape[0] != rows or noise.shape[2] != num_labels:
             rule = f"be (N, draws, K) with N = {rows} and K = {num_labels}"
             raise InputError("noise", "NoisedTopKLoss", rule, str(tuple(noise.shape)), "Leave it out to have it drawn.")
@@ -318,7 +322,7 @@ class ClassWiseLoss(Loss):
         super().__init__(reduction=reduction)
         self.bias = nn.Parameter(torch.zeros(check_int("num_labels", "ClassWiseLoss", num_labels, low=1)))
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over labelled rows."""
         if self.bias.shape[0] != batch.scores.shape[1]:
             got, hint = f"{batch.scores.shape[1]} labels", "Build the loss with the number of labels of the head."

@@ -156,7 +156,7 @@ def transfer_thresholds(head: nn.Module, loss: Loss) -> None:
 
 def ensemble_loss(loss: Loss, settings: TrainSettings) -> Loss:
     """The loss of as many heads as the settings ask for; of one head where a loss needs a head of its own or draws."""
-    if settings.heads == 1 or loss.heads > 1 or loss.max_aligned:
+    if settings.heads == 1 or loss.heads > 1 or loss.extra:
         return loss
     return EachHeadLoss(loss, heads=settings.heads or 1)
 
@@ -287,7 +287,7 @@ class EachHeadLoss(Loss):
         self.soft_targets = loss.soft_targets  # type: ignore[misc]
         self.single_label = loss.single_label  # type: ignore[misc]
 
-    def terms(self, batch: LossBatch, *aligned: Tensor) -> list[Term]:
+    def terms(self, batch: LossBatch) -> list[Term]:
         """The means of every head, each counting an M-th."""
         return [
             Term(term.values / self.heads, term.count)
