@@ -92,16 +92,18 @@ def check_fields(settings: object, checks: Mapping[str, Check]) -> None:
         object.__setattr__(settings, name, check(name, owner, getattr(settings, name)))
 
 
+def check_floating(argument: str, owner: str, value: object, hint: str) -> None:
+    """Raises an error unless `value` is a tensor of floating-point numbers."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        raise InputError(argument, owner, "be a tensor of floating-point numbers", describe_type(value), hint)
+
+
 def check_features(owner: str, features: Tensor, in_features: int) -> None:
     """Raises an error unless `features` are (N, D) of real floating-point numbers."""
-    if not isinstance(features, Tensor) or not features.is_floating_point():
-        raise InputError(
-            "features", owner, "be a tensor of floating-point numbers", describe_type(features), "Call `.float()`."
-        )
+    check_floating("features", owner, features, "Call `.float()`.")
     if features.ndim != 2 or features.shape[1] != in_features:
-        raise InputError(
-            "features", owner, f"be (N, D) with D = {in_features}", str(tuple(features.shape)), "Flatten or pool first."
-        )
+        rule, hint = f"be (N, D) with D = {in_features}", "Flatten or pool first."
+        raise InputError("features", owner, rule, str(tuple(features.shape)), hint)
 
 
 @dataclass(frozen=True)
@@ -187,10 +189,7 @@ def prepare_batch(
         single: Whether a row may carry at most one label.
         heads: How many heads the scores come from.
     """
-    if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise InputError(
-            "scores", owner, "be a tensor of floating-point numbers", describe_type(scores), "Call `.float()` on them."
-        )
+    check_floating("scores", owner, scores, "Call `.float()` on them.")
     axes, rank = ("(N, K)", 2) if heads == 1 else (f"(N, {heads}, K)", 3)
     if scores.ndim != rank or (heads > 1 and scores.shape[1] != heads):
         hint = "Pass one row per sample and one column per label." if heads == 1 else "Pass what `TwoHeads` returns."
@@ -205,10 +204,8 @@ def prepare_batch(
         raise InputError("targets", owner, f"be (N, K) like `scores` {cells}", str(tuple(targets.shape)), hint)
 
     scores = scores if scores.dtype == torch.float64 else scores.float()
-    all_known = False
-    if targets.dtype == torch.bool:
-        all_known = True
-    elif can_read_values(targets):
+    all_known = targets.dtype == torch.bool
+    if can_read_values(targets):
         all_known = check_target_values(owner, targets, soft=soft)
     integral = not targets.is_floating_point()
     targets = targets.to(scores.dtype)
@@ -377,9 +374,8 @@ def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
         raise InputError("weights", owner, rule, str(tuple(weights.shape)), "Pass one weight per row or per cell.")
     if not bool((weights.isfinite() & (weights >= 0)).all()):
         invalid = float(weights[~(weights.isfinite() & (weights >= 0))][0])
-        raise InputError(
-            "weights", owner, "be finite and not negative", f"{invalid:g}", "Pass 0 for cells to leave out."
-        )
+        hint = "Pass 0 for cells to leave out."
+        raise InputError("weights", owner, "be finite and not negative", f"{invalid:g}", hint)
     return weights
 
 

@@ -104,9 +104,8 @@ class Head(nn.Module, ABC):
         """
         owner = f"{type(self).__name__}.init_bias"
         if self.bias is None or self.bias_kind == "outside":
-            raise InputError(
-                "bias", owner, "exist", "a head without bias", "Build the head with bias='label' or 'shared'."
-            )
+            hint = "Build the head with bias='label' or 'shared'."
+            raise InputError("bias", owner, "exist", "a head without bias", hint)
         rates = torch.as_tensor(rates, dtype=torch.float64, device=self.weight.device)
         if rates.shape != (self.num_labels,) or not bool(((rates > 0) & (rates < 1)).all()):
             got = str(tuple(rates.shape)) if rates.shape != (self.num_labels,) else "a rate of 0, 1 or beyond"
@@ -126,9 +125,8 @@ class Head(nn.Module, ABC):
         """Sets the bias to one of the eight starts of `diverse_bias`; returns itself."""
         owner = f"{type(self).__name__}.init_diverse_bias"
         if self.bias_kind != "label" or self.bias is None:
-            raise InputError(
-                "bias", owner, "have one number per label", self.bias_kind, "Build the head with bias='label'."
-            )
+            hint = "Build the head with bias='label'."
+            raise InputError("bias", owner, "have one number per label", self.bias_kind, hint)
         self.bias.copy_(diverse_bias(mode, self.num_labels, generator=generator))
         return self
 

@@ -44,9 +44,8 @@ class Link(ConstructorRepr, ExactState, ABC):
         weight = None if pos_weight is None else torch.as_tensor(pos_weight, dtype=torch.float64).detach().clone()
         if weight is not None and (weight.ndim > 1 or not bool((weight.isfinite() & (weight > 0)).all())):
             hint = "Pass for example (n - n_present) / n_present of each label."
-            raise InputError(
-                "pos_weight", type(self).__name__, "be (K,) of positive numbers", str(weight.tolist()), hint
-            )
+            rule = "be (K,) of positive numbers"
+            raise InputError("pos_weight", type(self).__name__, rule, str(weight.tolist()), hint)
         self.register_buffer("pos_weight", weight)
 
     @abstractmethod
@@ -61,8 +60,7 @@ class Link(ConstructorRepr, ExactState, ABC):
     @property
     def preserves_order(self) -> bool:
         """Whether probabilities have the order of the scores over all rows and labels, but for being cut off at 1."""
-        weights = [buffer for name, buffer in self.named_buffers() if name.endswith("pos_weight")]
-        return self.finite and all(weight.numel() == 1 for weight in weights)
+        return self.finite and most_weights(self) == 1
 
     def log_odds(self, scores: Tensor) -> Tensor:
         """log(p / (1 - p)) of the probabilities, exact where the probabilities are rounded to 0 or 1."""
@@ -102,13 +100,17 @@ class Link(ConstructorRepr, ExactState, ABC):
             return torch.ones((), dtype=torch.float64, device=like.device)
         if self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
             got = f"{self.pos_weight.shape[0]} weights for {like.shape[-1]} labels"
-            raise InputError(
-                "pos_weight", type(self).__name__, "have one weight per label", got, "Compute it on these labels."
-            )
+            rule, hint = "have one weight per label", "Compute it on these labels."
+            raise InputError("pos_weight", type(self).__name__, rule, got, hint)
         return self.pos_weight
 
     def _check(self, values: Any, name: str = "scores") -> Tensor:
         return as_floats(type(self).__name__, values, name)
+
+
+def most_weights(module: nn.Module) -> int:
+    """The largest number of labels that a `pos_weight` in a module tells apart."""
+    return max((buffer.numel() for name, buffer in module.named_buffers() if name.endswith("pos_weight")), default=1)
 
 
 class NoLink(Link):
@@ -313,8 +315,7 @@ class SumLink(Link):
         if max(link.range[1] for link in self.links) == 1:
             return 0.0, 1.0
         # Labels with different weights have different limits, of which this is the highest.
-        weights = (buffer.numel() for name, buffer in self.named_buffers() if name.endswith("pos_weight"))
-        scores = torch.full((1, max(weights, default=1)), 1e4, dtype=torch.float64)
+        scores = torch.full((1, most_weights(self)), 1e4, dtype=torch.float64)
         return 0.0, float(self.probs(scores).max())
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
@@ -473,8 +474,7 @@ class RatioLink(Link):
 
     def _log_odds_up_to(self, farthest: int) -> Tensor:
         loss = self._loss[0]
-        weights = dict(loss.named_buffers()) if isinstance(loss, nn.Module) else {}
-        labels = max((weight.numel() for name, weight in weights.items() if name.endswith("pos_weight")), default=1)
+        labels = most_weights(loss) if isinstance(loss, nn.Module) else 1
         powers = 2.0 ** torch.arange(farthest.bit_length(), dtype=torch.float64)
         log_odds = self.unweighted_log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, labels))
         return log_odds[~log_odds.isnan()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -103,28 +102,6 @@ class QuasibinaryLoss(Loss):
         self.violation_share.copy_(torch.where(labelled, above, 0) / batch.row_sizes().sum().clamp(min=1))
 
 
-class TwoWay(NamedTuple):
-    """Temperatures and margin."""
-
-    temperature_pos: float
-    temperature_neg: float
-    margin: float
-
-
-def units_and_slopes(
-    scores: Tensor, present: Tensor, absent: Tensor, *, dim: int, shape: TwoWay
-) -> tuple[Tensor, Tensor]:
-    """Loss of every row (`dim` 1) or column (`dim` 0), and its derivative by the scores in half the exponentials.
-
-    A unit without a present or an absent label has no loss: its soft maximum is so low that softplus is exactly zero.
-    """
-    absent, absent_sum, hardest_absent = exponentials(mask_scores(scores, absent), dim, shape.temperature_neg)
-    present, present_sum, hardest_present = exponentials(mask_scores(-scores, present), dim, shape.temperature_pos)
-    gaps = hardest_absent + hardest_present + shape.margin
-    pull = torch.sigmoid(gaps)
-    return softplus(gaps), (absent * (pull / absent_sum)).sub_(present * (pull / present_sum))
-
-
 def exponentials(scores: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
     """e^(s / T) relative to its largest along `dim`, the sum of these, and T log-sum-exp(s / T)."""
     if scores.shape[dim] == 0:
@@ -163,28 +140,32 @@ class TwoWayLoss(Loss):
     """
 
     def __init__(
-        self,
-        axis: str = "both",
-        *,
-        temperature_pos: float = 4.0,
-        temperature_neg: float = 1.0,
-        margin: float = 0.0,
+        self, axis: str = "both", *, temperature_pos: float = 4.0, temperature_neg: float = 1.0, margin: float = 0.0
     ) -> None:
         super().__init__()
         self.axis = check_choice("axis", "TwoWayLoss", axis, ("both", "sample", "class"))
-        self.shape = TwoWay(
-            check_number("temperature_pos", "TwoWayLoss", temperature_pos, low=0, low_open=True),
-            check_number("temperature_neg", "TwoWayLoss", temperature_neg, low=0, low_open=True),
-            check_number("margin", "TwoWayLoss", margin),
-        )
+        self.temperature_pos = check_number("temperature_pos", "TwoWayLoss", temperature_pos, low=0, low_open=True)
+        self.temperature_neg = check_number("temperature_neg", "TwoWayLoss", temperature_neg, low=0, low_open=True)
+        self.margin = check_number("margin", "TwoWayLoss", margin)
         self.mixes_rows = axis != "sample"
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
-            function = functools.partial(units_and_slopes, dim=dim, shape=self.shape)
+            function = functools.partial(self._units_and_slopes, dim)
             values = with_slope(function, batch.scores, batch.targets, batch.absent, dim=1 - dim).squeeze(dim)
             counted = (batch.targets.sum(dim) > 0).to(values.dtype)
             units.append(Term(values * counted, counted.sum()))
         return units
+
+    def _units_and_slopes(self, dim: int, scores: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of every row (`dim` 1) or column (`dim` 0), and its derivative by the scores in half the exponentials.
+
+        A unit without a present or an absent label has no loss: its soft maximum is so low that softplus is 0.
+        """
+        absent, absent_sum, hardest_absent = exponentials(mask_scores(scores, absent), dim, self.temperature_neg)
+        present, present_sum, hardest_present = exponentials(mask_scores(-scores, present), dim, self.temperature_pos)
+        gaps = hardest_absent + hardest_present + self.margin
+        pull = torch.sigmoid(gaps)
+        return softplus(gaps), (absent * (pull / absent_sum)).sub_(present * (pull / present_sum))
