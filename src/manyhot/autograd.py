@@ -52,11 +52,11 @@ class _WithSlope(torch.autograd.Function):
         ctx.save_for_backward(output[1], *inputs[2:])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         slopes, *inputs = ctx.saved_tensors
         if torch.is_grad_enabled():  # for second derivatives the slopes must be part of the graph
             slopes = ctx.function(*inputs)[1]
-        return None, None, grad * slopes, *(None for _ in inputs[1:])
+        return None, None, None if grad is None else grad * slopes, *(None for _ in inputs[1:])
 
 
 # Torch looks it up at every call, which takes longer than a loss of few cells.
@@ -70,6 +70,7 @@ class _WithForwardMode(_WithSlope):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         _WithSlope.setup_context(ctx, inputs, output)
         ctx.save_for_forward(*inputs[2:])
+        ctx.set_materialize_grads(False)  # no zeros in place of the gradient by the slopes, which nobody has
         ctx.shape = output[0].shape
 
     @staticmethod

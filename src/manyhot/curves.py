@@ -232,12 +232,14 @@ class StrictlyProperAsymmetricCurve(Curve):
         if not hard:
             return super().cells(scores, targets, pos_weight)
         s, absent = self.shape, 1 - targets
-        present_scale = targets / s.zeta_pos if pos_weight is None else targets * pos_weight / s.zeta_pos
+        present_scale = targets * (1 / s.zeta_pos)
+        if pos_weight is not None:
+            present_scale = present_scale * pos_weight
         # One number where a label is present, another where it is absent; exact, since one of the summands is zero.
         c = present_scale.add_(absent, alpha=1 / s.zeta_neg)
         k = (targets * -s.k_pos).add_(absent, alpha=s.k_neg)
         d = (targets * (s.k_pos * s.b_pos)).add_(absent, alpha=-s.k_neg * s.b_neg)
-        bend = (k * scores).add_(d)
+        bend = torch.addcmul(d, k, scores)
         return softplus(bend).mul_(c), (torch.sigmoid(bend) * k).mul_(c)
 
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:

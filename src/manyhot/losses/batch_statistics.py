@@ -12,7 +12,7 @@ from manyhot.autograd import with_slope
 from manyhot.checks import LossBatch, check_choice, check_number
 from manyhot.links import QuasibinaryLink
 from manyhot.losses.loss import Loss, Term
-from manyhot.numerics import mask_scores, softplus
+from manyhot.numerics import MASK_OFFSET, softplus
 
 
 def log_batch_normaliser(batch: LossBatch) -> Tensor:
@@ -102,14 +102,14 @@ class QuasibinaryLoss(Loss):
         self.violation_share.copy_(torch.where(labelled, above, 0) / batch.row_sizes().sum().clamp(min=1))
 
 
-def exponentials(scores: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """e^(s / T) relative to its largest along `dim`, the sum of these, and T log-sum-exp(s / T)."""
-    if scores.shape[dim] == 0:
-        nothing = scores.sum(dim, keepdim=True)
-        return scores, nothing + 1, nothing
-    top = scores.amax(dim, keepdim=True).detach()
+def exponentials(masked: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """e^(s / T) relative to its largest along `dim`, written over s; the sum of these; and T log-sum-exp(s / T)."""
+    if masked.shape[dim] == 0:
+        nothing = masked.sum(dim, keepdim=True)
+        return masked, nothing + 1, nothing
+    top = masked.detach().amax(dim, keepdim=True)
     # Not `exp`, which on some processors takes ten times as long where the result is zero, as for all masked cells.
-    relative = (scores - top).mul_(math.log2(math.e) / temperature).exp2_()
+    relative = masked.sub_(top).mul_(math.log2(math.e) / temperature).exp2_()
     total = relative.sum(dim, keepdim=True)
     return relative, total, top + temperature * total.log()
 
@@ -151,21 +151,30 @@ class TwoWayLoss(Loss):
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
+        hidden = [(visible - 1) * MASK_OFFSET for visible in (batch.absent, batch.targets)]
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
             function = functools.partial(self._units_and_slopes, dim)
-            values = with_slope(function, batch.scores, batch.targets, batch.absent, dim=1 - dim).squeeze(dim)
+            values = with_slope(function, batch.scores, *hidden, dim=1 - dim).squeeze(dim)
             counted = (batch.targets.sum(dim) > 0).to(values.dtype)
             units.append(Term(values * counted, counted.sum()))
         return units
 
-    def _units_and_slopes(self, dim: int, scores: Tensor, present: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+    def _units_and_slopes(
+        self, dim: int, scores: Tensor, not_absent: Tensor, not_present: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Loss of every row (`dim` 1) or column (`dim` 0), and its derivative by the scores in half the exponentials.
 
         A unit without a present or an absent label has no loss: its soft maximum is so low that softplus is 0.
+
+        Args:
+            dim: What is summed over.
+            scores: (N, K).
+            not_absent: (N, K), 0 for absent labels and far below 0 for all others.
+            not_present: The same for present labels.
         """
-        absent, absent_sum, hardest_absent = exponentials(mask_scores(scores, absent), dim, self.temperature_neg)
-        present, present_sum, hardest_present = exponentials(mask_scores(-scores, present), dim, self.temperature_pos)
+        absent, absent_sum, hardest_absent = exponentials(scores + not_absent, dim, self.temperature_neg)
+        present, present_sum, hardest_present = exponentials(not_present - scores, dim, self.temperature_pos)
         gaps = hardest_absent + hardest_present + self.margin
         pull = torch.sigmoid(gaps)
         return softplus(gaps), (absent * (pull / absent_sum)).sub_(present * (pull / present_sum))
