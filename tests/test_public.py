@@ -47,6 +47,7 @@ def test_every_top_level_module_can_be_reached():
         "images",
         "image_paths",
         "numerics",
+        "sorting",
     }
     private |= {"poisson_binomial", "presets", "tables", "cli", "demo"}
     assert modules - private == set(mh.SUBPACKAGES)
