@@ -222,6 +222,9 @@ def read_data(
         Read 3 rows of photos.csv; paths in column 'path'; labels in column 'labels', separated by '|' as detected.
         3 images, 2 labels; 1 image has none of them; no splits.
     """
+    if unlisted is not None:
+        check_choice("unlisted", "", unlisted, ("absent", "unknown"))
+    known = labels if labels is None or isinstance(labels, Labels) else Labels(labels)
     options = ReadOptions(
         "read_data",
         path_column=path_column,
@@ -230,7 +233,8 @@ def read_data(
         separator=separator,
         delimiter=delimiter,
         root=None if root is None else Path(root),
-        labels=labels,
+        label_names=None if known is None else known.names,
+        allow_unseen=isinstance(labels, Labels),
         unlisted=unlisted,
         descriptions=None if descriptions is None else Path(descriptions),
     )
@@ -267,7 +271,7 @@ def _select_labels(data: Dataset, options: ReadOptions, selected: list[str]) -> 
     names, targets = data.labels.names, data.targets
     assert targets is not None
     missing = [name for name in selected if name not in set(names)]
-    if missing and (not isinstance(options.labels, Labels) or len(missing) == len(selected)):
+    if missing and (not options.allow_unseen or len(missing) == len(selected)):
         hint = suggest(missing[0], names, f"The labels are {preview_names(names)}.", show=repr)
         raise InputError("labels", rule="name labels that occur", got=repr(missing[0]), hint=hint)
     if missing:

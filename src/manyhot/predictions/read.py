@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -132,7 +132,7 @@ def read_predictions(
         names = None if labels is None else Labels(labels).names
         options = ReadOptions(
             "read_predictions",
-            labels=names,
+            label_names=names,
             id_column=id_column,
             labels_column=labels_column,
             separator=separator,
@@ -252,8 +252,8 @@ def _read_archive(
     columns, notes = read_archive(path, kind)
     if not with_targets:
         columns.pop("targets", None)
-    table = Predictions(**({"labels": options.labels} | columns), link=link)
-    return table.read(labels=options.labels) if "labels" in columns else table, notes
+    table = Predictions(**({"labels": options.label_names} | columns), link=link)
+    return table.read(labels=options.label_names) if "labels" in columns else table, notes
 
 
 class ForeignTable:
@@ -428,17 +428,7 @@ def with_slashes(strings: Any) -> Any:
     return import_arrow().compute.replace_substring(strings, "\\", "/")
 
 
-class TargetsSource(Protocol):
-    """Where the targets of a batch come from."""
-
-    def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
-        """Targets (n, K), and splits where known, of rows with these ids and paths; `start` numbers the first row."""
-
-    def finish(self, rows: int) -> list[str]:
-        """Notes, after all `rows` rows were read; raises an error for targets that do not fit them."""
-
-
-def _open_targets(source: Any, labels: Labels, options: ReadOptions) -> TargetsSource:
+def _open_targets(source: Any, labels: Labels, options: ReadOptions) -> AlignedTargets | JoinedTargets:
     """Targets of a file, or of anything that `Predictions` takes."""
     if not isinstance(source, str | os.PathLike):
         return AlignedTargets(as_dense_targets(source, labels))
@@ -456,14 +446,14 @@ class AlignedTargets:
         self._targets = as_tensor(targets)
 
     def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
-        """The next rows."""
+        """Targets (n, K) of the next rows; `start` numbers the first one."""
         stop = start + len(ids)
         if stop > len(self._targets):
             self._raise_row_count(f"at least {stop}")
         return {"targets": self._targets[start:stop]}
 
     def finish(self, rows: int) -> list[str]:
-        """Raises an error if targets are left over."""
+        """Notes, after all `rows` rows were read; raises an error if targets are left over."""
         if rows != len(self._targets):
             self._raise_row_count(str(rows))
         return ["Targets are taken row by row."]
@@ -499,7 +489,7 @@ class JoinedTargets:
         self._load(pieces or [empty_batch(self._roles.used)])
 
     def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
-        """The targets of the rows of these ids, or of these paths where the file has only paths."""
+        """Targets (n, K), and splits where known, of these ids, or of these paths where the file has only paths."""
         source = ids if paths is None or self._roles.id is not None else paths
         keys = [key.replace("\\", "/") for key in source.tolist()]
         positions = np.fromiter((self._positions.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
@@ -517,7 +507,7 @@ class JoinedTargets:
         return {"targets": targets, "splits": StringColumn(as_strings(splits))}
 
     def finish(self, rows: int) -> list[str]:
-        """Raises an error if the file shares no id with the predictions."""
+        """Notes, after all `rows` rows were read; raises an error if the file shares no id with the predictions."""
         if rows and not self._matched_rows:
             example = next(iter(self._positions), "nothing")
             got = f"{example!r} where the predictions have {self._example!r}"
@@ -571,7 +561,9 @@ class JoinedTargets:
         self._targets = SparseTargets.from_dense(torch.cat(parts))
 
 
-def _join_targets(batches: Iterable[Predictions], targets: TargetsSource, notes: list[str]) -> Iterator[Predictions]:
+def _join_targets(
+    batches: Iterable[Predictions], targets: AlignedTargets | JoinedTargets, notes: list[str]
+) -> Iterator[Predictions]:
     """The batches with targets from elsewhere, and with splits from there where they have none of their own."""
     start, splits = 0, False
     for batch in batches:

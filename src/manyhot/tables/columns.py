@@ -200,7 +200,8 @@ class ReadOptions:
         split_column: The column of splits; empty for none.
         separator: What separates label names in one text; empty where each text is one label.
         delimiter: What separates the columns of a table of text.
-        labels: The labels to keep, in this order; names of `Labels` need not occur.
+        label_names: The labels to keep, in this order; None for all.
+        allow_unseen: Whether some of these need not occur.
         root: The folder of the images.
         unlisted: What a cell that is not listed means, "absent" or "unknown".
         descriptions: The file of names for the codes of Open Images.
@@ -215,7 +216,8 @@ class ReadOptions:
     split_column: str | None = None
     separator: str | None = None
     delimiter: str | None = None
-    labels: Sequence[str] | Labels | None = None
+    label_names: list[str] | None = None
+    allow_unseen: bool = False
     root: Path | None = None
     unlisted: str | None = None
     descriptions: Path | None = None
@@ -223,31 +225,14 @@ class ReadOptions:
     leave_out: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the options that do not depend on the table."""
-        from manyhot.labels import Labels
-
-        if self.unlisted is not None:
-            from manyhot.checks import check_choice
-
-            check_choice("unlisted", self.owner, self.unlisted, ("absent", "unknown"))
+        """Checks the folder."""
         if self.root is not None and not self.root.is_dir():
             got = f"{str(self.root)!r}, where there is none"
             raise InputError("root", self.owner, "be a folder", got, "Check the path.")
-        if self.labels is not None and not isinstance(self.labels, Labels):
-            Labels(self.labels)
 
     def unlisted_or(self, default: str) -> str:
         """What an unlisted cell means here."""
         return default if self.unlisted is None else self.unlisted
-
-    @property
-    def label_names(self) -> list[str] | None:
-        """The labels to keep, or None for all."""
-        from manyhot.labels import Labels
-
-        if self.labels is None:
-            return None
-        return self.labels.names if isinstance(self.labels, Labels) else list(self.labels)
 
     def column(self, argument: str, name: str, columns: Iterable[str]) -> str:
         """A column that the user named, or the error that says what there is."""
