@@ -1,5 +1,7 @@
 """Data frames, Parquet, archives, and files of any origin."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -247,3 +249,20 @@ def test_a_broken_table_leaves_no_file_behind(write, tmp_path):
     with raises_input_error(rule="as many rows"):
         read_predictions(write(PLAIN), kind="probs", targets=np.zeros((3, 3)), to=tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out*"))
+
+
+def test_targets_in_columns_of_several_types():
+    cells = {"cat": [0.5, 0.5, 0.5], "dog": [0.5, 0.5, 0.5], "bird": [0.5, 0.5, 0.5]}
+    targets = {
+        "target:cat": pa.array([Decimal("1.00"), Decimal("0.00"), None]),
+        "target:dog": pa.array(["yes", "no", ""]).dictionary_encode(),
+        "target:bird": pa.array([True, False, None]),
+    }
+    read = read_predictions(pa.table(cells | targets), kind="probs")
+    assert read.targets.tolist() == [[1, 1, 1], [0, 0, 0], [-1, -1, -1]]
+
+
+def test_a_column_of_images_is_no_path():
+    images = [{"bytes": b"x", "path": "a.jpg"}, {"bytes": b"y", "path": "b.jpg"}]
+    read = read_predictions(pa.table({"image": images, "id": ["a", "b"], "cat": [0.5, 0.25]}), kind="probs")
+    assert (read.ids, read.paths) == (["a", "b"], None)

@@ -101,8 +101,10 @@ class SparseTargets:
             unknown_labels: As in the constructor.
         """
         values = np.ones(len(rows), dtype=np.int8) if values is None else np.asarray(values, dtype=np.int8)
-        order = np.lexsort((-values, columns, rows))
-        rows, columns, values = np.asarray(rows)[order], np.asarray(columns)[order], values[order]
+        rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+        # One key for all three, which is faster than `np.lexsort`, above all where cells are in order already.
+        order = np.argsort(3 * (rows * shape[1] + columns) + (1 - values), kind="stable")
+        rows, columns, values = rows[order], columns[order], values[order]
         first = np.ones(len(rows), dtype=bool)
         first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
         starts = np.zeros(shape[0] + 1, dtype=np.int64)

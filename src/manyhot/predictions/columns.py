@@ -180,12 +180,13 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
         if entries.size and not np.issubdtype(entries.dtype, np.integer):
             hint = "Pass column numbers; encode names with `Labels`."
             raise InputError("rows", "index_targets", "hold whole numbers", f"{entries[0]!r} in row {row}", hint)
-    flat = [int(column) for row in columns for column in row]
-    invalid = min(flat, default=0) if min(flat, default=0) < 0 else max(flat, default=0)
-    if flat and not 0 <= invalid < num_labels:
+    flat = np.concatenate([np.empty(0, np.int64), *(row.astype(np.int64) for row in columns)])
+    if flat.size and not (flat.min() >= 0 and flat.max() < num_labels):
+        invalid = flat.min() if flat.min() < 0 else flat.max()
         hint = "Count the labels from 0, or raise `num_labels`."
         raise InputError("rows", "index_targets", f"lie between 0 and {num_labels - 1}", str(invalid), hint)
-    return SparseTargets.from_rows((row.tolist() for row in columns), num_labels=num_labels).dense()
+    owners = np.repeat(np.arange(len(columns)), [len(row) for row in columns])
+    return SparseTargets.from_cells(owners, flat, shape=(len(columns), num_labels)).dense()
 
 
 def as_dense_targets(targets: Any, labels: Labels) -> Any:

@@ -92,7 +92,7 @@ class TableFile(ABC):
     def batches(self, roles: ColumnRoles) -> Iterator[Any]:
         """Record batches of the columns that have a role; targets as numbers, also where they are words such as yes."""
         for piece in self._pieces(roles):
-            words = [name for name in roles.targets.values() if _kind_of_type(piece.schema.field(name).type) == TEXT]
+            words = [name for name in roles.targets.values() if _is_string(piece.schema.field(name).type)]
             yield numbers_for_words(piece, words) if words else piece
 
     def has_doubles(self, names: Sequence[str]) -> bool:
@@ -511,6 +511,13 @@ def _as_column(values: list[Any]) -> Any:
             return pa.array([None if value is None else str(value) for value in values])
         lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]
         return pa.array([[str(item) for item in sample if item is not None] for sample in lists])
+
+
+def _is_string(kind: Any) -> bool:
+    """Whether a type of Arrow is one of texts, also of categories."""
+    types = import_arrow().types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _kind_of_type(kind: Any) -> str:
