@@ -10,7 +10,7 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
@@ -166,7 +166,9 @@ class TextTable(TableFile):
         if separator_line is not None:
             self._skipped = 1
             header_line = self._header_line()
-        detected = self._find_delimiter(header_line) if separator_line is None else separator_line[1]
+        detected = find_delimiter(header_line) if separator_line is None else separator_line[1]
+        if separator_line is None and ".tsv" in (suffix.lower() for suffix in path.suffixes):
+            detected = "\t"
         self.delimiter = detected if delimiter is None else delimiter
         self.header, rows = self._first_rows()
         if '"' not in header_line:  # spaces within quotes are meant
@@ -174,8 +176,9 @@ class TextTable(TableFile):
         self._texts = {
             name: [row[index].strip() for row in rows if index < len(row)] for index, name in enumerate(self.header)
         }
-        self.decimal = self._find_decimal()
-        self.columns = {name: self._kind_of(texts) for name, texts in self._texts.items()}
+        filled = {name: [text for text in texts if text not in BLANK_CELLS] for name, texts in self._texts.items()}
+        self.decimal = self._find_decimal(filled.values())
+        self.columns = {name: self._kind_of(texts) for name, texts in filled.items()}
         self._check_header(self.header)
         self.notes = [f"{path.name} is in UTF-16."] if self._encoding == "utf-16" else []
         if delimiter is None and self.delimiter != ",":
@@ -296,12 +299,6 @@ class TextTable(TableFile):
         hint = 'Save it as UTF-8 ("CSV UTF-8" in a spreadsheet), or convert it: iconv -f WINDOWS-1252 -t UTF-8.'
         return InputError("path", rule="be text in UTF-8", got=got, hint=hint)
 
-    def _find_delimiter(self, header_line: str) -> str:
-        """Tabs for TSV; otherwise what makes the most of the header."""
-        if ".tsv" in (suffix.lower() for suffix in self.path.suffixes):
-            return "\t"
-        return find_delimiter(header_line)
-
     def _first_rows(self) -> tuple[list[str], list[list[str]]]:
         try:
             with self._in_utf8(), self._open() as file:
@@ -332,16 +329,14 @@ class TextTable(TableFile):
             got, hint = f"{str(self.path)!r}, which begins with {image!r}", "Write `path,labels` as its first line."
             raise InputError("path", rule="have a header", got=got, hint=hint)
 
-    def _find_decimal(self) -> str:
+    def _find_decimal(self, columns: Collection[list[str]]) -> str:
         """A comma if whole columns are numbers only that way, and none is a number with a point."""
-        columns = [_without_blanks(texts) for texts in self._texts.values()]
         commas = any(_are_numbers(texts, ",") and any("," in text for text in texts) for texts in columns)
         points = any(_are_numbers(texts, ".") and any("." in text for text in texts) for texts in columns)
         return "," if commas and not points and self.delimiter != "," else "."
 
-    def _kind_of(self, texts: list[str]) -> str:
-        """What a column holds, according to its first rows."""
-        filled = _without_blanks(texts)
+    def _kind_of(self, filled: list[str]) -> str:
+        """What a column holds, according to its first texts that are not blank."""
         if not filled:
             return BLANK
         numbers = sum(_is_number(text, self.decimal) for text in filled)
@@ -361,10 +356,6 @@ def find_delimiter(header_line: str) -> str:
     """
     bare = re.sub(r'"[^"]*("|$)', "", header_line)
     return max(DELIMITERS, key=bare.count)
-
-
-def _without_blanks(texts: list[str]) -> list[str]:
-    return [text for text in texts if text not in BLANK_CELLS]
 
 
 def _are_numbers(texts: list[str], decimal: str) -> bool:
