@@ -366,3 +366,8 @@ def test_tables_in_other_encodings_and_of_uneven_rows(photos, tmp_path):
         read_data(tmp_path / "latin.csv")
     with raises_input_error(rule="be a whole table of text in UTF-8"):
         read_data(photos("path,labels\na.jpg,dog\nb.jpg,cat,bird\n"))
+
+
+def test_a_label_may_be_called_like_an_image_where_another_column_shows_that_there_is_a_header(photos):
+    data = read_data(photos("path,x.jpg\na.jpg,1\nb.jpg,0\n"))
+    assert (data.ids, data.labels.names) == (["a.jpg", "b.jpg"], ["x.jpg"])

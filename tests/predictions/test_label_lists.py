@@ -67,3 +67,9 @@ def test_rows_in_any_order_and_more_than_once():
     lists = SparseTargets.from_cells([2, 0, 2, 1], [1, 0, 2, 2], shape=(4, 3))
     assert lists.dense([3, 2, 0, 2]).tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
     assert lists.dense([]).shape == (0, 3)
+
+
+def test_other_names_do_not_hide_the_separator():
+    found, notes = targets(["cat, zebra", "zebra, horse", "dog"], leave_out=True)
+    assert found == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert notes[0].endswith("separated by ',' as detected.")

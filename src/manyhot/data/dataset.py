@@ -29,13 +29,13 @@ class Note(str):
             are, or empty.
     """
 
+    kind: str
+
     def __new__(cls, text: str, kind: str = "") -> Note:
         """The message itself is the text."""
         note = super().__new__(cls, text)
         note.kind = kind
         return note
-
-    kind: str
 
 
 @dataclass(frozen=True, repr=False)
