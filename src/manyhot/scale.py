@@ -349,12 +349,12 @@ def predict_with_ray(
         with watch(len(todo)) if watch else nullcontext(lambda count: None) as advance:
             if len(todo):
                 with connected(address) as ray:
-                    plan = plan_workers(ray, workers=workers, device=device)
+                    planned = plan_workers(ray, workers=workers, device=device)
                     # Whole batches; of all images, not of those that are left, so that a second run cuts as the first.
-                    share = math.ceil(len(dataset) / (PARTS_PER_WORKER * plan.size * batch_size)) * batch_size
+                    share = math.ceil(len(dataset) / (PARTS_PER_WORKER * planned.size * batch_size)) * batch_size
                     size = rows or max(batch_size, min(share, MAX_PART_ROWS // batch_size * batch_size))
-                    plan = replace(plan, size=min(plan.size, math.ceil(len(todo) / size)))
-                    job = ScoringJob(source, described, parts.path, Path.cwd(), batch_size, on_bad_image, plan)
+                    planned = replace(planned, size=min(planned.size, math.ceil(len(todo) / size)))
+                    job = ScoringJob(source, described, parts.path, Path.cwd(), batch_size, on_bad_image, planned)
                     groups = (dataset.take(todo[start : start + size]) for start in range(0, len(todo), size))
                     numbered = zip(parts.free_numbers(), groups, strict=False)
                     score_parts(ray, job, numbered, probe=dataset.take(todo[:1]), advance=advance)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -98,6 +99,19 @@ def test_a_killed_process_leaves_the_old_file(tmp_path):
     assert process.returncode == -signal.SIGKILL
     assert_same(Predictions.open(path).load(), table())
     assert_same(Predictions.open(tmp_path).load(), table())
+
+
+def test_states_are_kept_beside_the_table(tmp_path):
+    whole, path = table(rows=5), tmp_path / "table.parquet"
+    states = {name: f"state of {name}" for name in whole.ids}
+    with PredictionsWriter(path, LABELS, states=states) as writer:
+        for batch in whole.batches(2):
+            writer.write(batch)
+        writer.metadata[b"more"] = b"anything"
+    read = pq.read_table(path)
+    assert read["state"].to_pylist() == [f"state of {name}" for name in whole.ids]
+    assert read.schema.metadata[b"more"] == b"anything"
+    assert_same(Predictions.open(path).load(), whole)
 
 
 def test_nothing_written(tmp_path):

@@ -72,8 +72,8 @@ def describe_head(head: nn.Module) -> dict[str, Any]:
     if HEADS.get(kind.__name__) is not kind:
         hint = "Put layers of your own into the backbone with `manyhot.backbones.wrap`."
         raise InputError("head", "Classifier.save", f"be one of {', '.join(HEADS)}", describe_type(head), hint)
-    stored = {name: "bias_kind" if name == "bias" else name for name in inspect.signature(kind).parameters}
-    return {"kind": kind.__name__, **{name: getattr(head, own) for name, own in stored.items()}}
+    attributes = {name: "bias_kind" if name == "bias" else name for name in inspect.signature(kind).parameters}
+    return {"kind": kind.__name__, **{name: getattr(head, own) for name, own in attributes.items()}}
 
 
 def load_bundle(

@@ -244,21 +244,17 @@ class PredictionsWriter:
         """Writes the first `rows` rows of those that wait, as one row group."""
         if rows == 0:
             return
+        assert self._columns is not None
         table = concatenate(self._pending)
-        self._file.write_table(self._to_arrow(table.slice(0, rows)), row_group_size=rows)
+        columns = table.slice(0, rows).columns()
+        arrays = [columns[name].arrow(name) for name in self._columns.texts]
+        for kind in self._columns.dtypes:
+            arrays += to_arrow_columns(columns[kind][:, None] if kind == "abstain" else columns[kind])
+        if self._states is not None:
+            arrays.append(StringColumn([self._states[name] for name in columns["ids"].tolist()]).arrow(STATE_COLUMN))
+        self._file.write_table(import_arrow().Table.from_arrays(arrays, schema=self._schema), row_group_size=rows)
         self._written += rows
         self._pending = [table.slice(rows, len(table))] if rows < len(table) else []
-
-    def _to_arrow(self, table: Predictions) -> Any:
-        """The table as one of Arrow."""
-        assert self._columns is not None
-        rows = table.columns()
-        columns = [rows[name].arrow(name) for name in self._columns.texts]
-        for kind in self._columns.dtypes:
-            columns += to_arrow_columns(rows[kind][:, None] if kind == "abstain" else rows[kind])
-        if self._states is not None:
-            columns.append(StringColumn([self._states[name] for name in rows["ids"].tolist()]).arrow(STATE_COLUMN))
-        return import_arrow().Table.from_arrays(columns, schema=self._schema)
 
     def _check_labels(self, batch: Predictions) -> None:
         if batch.labels.names in (self.labels.names, numbered_labels(len(self.labels)).names):

@@ -51,7 +51,7 @@ class ProcessedImage(NamedTuple):
 
 
 class PartsFolder:
-    """Parts of one table, `part-00000.parquet` and so on, which record what is done for the next run.
+    """Parts of one table, `part-00000.parquet` and so on, which record what is done.
 
     `work.json` says which classifier the folder was begun with. Each part holds the states of its images, and in its
     metadata names those that could not be read. Parts that were put there by other means count as well.
@@ -151,8 +151,8 @@ class PartsFolder:
             left_out |= {n: ProcessedImage(state, why, part.path.name) for n, (state, why) in listed.items() if why}
             columns = [column for column in (TEXT_COLUMNS["ids"], STATE_COLUMN) if column in part.names]
             for piece in part.pieces(columns, None):
-                names, *stored = (as_strings(column).to_pylist() for column in piece.columns)
-                states = stored[0] if stored else [listed.get(name, ("", ""))[0] for name in names]
+                names, *recorded = (as_strings(column).to_pylist() for column in piece.columns)
+                states = recorded[0] if recorded else [listed.get(name, ("", ""))[0] for name in names]
                 scored |= {
                     name: ProcessedImage(state, "", part.path.name if state else "")
                     for name, state in zip(names, states, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
@@ -474,22 +474,23 @@ class Predictions(PredictionTable):
         """
         index = as_row_indices(rows, len(self))
         positions = torch.from_numpy(index)
-        columns = {
-            name: column.take(index) if isinstance(column, StringColumn) else column[positions.to(column.device)]
-            for name, column in self.columns().items()
-            if column is not None
-        }
-        return self.from_checked(self.labels, columns, self._modules())
+        return self._mapped(lambda cells: cells[positions.to(cells.device)], lambda texts: texts.take(index))
 
     def slice(self, start: int, stop: int) -> Predictions:
         """The rows from `start` to before `stop`, sharing the memory of the table."""
         stop = min(stop, len(self))
-        pieces = {
-            name: column.slice(start, stop) if isinstance(column, StringColumn) else column[start:stop]
+        return self._mapped(lambda cells: cells[start:stop], lambda texts: texts.slice(start, stop))
+
+    def _mapped(
+        self, of_cells: Callable[[Tensor], Tensor], of_texts: Callable[[StringColumn], StringColumn]
+    ) -> Predictions:
+        """The table with other rows, given what becomes of its columns."""
+        columns = {
+            name: of_texts(column) if isinstance(column, StringColumn) else of_cells(column)
             for name, column in self.columns().items()
             if column is not None
         }
-        return self.from_checked(self.labels, pieces, self._modules())
+        return self.from_checked(self.labels, columns, self._modules())
 
     def _pieces(
         self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
