@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from manyhot.errors import InputError
 from manyhot.studio.review_journal import HEADER, Journal, WriteError
 from tests.errors.expected import raises_input_error
 from tests.waiting import HANG
@@ -258,6 +259,21 @@ def test_a_link_is_neither_read_nor_written(tmp_path, there):
         Journal(tmp_path / "reviewed.csv.journal")
     assert secret.exists() == there
     assert not there or secret.read_text() == "a line without an end"
+
+
+def test_the_lock_follows_no_link_and_is_gone_afterwards(path):
+    lock, secret = path.with_name(f".{path.name}.lock"), path.with_name("secret.txt")
+    secret.write_text("a secret")
+    lock.symlink_to(secret)
+    with pytest.raises(InputError, match="must be a file of its own"):
+        Journal(path)
+    lock.unlink()
+    journal = Journal(path)
+    journal.append([{"n": 1}])
+    assert lock.exists()
+    journal.close()
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, "secret.txt"]
+    assert secret.read_text() == "a secret"
 
 
 def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):

@@ -280,8 +280,7 @@ class Part:
         path: The file.
 
     Attributes:
-        entries: Its metadata.
-        metadata: What that says of the table.
+        metadata: What its metadata says of the table.
         columns: Its columns; scores and probabilities are of float64 if those of any label are.
         names: The names of all columns in the file, also those that are none of predictions.
         rows: How many rows it has.
@@ -291,8 +290,7 @@ class Part:
         self.path = path
         self._stamp = _stamp(path)
         self._footer = read_footer(path)
-        self.entries: dict[bytes, bytes] = self._footer.metadata or {}
-        self.metadata = Metadata.parse(self.entries, path)
+        self.metadata = Metadata.parse(self._footer.metadata, path)
         self.rows: int = self._footer.num_rows
         types = {field.name: field.type for field in self._footer.schema.to_arrow_schema()}
         self.names = list(types)
@@ -311,6 +309,11 @@ class Part:
         if missing is not None:
             got = f"{str(path)!r} without {missing!r}"
             raise InputError("path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again.")
+
+    @property
+    def entries(self) -> dict[bytes, bytes]:
+        """The metadata of the file as it is."""
+        return dict(self._footer.metadata)
 
     def pieces(self, columns: list[str], split: str | None) -> Iterator[Any]:
         """Record batches of these columns, in order, restricted to a split if one is named."""

@@ -216,7 +216,7 @@ class Journal:
         if self._studio_lock.is_locked:
             with suppress(OSError):
                 os.unlink(self._studio_lock.lock_file)
-            self._studio_lock.release()
+            self._studio_lock.release(force=True)  # it may have been acquired more than once
 
 
 def _encode_entry(entry: Entry) -> bytes:
