@@ -19,7 +19,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, ImageSource, Pixels
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
-from manyhot.images import is_image
+from manyhot.image_paths import is_image
 from manyhot.labels import Labels
 
 OWNER = "read_layout"

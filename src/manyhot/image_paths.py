@@ -9,17 +9,107 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from manyhot.errors import InputError
-from manyhot.images import NO_SUCH_FILE, ImageLocation, SkippedFiles, UnreadableImage, image_suffixes, is_image
+from manyhot.formatting import count_noun
+from manyhot.images import NO_SUCH_FILE, ImageLocation, UnreadableImage, readable_formats
 
 if TYPE_CHECKING:
     from manyhot.tables.columns import ReadOptions
 
+# fmt: off
+# The usual endings, which come first where a name without one is looked for; all there are where Pillow is missing.
+COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+# Suffixes of images that Pillow cannot read, or only with a plug-in: phones, cameras, drawings, layers, film.
+OTHER_IMAGE_SUFFIXES = (
+    ".avif", ".avifs", ".heic", ".heif", ".hif", ".jxl", ".jp2", ".j2k", ".jpx", ".jpf", ".qoi", ".webp", ".tga",
+    ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef",
+    ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
+    ".psd", ".psb", ".xcf", ".svg", ".svgz", ".eps", ".ai", ".wmf", ".emf", ".exr", ".hdr", ".dds", ".dcm", ".icns",
+)
+# fmt: on
 # Enough for any data set on one machine, and an end where someone points at the root of a disk.
 MAX_ENTRIES = 5_000_000
+
+
+def image_suffixes() -> tuple[str, ...]:
+    """The endings of files that this build of Pillow opens, in small letters; the usual ones first."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return COMMON_SUFFIXES
+    Image.init()
+    return _suffixes(len(Image.EXTENSION))
+
+
+@cache
+def _suffixes(registered: int) -> tuple[str, ...]:
+    """The endings, found out again when a plug-in has registered more of them."""
+    from PIL import Image
+
+    # Files with several images (MPO) are opened as JPEG.
+    formats = (*readable_formats(), "MPO")
+    suffixes = [suffix for suffix, name in Image.EXTENSION.items() if name in formats]
+    return tuple(dict.fromkeys((*(suffix for suffix in COMMON_SUFFIXES if suffix in suffixes), *suffixes)))
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is an image that can be read, by its ending."""
+    return name.lower().endswith(image_suffixes())
+
+
+class SkippedFiles:
+    r"""Files beside images that are perhaps images too, counted by ending.
+
+    Example:
+        >>> skipped = SkippedFiles()
+        >>> for name in ("a.HEIC", "b.heic", "c.cr2", "notes.txt", "IMG0001"):
+        ...     skipped.add(name)
+        >>> print(*skipped.notes(), sep="\n")
+        Skipped 3 images that Pillow cannot read here: 2 .heic, 1 .cr2. Convert them to JPEG to have them read.
+        Skipped 1 file without an ending in its name, such as 'IMG0001'.
+    """
+
+    def __init__(self) -> None:
+        self.suffixes: Counter[str] = Counter()
+        self.without_suffix: list[str] = []
+
+    def add(self, name: str) -> None:
+        """Takes the name of a file that is no image that can be read."""
+        suffix = os.path.splitext(name)[1].lower()
+        if suffix in OTHER_IMAGE_SUFFIXES:
+            self.suffixes[suffix] += 1
+        elif not suffix:
+            self.without_suffix.append(name)
+
+    def __str__(self) -> str:
+        """How many images were skipped, by suffix; empty if there were none."""
+        by_count = sorted(self.suffixes.items(), key=lambda item: (-item[1], item[0]))
+        return ", ".join(f"{count:,} {suffix}" for suffix, count in by_count)
+
+    def describe_missing(self, location: object, missing: str) -> tuple[str, str]:
+        """What a folder without images holds instead, and a hint; `missing` if no file was skipped."""
+        if self.suffixes:
+            return f"{str(location)!r} with {self}, which Pillow cannot read here", "Convert them to JPEG."
+        return f"{str(location)!r}{missing}", "Check the path."
+
+    def notes(self) -> list[str]:
+        """What was skipped, one message per item."""
+        notes = []
+        if self.suffixes:
+            count = self.suffixes.total()
+            them = "it" if count == 1 else "them"
+            skipped = f"Skipped {count_noun(count, 'image')} that Pillow cannot read here: {self}."
+            notes.append(f"{skipped} Convert {them} to JPEG to have {them} read.")
+        if self.without_suffix:
+            count = len(self.without_suffix)
+            names = "its name" if count == 1 else "their names"
+            example = min(self.without_suffix)
+            notes.append(f"Skipped {count_noun(count, 'file')} without an ending in {names}, such as {example!r}.")
+        return notes
 
 
 def iterate_images(start: Path, skipped: SkippedFiles) -> Iterator[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from manyhot import image_paths
 from manyhot.data import read_data, read_images
 from manyhot.data.sources import read_image
 from tests.errors.expected import raises_input_error
@@ -100,12 +101,10 @@ def test_a_folder_of_nothing_that_can_be_read_says_what_it_has(photos):
 
 
 def test_a_format_that_this_pillow_lacks_is_skipped_and_counted(tmp_path, monkeypatch):
-    from manyhot import images as image_formats
-
     picture(tmp_path / "a.avif")
     picture(tmp_path / "b.png")
     monkeypatch.delitem(Image.OPEN, "AVIF")
-    monkeypatch.setattr(image_formats, "_suffixes", image_formats._suffixes.__wrapped__)
+    monkeypatch.setattr(image_paths, "_suffixes", image_paths._suffixes.__wrapped__)
     data = read_images(tmp_path)
     assert data.ids == ["b.png"]
     assert "1 .avif" in data.notes[0]
@@ -113,5 +112,5 @@ def test_a_format_that_this_pillow_lacks_is_skipped_and_counted(tmp_path, monkey
 
 @pytest.mark.process
 def test_formats_are_known_without_torch():
-    code = "import sys, manyhot.images as f; f.is_image('a.jpg'); sys.exit('torch' in sys.modules)"
+    code = "import sys, manyhot.image_paths as f; f.is_image('a.jpg'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

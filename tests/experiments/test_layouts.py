@@ -10,7 +10,7 @@ from scipy.io import savemat
 from experiments.datasets import LAYOUTS, find_layout, read_layout
 from manyhot.data.sources import read_image
 from manyhot.errors import InputError
-from manyhot.images import is_image
+from manyhot.image_paths import is_image
 from tests.errors.expected import raises_input_error
 from tests.experiments import unpacked_sets
 from tests.experiments.unpacked_sets import BLUE, SETS, matlab, paint, write

@@ -18,8 +18,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_targets
 from manyhot.errors import InputError
-from manyhot.image_paths import iterate_images, scan_tar
-from manyhot.images import SkippedFiles, image_suffixes
+from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
 from manyhot.labels import Labels
 from manyhot.tables.columns import (
     CANONICAL_SPLITS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from manyhot.data.annotations import is_open_images
 from manyhot.errors import InputError
-from manyhot.images import is_image
+from manyhot.image_paths import is_image
 from manyhot.predictions.columns import is_encodable
 from manyhot.tables.columns import (
     BLANK_CELLS,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhot.errors import InputError, suggest
-from manyhot.images import is_image
+from manyhot.image_paths import is_image
 
 if TYPE_CHECKING:
     from manyhot.labels import Labels

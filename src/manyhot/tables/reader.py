@@ -22,7 +22,7 @@ from zlib import error as ZlibError
 import numpy as np
 
 from manyhot.errors import InputError
-from manyhot.images import is_image
+from manyhot.image_paths import is_image
 from manyhot.tables.arrow import (
     arrow_as_input_error,
     find_parquet,
