@@ -151,7 +151,7 @@ class TwoWayLoss(Loss):
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
-        hidden = [(visible - 1) * MASK_OFFSET for visible in (batch.absent, batch.targets)]
+        hidden = [(visible - 1).mul_(MASK_OFFSET) for visible in (batch.absent, batch.targets)]
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
             function = functools.partial(self._units_and_slopes, dim)
@@ -177,4 +177,5 @@ class TwoWayLoss(Loss):
         present, present_sum, hardest_present = exponentials(not_present - scores, dim, self.temperature_pos)
         gaps = hardest_absent + hardest_present + self.margin
         pull = torch.sigmoid(gaps)
-        return softplus(gaps), (absent * (pull / absent_sum)).sub_(present * (pull / present_sum))
+        times = Tensor.mul if torch.is_grad_enabled() else Tensor.mul_  # a recorded graph needs the exponentials
+        return softplus(gaps), times(absent, pull / absent_sum).sub_(times(present, pull / present_sum))
