@@ -22,41 +22,41 @@ Function = Callable[..., tuple[Tensor, Tensor]]
 
 # On the CPU, blocks of about so many numbers keep all intermediate results in the cache, and their memory in use:
 # fresh memory costs more time than the arithmetic.
-CHUNK_NUMEL = 1 << 16
+CHUNK_NUMEL = 1 << 17
 
 
-def in_chunks(function: Function, dim: int, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
-    """Values and slopes, a cacheful of rows (`dim` 0) or columns (1) at a time where that pays: eagerly on the CPU."""
-    if scores.numel() <= CHUNK_NUMEL or not can_read_values(scores):
+def in_chunks(function: Function, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and slopes of independent rows, a cacheful at a time where that pays: eagerly on the CPU."""
+    if scores.numel() <= CHUNK_NUMEL or torch.is_grad_enabled() or not can_read_values(scores):
         return function(scores, *constants)
-    size = max(1, CHUNK_NUMEL * scores.shape[dim] // scores.numel())
+    size = max(1, CHUNK_NUMEL * scores.shape[0] // scores.numel())
     slopes, values = torch.empty_like(scores), []
-    for *block, part in zip(*(tensor.split(size, dim) for tensor in (scores, *constants, slopes)), strict=True):
+    for *block, part in zip(*(tensor.split(size) for tensor in (scores, *constants, slopes)), strict=True):
         value, slope = function(*block)
         part.copy_(slope)
         values.append(value)
-    return torch.cat(values, dim) if values[0].ndim else torch.stack(values).sum(), slopes
+    return torch.cat(values) if values[0].ndim else torch.stack(values).sum(), slopes
 
 
 class _WithSlope(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(function: Function, dim: int, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
-        return in_chunks(function, dim, scores, *constants)
+    def forward(function: Function, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
+        return function(scores, *constants)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.function = inputs[0]
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1], *inputs[2:])
+        ctx.save_for_backward(output[1], *inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         slopes, *inputs = ctx.saved_tensors
         if torch.is_grad_enabled():  # for second derivatives the slopes must be part of the graph
             slopes = ctx.function(*inputs)[1]
-        return None, None, None if grad is None else grad * slopes, *(None for _ in inputs[1:])
+        return None, None if grad is None else grad * slopes, *(None for _ in inputs[1:])
 
 
 # Torch looks it up at every call, which takes longer than a loss of few cells.
@@ -69,17 +69,17 @@ class _WithForwardMode(_WithSlope):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         _WithSlope.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[2:])
+        ctx.save_for_forward(*inputs[1:])
         ctx.set_materialize_grads(False)  # no zeros in place of the gradient by the slopes, which nobody has
         ctx.shape = output[0].shape
 
     @staticmethod
-    def jvp(ctx: Any, _function: None, _dim: None, tangent: Tensor, *_constants: Any) -> tuple[Tensor, None]:
+    def jvp(ctx: Any, _function: None, tangent: Tensor, *_constants: Any) -> tuple[Tensor, None]:
         slopes = ctx.function(*ctx.saved_tensors)[1]
         return (tangent * slopes).sum_to_size(ctx.shape), None
 
 
-def with_slope(function: Function, scores: Tensor, *constants: Tensor, dim: int = 0) -> Tensor:
+def with_slope(function: Function, scores: Tensor, *constants: Tensor) -> Tensor:
     """Values of `function` at the scores, with its slopes as their gradient.
 
     Args:
@@ -88,11 +88,9 @@ def with_slope(function: Function, scores: Tensor, *constants: Tensor, dim: int 
             differentiated.
         scores: What the slopes are taken by.
         *constants: Of the shape of the scores.
-        dim: The axis along which the function may be evaluated in parts: 0 if rows do not depend on each other, 1 if
-            columns do not.
     """
     kind = _WithSlope if torch.compiler.is_compiling() else _WithForwardMode
-    values: Tensor = kind.apply(function, dim, scores, *constants)[0]  # type: ignore[no-untyped-call]
+    values: Tensor = kind.apply(function, scores, *constants)[0]  # type: ignore[no-untyped-call]
     return values
 
 

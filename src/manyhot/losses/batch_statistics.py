@@ -155,7 +155,7 @@ class TwoWayLoss(Loss):
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
             function = functools.partial(self._units_and_slopes, dim)
-            values = with_slope(function, batch.scores, *hidden, dim=1 - dim).squeeze(dim)
+            values = with_slope(function, batch.scores, *hidden).squeeze(dim)
             counted = (batch.targets.sum(dim) > 0).to(values.dtype)
             units.append(Term(values * counted, counted.sum()))
         return units

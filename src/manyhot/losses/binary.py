@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.autograd import is_differentiated, with_slope
+from manyhot.autograd import in_chunks, is_differentiated, with_slope
 from manyhot.checks import LossBatch
 from manyhot.curves import Asymmetry, Curve
 from manyhot.links import AsymmetricLink, Link, PosWeight, SigmoidLink, StrictlyProperAsymmetricLink
@@ -57,7 +57,8 @@ class AdditiveLoss(Loss):
             hard = self.curve.quicker_if_hard and batch.no_soft_targets()
             optional = {"known": batch.known, "pos_weight": None if weight is None else weight.expand_as(batch.targets)}
             constants = {name: tensor for name, tensor in optional.items() if tensor is not None}
-            function = functools.partial(self._cells, hard, tuple(constants))
+            cells = functools.partial(self._cells, hard, tuple(constants))
+            function = functools.partial(in_chunks, cells)
             values = with_slope(function, batch.scores, batch.targets, *constants.values())
         if self.reduction == "batchmean":
             return [Term(values, batch.rows().sum())]

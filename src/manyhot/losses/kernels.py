@@ -30,7 +30,7 @@ def pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         from manyhot.losses.kernels_triton import pair_rows_triton  # needs Triton, which builds of torch for GPUs bring
 
         return pair_rows_triton(log_odds, targets)
-    return in_chunks(_pair_rows, 0, log_odds, targets)
+    return in_chunks(_pair_rows, log_odds, targets)
 
 
 def _pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def pair_sums(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     if torch.is_grad_enabled():
         once: tuple[Tensor, Tensor] = _DifferentiatedOnce.apply(log_odds, targets)  # type: ignore[no-untyped-call]
         return once
-    return _pair_rows(log_odds, targets) if can_read_values(log_odds) else pair_rows(log_odds, targets)
+    return in_chunks(_pair_rows, log_odds, targets) if can_read_values(log_odds) else pair_rows(log_odds, targets)
 
 
 def label_pair_rows(log_odds: Tensor, batch: LossBatch) -> Tensor:
