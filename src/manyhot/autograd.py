@@ -70,7 +70,7 @@ class _WithForwardMode(_WithSlope):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         _WithSlope.setup_context(ctx, inputs, output)
         ctx.save_for_forward(*inputs[1:])
-        ctx.set_materialize_grads(False)  # no zeros in place of the gradient by the slopes, which nobody has
+        ctx.set_materialize_grads(False)  # no zeros for the gradient by the slopes, which there never is
         ctx.shape = output[0].shape
 
     @staticmethod

@@ -109,7 +109,7 @@ class Link(ConstructorRepr, ExactState, ABC):
 
 
 def most_weights(module: nn.Module) -> int:
-    """The largest number of labels that a `pos_weight` in a module tells apart."""
+    """The largest number of labels that a `pos_weight` in a module has weights for."""
     return max((buffer.numel() for name, buffer in module.named_buffers() if name.endswith("pos_weight")), default=1)
 
 
