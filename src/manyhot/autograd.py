@@ -89,6 +89,8 @@ def with_slope(function: Function, scores: Tensor, *constants: Tensor) -> Tensor
         scores: What the slopes are taken by.
         *constants: Of the shape of the scores.
     """
+    if torch.compiler.is_compiling() and not (torch.is_grad_enabled() and scores.requires_grad):
+        return function(scores, *constants)[0]  # the compiler takes autograd functions only where there is a gradient
     kind = _WithSlope if torch.compiler.is_compiling() else _WithForwardMode
     values: Tensor = kind.apply(function, scores, *constants)[0]  # type: ignore[no-untyped-call]
     return values

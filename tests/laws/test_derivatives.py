@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing.batches import loss_example
+from manyhot.testing.losses import loss_example
 from tests.losses import CASES
 
 SCORES, TARGETS = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 0]])
@@ -76,8 +76,8 @@ class Paths:
 
     def __init__(self, name):
         self.case = dataclasses.replace(CASES[name], dtype=torch.float32)
-        example = loss_example(self.case, scale=12.0)
-        scores, self.targets = example.scores.float().clamp(-20, 20), example.targets
+        example = loss_example(self.case)
+        scores, self.targets = (6 * example.scores.float()).clamp(-20, 20), example.targets
         self.scores = [scores, scores.flip(0)]
         self.aligned = self.case.aligned(self.targets)
 
@@ -143,3 +143,15 @@ def test_compilers_give_what_backward_gives(name, backend):
     torch.compiler.reset()
     compiled = torch.compile(paths.outputs, backend=backend, fullgraph=True)
     assert_alike(paths.eager(paths.scores[0], compiled), paths.eager(paths.scores[0]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler against torch itself
+@pytest.mark.parametrize("name", CASES)
+def test_compilers_take_scores_without_a_gradient(name):
+    """As validation losses have them."""
+    paths = Paths(name)
+    torch.compiler.reset()
+    compiled = torch.compile(paths.outputs, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        got, want = compiled(paths.build(), paths.scores[0]), paths.outputs(paths.build(), paths.scores[0])
+    assert_alike(got, want)
