@@ -1,6 +1,7 @@
 """Writes the files that `test_old_files.py` opens: every kind of file that manyhot leaves on a disk, small.
 
-The folder `0.1.0-29efffe` was written by the code of commit 29efffe, with this script as it is now:
+The folders `0.1.0-29efffe` and `0.1.0-10dc239` were written by the code of these commits, with this script as it was
+there:
 
     python -m tests.files.write tests/files/0.1.0-29efffe
 
