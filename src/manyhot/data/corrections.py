@@ -17,8 +17,9 @@ from manyhot.data.read import expand_paths, finish_dataset
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
+from manyhot.formatting import count_noun
 from manyhot.labels import Labels
-from manyhot.tables.columns import ReadOptions, count_noun, preview_names
+from manyhot.tables.columns import ReadOptions, preview_names
 
 Array = np.ndarray[Any, Any]
 RowPairs = list[tuple[int, int]]

@@ -90,12 +90,10 @@ def _index_lists(column: Any) -> tuple[list[str], SparseTargets]:
     if import_arrow().types.is_nested(column.type.value_type):
         hint = "Name another column."
         raise InputError("labels_column", rule="hold lists of names", got=str(column.type), hint=hint)
-    rows, texts = list_entries(column)
-    encoded = texts.dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
+    rows, codes, distinct = list_entries(column)
     names = sort_names({name for name in distinct if name})
     index = {name: position for position, name in enumerate(names)}
-    columns = np.array([index.get(name, -1) for name in distinct], dtype=np.int64)[as_numpy(encoded.indices)]
+    columns = np.array([index.get(name, -1) for name in distinct], dtype=np.int64)[codes]
     shape = (len(column), len(names))
     return names, SparseTargets.from_cells(rows[columns >= 0], columns[columns >= 0], shape=shape)
 

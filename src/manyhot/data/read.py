@@ -19,10 +19,11 @@ from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_i
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files, ImageSource
 from manyhot.errors import InputError, owned, suggest
+from manyhot.formatting import count_noun
 from manyhot.image_paths import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image, iterate_images
 from manyhot.labels import Labels
 from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES
-from manyhot.tables.columns import ReadOptions, count_noun, preview_names, splits_from_paths
+from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
 
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
 # What each layout looks like inside of a folder, in the order in which they are looked for; the first pattern that

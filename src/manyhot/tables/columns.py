@@ -145,47 +145,39 @@ def canonical_splits(
         flag: Whether they are true and false, with true for validation rows.
     """
     canonical, notes = rename_splits(names, flag=flag)
-    blank = np.array([not name for name in canonical], dtype=bool)
-    if len(codes) and blank[codes].all():
+    splits = np.array(canonical, dtype=object)[codes]
+    blank = np.count_nonzero(splits == "")
+    if blank and blank == len(splits):
         return None, ["The column of splits is blank, so there are no splits."]
-    if blank[codes].any():
-        got = f"{int(blank[codes].sum()):,} rows without one"
-        raise InputError("split", owner, "be there in every row", got, "Fill them in, or pass `{split_column=''}`.")
-    return np.array(canonical, dtype=object)[codes], notes
+    if blank:
+        hint = "Fill them in, or pass `{split_column=''}`."
+        raise InputError("split", owner, "be there in every row", f"{blank:,} rows without one", hint)
+    return splits, notes
 
 
 def check_split(owner: str, name: str, splits: Sequence[str], *, hint: str) -> None:
     """Raises an error for a split that is not among `splits`; `hint` is for the case that there are none."""
     if name in splits:
         return
-    usual = canonical_split(str(name))  # tables that were read have their splits under these names
-    rule = f"be one of the splits, {', '.join(map(repr, splits))}"
+    rule = "be a split of the table, which has none"
     if splits:
+        rule = f"be one of the splits, {', '.join(map(repr, splits))}"
+        usual = canonical_split(str(name))  # tables that were read have their splits under these names
         hint = suggest(usual if usual in splits else str(name), splits, "Pass one of these.", show=repr)
-    else:
-        rule = "be a split of the table, which has none"
     raise InputError("split", owner, rule, repr(name), hint)
 
 
 NUMBER, INTEGER, BOOLEAN, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"
 # Numbers with some text among them, the index of a data frame, bytes of images alone or in a structure with their path.
 NUMBERS_AND_TEXT, INDEX, IMAGE, STRUCTURE = "numbers and text", "index", "image", "structure"
+# What the first rows may show: 1, 0, -1, yes, no, true and false alone, or with blanks; texts that end like images.
+CELLS, CELLS_AND_BLANKS, IMAGE_PATHS = "cells", "cells and blanks", "image paths"
 
 
 def preview_names(names: Mapping[str, Any] | Sequence[str], limit: int = 6) -> str:
     """The first of some names, for an error or a note."""
     first = ", ".join(repr(name) for name in list(names)[:limit])
     return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
-
-
-def count_noun(count: int, noun: str) -> str:
-    """A number with its noun, for a note.
-
-    Example:
-        >>> count_noun(1, "image"), count_noun(1200, "image")
-        ('1 image', '1,200 images')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -247,9 +239,8 @@ class ReadOptions:
 
     def missing_path_error(self, path: object) -> InputError:
         """The error for a path that leads nowhere."""
-        return InputError(
-            "path", self.owner, "lead to data", f"{str(path)!r}, where there is nothing", "Check the path."
-        )
+        got = f"{str(path)!r}, where there is nothing"
+        return InputError("path", self.owner, "lead to data", got, "Check the path.")
 
 
 @dataclass
@@ -295,12 +286,12 @@ class ColumnRoles:
 
 def assign_image_roles(table: TableFile, options: ReadOptions, *, with_labels: bool = True) -> ColumnRoles:
     """The roles in a table of images: paths or images, splits, and labels as lists of names or as one column each."""
-    preview = _preview(table)
-    kinds, named = preview.kinds, {options.labels_column, *(options.label_names or ())}
+    kinds = _kinds_by_content(table)
+    named = {options.labels_column, *(options.label_names or ())}
     if options.path_column is not None:
         path = options.column("path_column", options.path_column, kinds)
     else:
-        path = _find_image_column(preview, {*named, options.split_column})
+        path = _find_image_column(kinds, {*named, options.split_column})
     split = None
     if options.split_column:
         split = options.column("split_column", options.split_column, kinds)
@@ -309,32 +300,96 @@ def assign_image_roles(table: TableFile, options: ReadOptions, *, with_labels: b
         split = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), usable)
     roles = ColumnRoles(path=path, split=split)
     if with_labels:
-        _find_labels(roles, preview, options)
+        _assign_labels(roles, table, kinds, options)
     return roles.leave_out_rest(kinds)
+
+
+def _kinds_by_content(table: TableFile) -> dict[str, str]:
+    """What each column holds, more closely where its first rows show it."""
+    kinds = dict(table.columns)
+    for name, texts in table.sample().items():
+        filled = [text for text in texts if text not in BLANK_CELLS]
+        if not filled:
+            kinds[name] = BLANK
+        elif {text.lower() for text in filled} <= CELL_VALUES.keys():
+            kinds[name] = CELLS if len(filled) == len(texts) else CELLS_AND_BLANKS
+        elif 2 * sum(is_image(text) for text in filled[:100]) > len(filled[:100]):
+            kinds[name] = IMAGE_PATHS
+    return kinds
+
+
+def _find_image_column(kinds: Mapping[str, str], excluded: set[str | None]) -> str:
+    """A column of images, or else of texts that look like paths, or else one that is named like paths."""
+    for kind in (IMAGE, IMAGE_PATHS):
+        columns = [name for name, held in kinds.items() if held == kind]
+        if columns:
+            return find_column(IMAGE_COLUMNS, columns) or columns[0]
+    usable = [name for name, kind in kinds.items() if name not in excluded and kind != LIST]
+    column = find_column(IMAGE_COLUMNS, sorted(usable, key=lambda name: kinds[name] == BLANK))
+    if column is None:
+        got, hint = f"the columns {preview_names(kinds)}", "Name it with {path_column}."
+        raise InputError("path", rule="have a column of image paths", got=got, hint=hint)
+    return column
+
+
+def _assign_labels(roles: ColumnRoles, table: TableFile, kinds: Mapping[str, str], options: ReadOptions) -> None:
+    """A column of names, or one column per label."""
+    if options.labels_column is not None:
+        roles.lists = options.column("labels_column", options.labels_column, kinds)
+        return
+    rest = [name for name, kind in kinds.items() if name not in (roles.path, roles.split) and kind != IMAGE]
+    roles.targets = _prefixed_columns(rest, TARGET_PREFIX)
+    if not roles.targets and options.label_names and set(options.label_names) <= set(rest):
+        roles.targets = {name: name for name in options.label_names}
+    if roles.targets:
+        return
+    # Numbers of rows are 0 and 1 in a table of two rows.
+    labels = [name for name in rest if normalise_name(name) not in INDEX_COLUMNS]
+    cells = [name for name in labels if kinds[name] in (CELLS, CELLS_AND_BLANKS)]
+    if cells and CELLS_AND_BLANKS in kinds.values():
+        cells = [name for name in rest if name in cells or kinds[name] == BLANK]
+    filled = [name for name in rest if kinds[name] != BLANK]
+    named = find_column(LABEL_COLUMNS, filled)
+    lists = [name for name in filled if kinds[name] == LIST]
+    texts = [name for name in filled if table.columns[name] in (TEXT, NUMBERS_AND_TEXT)]
+    if named is not None and named in cells and len(cells) > 1:
+        got = f"both {named!r} and columns of 1 and 0 such as {next(name for name in cells if name != named)!r}"
+        hint = "Pass {labels_column}[, or the columns of labels as {labels}]."
+        raise InputError("path", rule="have labels in one way", got=got, hint=hint)
+    if named is not None:
+        roles.lists = named
+    elif cells:
+        roles.targets = {name: name for name in cells}
+    elif len(lists or texts) == 1:
+        (roles.lists,) = lists or texts
+    else:
+        roles.lists = find_column(LABEL_COLUMNS, rest)
+    if roles.lists is None and not roles.targets:
+        hint = "Name it with {labels_column}[, or the columns of labels with {labels}]."
+        raise _no_labels_error("path", kinds, hint)
 
 
 def assign_value_roles(
     columns: Mapping[str, str], options: ReadOptions, kind: str, *, with_targets: bool
 ) -> ColumnRoles:
     """The roles in a table of scores or probabilities, as `kind` says."""
-    names = options.label_names
+    names, prefix = options.label_names, COLUMN_PREFIXES[kind]
     roles = _assign_row_roles(columns, options, excluded=names or ())
-    prefix = COLUMN_PREFIXES[kind]
     if names is None:
-        roles.cells = _find_value_columns(columns, roles, kind)
+        roles.cells = _prefixed_columns(columns, prefix) or _find_value_columns(columns, roles, kind)
     else:
         roles.cells = {
             name: prefix + name if prefix + name in columns else options.column("labels", name, columns)
             for name in names
         }
     if with_targets:
-        marked = {name.removeprefix(TARGET_PREFIX): name for name in columns if name.startswith(TARGET_PREFIX)}
-        other = next((name for name in marked if name not in roles.cells), None)
+        targets = _prefixed_columns(columns, TARGET_PREFIX)
+        other = next((name for name in targets if name not in roles.cells), None)
         if other is not None and names is None:
             hint = suggest(other, roles.cells, "Name the labels to read with {labels}.", show=repr)
             rule = f"have {kind} for every label with targets"
             raise InputError("table", rule=rule, got=f"{TARGET_PREFIX + other!r} alone", hint=hint)
-        roles.targets = {label: column for label, column in marked.items() if label in roles.cells}
+        roles.targets = {label: column for label, column in targets.items() if label in roles.cells}
     else:
         roles.lists = None
     _check_numbers(columns, roles)
@@ -345,25 +400,22 @@ def assign_target_roles(columns: Mapping[str, str], options: ReadOptions, labels
     """The roles in a table of targets: lists of names, or one column per label, named `name` or `target:name`."""
     roles = _assign_row_roles(columns, options, excluded=labels.names)
     if roles.lists is None:
-        for name in labels.names:
-            usable = (column for column in (TARGET_PREFIX + name, name) if column in columns)
-            column = next((column for column in usable if column not in roles.texts), None)
-            if column is not None:
-                roles.targets[name] = column
+        usable = columns.keys() - set(roles.texts)
+        pairs = ((name, column) for name in labels.names for column in (name, TARGET_PREFIX + name))
+        roles.targets = {name: column for name, column in pairs if column in usable}
         _check_numbers(columns, roles)
         if not roles.targets:
-            rule = "have a column of label names or one column per label"
             hint = "Name the column of label names `labels`, or pass {labels_column}."
-            raise InputError("targets", rule=rule, got=f"the columns {preview_names(columns)}", hint=hint)
+            raise _no_labels_error("targets", columns, hint)
     return roles.leave_out_rest(columns)
 
 
 def _assign_row_roles(columns: Mapping[str, str], options: ReadOptions, *, excluded: Sequence[str]) -> ColumnRoles:
     """Ids, paths, splits and lists of names; a column that the user called a label is none of these."""
+    usable = {name: kind for name, kind in columns.items() if name not in excluded and kind not in (IMAGE, STRUCTURE)}
 
     def find(names: Sequence[str], *unusable: str) -> str | None:
-        kinds = {name: kind for name, kind in columns.items() if name not in excluded}
-        return find_column(names, [name for name, kind in kinds.items() if kind not in (*unusable, IMAGE, STRUCTURE)])
+        return find_column(names, [name for name, kind in usable.items() if kind not in unusable])
 
     # Images, splits and classes are often numbered, but a fraction is a score or a probability.
     roles = ColumnRoles(
@@ -373,7 +425,7 @@ def _assign_row_roles(columns: Mapping[str, str], options: ReadOptions, *, exclu
         lists=find(LABEL_COLUMNS, NUMBER, BOOLEAN),
     )
     if roles.id is None:
-        roles.id = next((name for name, kind in columns.items() if kind == INDEX and name not in excluded), None)
+        roles.id = next((name for name, kind in usable.items() if kind == INDEX), None)
     if roles.key is None:
         roles.path = find(KEY_COLUMNS, NUMBER, INTEGER, BOOLEAN, LIST)
     if options.id_column is not None:
@@ -383,21 +435,21 @@ def _assign_row_roles(columns: Mapping[str, str], options: ReadOptions, *, exclu
     return roles
 
 
+def _prefixed_columns(columns: Iterable[str], prefix: str) -> dict[str, str]:
+    """The columns of this prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
+
+
 def _find_value_columns(columns: Mapping[str, str], roles: ColumnRoles, kind: str) -> dict[str, str]:
-    """The columns of labels where the user named none: those named `score:` or `prob:`, or all other numbers."""
-    prefix = COLUMN_PREFIXES[kind]
-    prefixed = {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
-    if prefixed:
-        return prefixed
+    """All other numbers, in a table whose columns of labels the user has not named, nor a prefix."""
     # In a table without rows nothing shows what is a number.
-    usable = (NUMBER, INTEGER) if set(columns.values()) != {BLANK} else (BLANK,)
+    usable = (NUMBER, INTEGER, NUMBERS_AND_TEXT) if set(columns.values()) != {BLANK} else (BLANK,)
     excluded = {*roles.texts, *(name for name in columns if normalise_name(name) in (*ID_COLUMNS, *INDEX_COLUMNS))}
-    numbers = [name for name, held in columns.items() if held in (*usable, NUMBERS_AND_TEXT) and name not in excluded]
+    numbers = [name for name, held in columns.items() if held in usable and name not in excluded]
     unprefixed = {name: name for name in numbers if not name.startswith(tuple(COLUMN_PREFIXES.values()))}
     if not unprefixed:
-        rule = f"have a column of {kind} for each label"
         got, hint = f"the columns {preview_names(columns)}", "Name the columns with {labels}."
-        raise InputError("table", rule=rule, got=got, hint=hint)
+        raise InputError("table", rule=f"have a column of {kind} for each label", got=got, hint=hint)
     return unprefixed
 
 
@@ -412,88 +464,6 @@ def _check_numbers(columns: Mapping[str, str], roles: ColumnRoles) -> None:
             raise InputError("table", rule="hold numbers for each label", got=f"text in column {name!r}", hint=hint)
 
 
-@dataclass
-class _Preview:
-    """What the first rows of a table of images show.
-
-    Attributes:
-        kinds: What each column holds, by name; blank also for one that holds nothing in these rows.
-        binary: Columns of nothing but 1, 0, -1, yes, no, true, false and blanks.
-        gaps: Whether some of these have blanks.
-        images: Columns of texts of which most end like images.
-    """
-
-    kinds: dict[str, str]
-    binary: list[str] = field(default_factory=list)
-    gaps: bool = False
-    images: list[str] = field(default_factory=list)
-
-
-def _preview(table: TableFile) -> _Preview:
-    result = _Preview(dict(table.columns))
-    for name, texts in table.sample().items():
-        filled = [text for text in texts if text not in BLANK_CELLS]
-        if not filled:
-            result.kinds[name] = BLANK
-        elif {text.lower() for text in filled} <= CELL_VALUES.keys():
-            result.binary.append(name)
-            result.gaps = result.gaps or len(filled) < len(texts)
-        elif 2 * sum(is_image(text) for text in filled[:100]) > len(filled[:100]):
-            result.images.append(name)
-    return result
-
-
-def _find_image_column(preview: _Preview, excluded: set[str | None]) -> str:
-    """A column of images, or else of texts that look like paths, or else one that is named like paths."""
-    kinds = preview.kinds
-    embedded = [name for name, kind in kinds.items() if kind == IMAGE]
-    usable = [name for name, kind in kinds.items() if name not in excluded and kind != LIST]
-    usable.sort(key=lambda name: kinds[name] == BLANK)
-    column = (
-        find_column(IMAGE_COLUMNS, embedded)
-        or next(iter(embedded), None)
-        or find_column(IMAGE_COLUMNS, preview.images)
-        or next(iter(preview.images), None)
-        or find_column(IMAGE_COLUMNS, usable)
-    )
-    if column is None:
-        got, hint = f"the columns {preview_names(kinds)}", "Name it with {path_column}."
-        raise InputError("path", rule="have a column of image paths", got=got, hint=hint)
-    return column
-
-
-def _find_labels(roles: ColumnRoles, preview: _Preview, options: ReadOptions) -> None:
-    """A column of names, or one column per label."""
-    kinds = preview.kinds
-    if options.labels_column is not None:
-        roles.lists = options.column("labels_column", options.labels_column, kinds)
-        return
-    rest = [name for name, kind in kinds.items() if name not in (roles.path, roles.split) and kind != IMAGE]
-    names = options.label_names
-    marked = [name for name in rest if name.startswith(TARGET_PREFIX)]
-    if marked or (names and all(name in rest for name in names)):
-        roles.targets = {name.removeprefix(TARGET_PREFIX): name for name in marked or names or ()}
-        return
-    # Numbers of rows are 0 and 1 in a table of two rows.
-    binary = [name for name in preview.binary if name in rest and normalise_name(name) not in INDEX_COLUMNS]
-    if preview.gaps and binary:
-        binary = [name for name in rest if name in binary or kinds[name] == BLANK]
-    named = find_column(LABEL_COLUMNS, [name for name in rest if kinds[name] != BLANK])
-    lists = [name for name in rest if kinds[name] == LIST]
-    texts = [name for name in rest if kinds[name] in (TEXT, NUMBERS_AND_TEXT)]
-    if named is not None and named in binary and len(binary) > 1:
-        got = f"both {named!r} and columns of 1 and 0 such as {next(n for n in binary if n != named)!r}"
-        hint = "Pass {labels_column}[, or the columns of labels as {labels}]."
-        raise InputError("path", rule="have labels in one way", got=got, hint=hint)
-    if named is not None:
-        roles.lists = named
-    elif binary:
-        roles.targets = {name: name for name in binary}
-    elif len(lists or texts) == 1:
-        (roles.lists,) = lists or texts
-    else:
-        roles.lists = find_column(LABEL_COLUMNS, [name for name in rest if kinds[name] == BLANK])
-    if roles.lists is None and not roles.targets:
-        hint = "Name it with {labels_column}[, or the columns of labels with {labels}]."
-        rule = "have a column of label names or one column per label"
-        raise InputError("path", rule=rule, got=f"the columns {preview_names(kinds)}", hint=hint)
+def _no_labels_error(argument: str, columns: Mapping[str, str], hint: str) -> InputError:
+    rule, got = "have a column of label names or one column per label", f"the columns {preview_names(columns)}"
+    return InputError(argument, rule=rule, got=got, hint=hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,15 @@ from manyhot.tables.columns import BLANK_CELLS, CELL_VALUES, Array
 SEPARATORS = ("|", ";", ",", " ")
 LIST_LITERAL = "[]"  # stands for lists as Python or JSON writes them
 SAMPLE_TEXTS, MAX_TEXTS = 1000, 20_000
+BLANK_NAME, UNKNOWN_NAME = -1, -2
 
 
-def find_separator(texts: Sequence[str], counts: Array | None = None, label_names: Sequence[str] | None = None) -> str:
-    """The separator that `detect_separator` finds in a sample of texts that occur so often, once each by default."""
+def find_separator(texts: Sequence[str], counts: Array, label_names: Sequence[str] | None = None) -> str:
+    """The separator that `detect_separator` finds in a sample of texts, each of which occurs so often."""
     step = max(1, len(texts) // MAX_TEXTS)
     sample: Counter[str] = Counter()
-    for text, count in zip(texts[::step], [1] * len(texts) if counts is None else counts[::step], strict=False):
-        sample[text.strip()] += int(count)
+    for text, count in zip(texts[::step], counts[::step].tolist(), strict=True):
+        sample[text.strip()] += count
     for text in BLANK_CELLS:
         del sample[text]
     return detect_separator(sample, label_names)
@@ -51,27 +53,23 @@ def detect_separator(texts: Counter[str], label_names: Sequence[str] | None = No
     if label_names is None:
         return guess
     known = set(label_names)
-    separators = (guess, *SEPARATORS, "")
-    counts = [
-        sum(name in known for text in texts for name in split_names("", text, separator)) for separator in separators
-    ]
-    return separators[counts.index(max(counts))]
+
+    def count_known(separator: str) -> int:
+        return sum(name in known for text in texts for name in split_names("", text, separator))
+
+    return max((guess, *SEPARATORS, ""), key=count_known)
 
 
 def _guess_separator(texts: Counter[str]) -> str:
     texts_with = {separator: [text for text in texts if separator in text] for separator in SEPARATORS}
-    spaced = 2 * len(texts_with[" "]) > len(texts) and _mixing_share(texts, " ") >= 0.5
-    for separator in ("|", ";"):
-        rare = spaced and 100 * len(texts_with[separator]) < len(texts)
-        if texts_with[separator] and not rare:
-            return separator
-    commas = texts_with[","]
-    if commas and not (spaced and 100 * len(commas) < len(texts)):
-        # Whole texts that come again and again, with pieces that never part, are names with a comma in them.
-        again = sum(texts[text] for text in commas) >= 2 * len(commas)
-        if not (again and _mixing_share(texts, ",") < 0.2):
-            return ","
-    return " " if texts_with[" "] and _mixing_share(texts, " ") >= 0.5 else ""
+    by_spaces = _mixing_share(texts, " ") >= 0.5
+    # Whole texts that come again and again, with pieces that never part, are names with a comma in them.
+    again = sum(texts[text] for text in texts_with[","]) >= 2 * len(texts_with[","])
+    by_commas = not again or _mixing_share(texts, ",") >= 0.2
+    # Where spaces separate the names of most texts, a rare sign is part of a name.
+    least = max(1.0, len(texts) / 100) if by_spaces and 2 * len(texts_with[" "]) > len(texts) else 1.0
+    separates = {"|": True, ";": True, ",": by_commas, " ": by_spaces}
+    return next((sign for sign in SEPARATORS if separates[sign] and len(texts_with[sign]) >= least), "")
 
 
 def _mixing_share(texts: Iterable[str], separator: str) -> float:
@@ -100,10 +98,9 @@ def _parse_name_list(owner: str, text: str) -> list[str]:
     """The names in a list as Python or JSON writes it, without the spaces around them; none in a blank text."""
     if text.strip() in BLANK_CELLS:
         return []
-    try:
+    value = None
+    with suppress(ValueError, SyntaxError):
         value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
-        value = None
     if not isinstance(value, list):
         hint = "Repair it, or pass {separator}."
         raise InputError("labels", owner, "be lists such as ['cat', 'dog']", repr(text), hint)
@@ -130,11 +127,12 @@ def split_column(texts: Any, separator: str) -> Any:
     return pa.compute.split_pattern(texts, separator)
 
 
-def list_entries(column: Any) -> tuple[Array, Any]:
-    """The row of each entry of a column of lists, and the entries as texts without the spaces around them."""
+def list_entries(column: Any) -> tuple[Array, Array, list[str]]:
+    """The row of each entry of a column of lists, which text it is, and the texts without the spaces around them."""
     compute = import_arrow().compute
-    names = compute.utf8_trim_whitespace(as_strings(compute.list_flatten(column)))
-    return as_numpy(compute.list_parent_indices(column)).astype(np.int64), names
+    encoded = compute.utf8_trim_whitespace(as_strings(compute.list_flatten(column))).dictionary_encode()
+    rows = as_numpy(compute.list_parent_indices(column)).astype(np.int64)
+    return rows, as_numpy(encoded.indices), encoded.dictionary.to_pylist()
 
 
 class LabelNameReader:
@@ -148,6 +146,8 @@ class LabelNameReader:
 
     def __init__(self, label_names: Sequence[str], separator: str | None, *, leave_out: bool) -> None:
         self._names, self._separator, self._leave_out = list(label_names), separator, leave_out
+        # Programs write a blank cell as "nan" or "NULL", and people write "none".
+        self._columns = dict.fromkeys(BLANK_CELLS, BLANK_NAME) | {name: k for k, name in enumerate(label_names)}
         self._detected, self._unknown_count = False, 0
 
     def read(self, column: Any) -> tuple[Array, Array]:
@@ -155,26 +155,21 @@ class LabelNameReader:
 
         Spaces around a name are not part of it, and a blank text is a row without labels.
         """
-        pa = import_arrow()
         if not is_list_column(column):
             texts = as_strings(column)
             if self._separator is None and len(texts):
                 # Where nothing separates the first names, a bar may separate later ones: it hardly occurs in names.
                 sample = texts.slice(0, SAMPLE_TEXTS).to_pylist()
-                self._separator, self._detected = find_separator(sample, None, self._names) or SEPARATORS[0], True
+                separator = find_separator(sample, np.ones(len(sample), np.int64), self._names)
+                self._separator, self._detected = separator or SEPARATORS[0], True
             column = split_column(texts, self._separator or SEPARATORS[0])
-        rows, names = list_entries(column)
-        # Programs write a blank cell as "nan" or "NULL", and people write "none".
-        blank = pa.array([text for text in BLANK_CELLS if text not in set(self._names)], pa.string())
-        filled = ~as_numpy(pa.compute.is_in(names, value_set=blank))
-        indices = pa.compute.index_in(names, value_set=pa.array(self._names, pa.string()))
-        known = as_numpy(indices.is_valid())
-        unknown = filled & ~known
+        rows, codes, names = list_entries(column)
+        columns = np.array([self._columns.get(name, UNKNOWN_NAME) for name in names], np.int64)[codes]
+        unknown = columns == UNKNOWN_NAME
         if unknown.any() and not self._leave_out:
-            self._raise_unknown(names[int(unknown.argmax())].as_py())
+            self._raise_unknown(names[codes[unknown.argmax()]])
         self._unknown_count += int(unknown.sum())
-        columns = as_numpy(indices.fill_null(0)).astype(np.int64)
-        return rows[filled & known], columns[filled & known]
+        return rows[columns >= 0], columns[columns >= 0]
 
     def notes(self, column: str, of_file: str = "") -> list[str]:
         """What was found out about a column; `of_file` names its file."""
@@ -189,8 +184,8 @@ class LabelNameReader:
     def _raise_unknown(self, name: str) -> None:
         suggestion = suggest(name, self._names, show=repr)
         hint = "Pass `{other_labels='leave out'}` to do without such names"
-        otherwise = f"{hint}, or rename the column if it does not hold true labels."
-        hint = f"{suggestion} {hint}." if suggestion else otherwise
+        otherwise = "or rename the column if it does not hold true labels."
+        hint = f"{suggestion} {hint}." if suggestion else f"{hint}, {otherwise}"
         raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
 
 

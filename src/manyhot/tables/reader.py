@@ -10,10 +10,11 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 from zipfile import BadZipFile
@@ -63,7 +64,6 @@ BATCH_ROWS = 8192
 BLOCK_BYTES = 2**23
 # What a spreadsheet writes above the header to say what separates the columns.
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
-BOOLEAN_WORDS = {text for text, value in CELL_VALUES.items() if value >= 0}
 
 
 class TableFile(ABC):
@@ -73,12 +73,14 @@ class TableFile(ABC):
         path: The file; empty for a table in memory.
         columns: What each column holds, by name.
         notes: What was detected about its form.
+        doubles: The columns that hold numbers of double precision.
         rows: How many rows there are; None where they are known only after reading.
     """
 
     path: Path
     columns: dict[str, str]
     notes: list[str]
+    doubles: set[str]
     rows: int | None = None
 
     @abstractmethod
@@ -97,7 +99,7 @@ class TableFile(ABC):
 
     def has_doubles(self, names: Sequence[str]) -> bool:
         """Whether any of these columns holds numbers of double precision."""
-        return False
+        return not self.doubles.isdisjoint(names)
 
     def class_names(self, column: str) -> list[str] | None:
         """Names for the numbers in a column of labels, where the file has them."""
@@ -155,30 +157,20 @@ class TextTable(TableFile):
     """
 
     def __init__(self, path: Path, delimiter: str | None = None, *, double: bool = False) -> None:
-        self.path, self._double = path, double
         if delimiter is not None and len(delimiter) != 1:
             hint = "Leave it out to have it detected."
             raise InputError("delimiter", rule="be one character", got=repr(delimiter), hint=hint)
-        self._encoding = "utf-8-sig"
-        self._skipped = 0  # lines above the header
-        header_line = self._header_line()
-        separator_line = SEPARATOR_LINE.fullmatch(header_line)
-        if separator_line is not None:
-            self._skipped = 1
-            header_line = self._header_line()
-        detected = find_delimiter(header_line) if separator_line is None else separator_line[1]
-        if separator_line is None and ".tsv" in (suffix.lower() for suffix in path.suffixes):
-            detected = "\t"
-        self.delimiter = detected if delimiter is None else delimiter
-        self.header, rows = self._first_rows()
-        if '"' not in header_line:  # spaces within quotes are meant
-            self.header = [name.strip() for name in self.header]
+        self.path = path
+        self._encoding = self._find_encoding()
+        with self._reading(), self._open() as file:
+            rows = self._read_first_rows(file, delimiter)
         self._texts = {
             name: [row[index].strip() for row in rows if index < len(row)] for index, name in enumerate(self.header)
         }
         filled = {name: [text for text in texts if text not in BLANK_CELLS] for name, texts in self._texts.items()}
         self.decimal = self._find_decimal(filled.values())
         self.columns = {name: self._kind_of(texts) for name, texts in filled.items()}
+        self.doubles = set(self.header) if double else set()
         self._check_header(self.header)
         self.notes = [f"{path.name} is in UTF-16."] if self._encoding == "utf-16" else []
         if delimiter is None and self.delimiter != ",":
@@ -186,39 +178,65 @@ class TextTable(TableFile):
         if self.decimal == ",":
             self.notes.append(f"Numbers of {path.name} are written with a comma.")
 
+    def _find_encoding(self) -> str:
+        with self._reading(), self._open_bytes() as file:
+            start = file.read(1024)
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        if 4 * start.count(b"\0") > len(start):  # every other byte of UTF-16, for the most part
+            got, hint = f"{str(self.path)!r} with zero bytes", "Convert it: iconv -f UTF-16LE -t UTF-8."
+            raise InputError("path", rule="be text in UTF-8", got=got, hint=hint)
+        return "utf-8-sig"
+
+    def _read_first_rows(self, file: IO[str], delimiter: str | None) -> list[list[str]]:
+        """Some rows, after the header and what says how it is written."""
+        line = file.readline()
+        separator_line = SEPARATOR_LINE.fullmatch(line)
+        if separator_line is not None:
+            detected, line = separator_line[1], file.readline()
+        else:
+            is_tsv = ".tsv" in (suffix.lower() for suffix in self.path.suffixes)
+            detected = "\t" if is_tsv else find_delimiter(line)
+        if not line.strip():
+            got = f"{str(self.path)!r} without one"
+            raise InputError("path", rule="have a header", got=got, hint="Name the columns.")
+        self.delimiter = detected if delimiter is None else delimiter
+        # Strict: a quote that is never closed would make one cell of all rows that follow.
+        reader = csv.reader(chain([line], file), delimiter=self.delimiter, strict=True)
+        try:
+            header = next(reader)
+            self.header = header if '"' in line else [name.strip() for name in header]  # spaces in quotes are meant
+            self._header_lines = reader.line_num + (separator_line is not None)
+            return [row for row in islice(reader, SAMPLE_ROWS) if row]
+        except csv.Error as error:
+            got = f"{str(self.path)!r} ({error} in or before line {reader.line_num:,})"
+            hint = "Repair the file; a quote is perhaps not closed."
+            raise InputError("path", rule="be a table of text in UTF-8", got=got, hint=hint) from None
+
     def sample(self) -> dict[str, list[str]]:
         """The first texts of each column, numbers with a point."""
         return {name: [text.replace(self.decimal, ".") for text in texts] for name, texts in self._texts.items()}
 
-    def has_doubles(self, names: Sequence[str]) -> bool:
-        """What the user chose: text says nothing about it."""
-        return self._double
-
     def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
         pa = import_arrow()
-        types = dict.fromkeys(roles.cells.values(), pa.float64() if self._double else pa.float32())
+        types = dict.fromkeys(roles.cells.values(), pa.float64() if self.doubles else pa.float32())
         for name in roles.targets.values():
             types[name] = pa.string() if self.columns[name] in (BOOLEAN, TEXT, NUMBERS_AND_TEXT) else pa.float32()
         types |= dict.fromkeys(roles.texts, pa.string())
         hint = "Repair the file[, or say which columns to read with {labels}]."
         with (
             arrow_as_input_error("path", "", "be a whole table of text in UTF-8", self.path, hint),
-            self._in_utf8(),
+            self._reading(),
         ):
+            encoding = "utf-16" if self._encoding == "utf-16" else "utf8"
             reader = pa.csv.open_csv(
                 pa.input_stream(self.path, compression="gzip" if self._is_gzip() else None),
-                read_options=pa.csv.ReadOptions(
-                    block_size=BLOCK_BYTES,
-                    encoding="utf-16" if self._encoding == "utf-16" else "utf8",
-                    skip_rows=self._skipped + self._header_lines,
-                    column_names=self.header,  # without the spaces around them
+                pa.csv.ReadOptions(
+                    block_size=BLOCK_BYTES, encoding=encoding, skip_rows=self._header_lines, column_names=self.header
                 ),
-                parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types=types,
-                    include_columns=roles.used,
-                    decimal_point=self.decimal,
-                    null_values=BLANK_CELLS,
+                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                pa.csv.ConvertOptions(
+                    column_types=types, include_columns=roles.used, decimal_point=self.decimal, null_values=BLANK_CELLS
                 ),
             )
             rows = 0
@@ -229,10 +247,8 @@ class TextTable(TableFile):
 
     def _check_open_quote(self, rows: int) -> None:
         """Checks that no unclosed quote has turned all following lines into one cell."""
-        quotes = 0
         with self._open_bytes() as file:
-            while block := file.read(BLOCK_BYTES):
-                quotes += block.count(b'"')
+            quotes = sum(block.count(b'"') for block in iter(partial(file.read, BLOCK_BYTES), b""))
         if quotes % 2 == 0:
             return
         with self._open() as text:
@@ -242,13 +258,8 @@ class TextTable(TableFile):
             got = f"{str(self.path)!r} with {rows:,} rows in {lines:,} lines and an odd number of quotes"
             raise InputError("path", rule="close every quote", got=got, hint="Repair the file.")
 
-    @contextmanager
-    def _open(self) -> Iterator[IO[str]]:
-        """The text from the header on."""
-        with self._open_bytes() as raw, io.TextIOWrapper(raw, encoding=self._encoding, newline="") as file:
-            for _ in range(self._skipped):
-                file.readline()
-            yield file
+    def _open(self) -> IO[str]:
+        return io.TextIOWrapper(self._open_bytes(), encoding=self._encoding, newline="")
 
     def _open_bytes(self) -> BinaryIO:
         return cast(BinaryIO, gzip.open(self.path) if self._is_gzip() else self.path.open("rb"))
@@ -256,95 +267,71 @@ class TextTable(TableFile):
     def _is_gzip(self) -> bool:
         return self.path.suffix.lower() == ".gz"
 
-    def _header_line(self) -> str:
-        try:
-            with self._open_bytes() as file:
-                start = file.read(1024)
-            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                self._encoding = "utf-16"
-            elif 4 * start.count(b"\0") > len(start):  # every other byte of UTF-16, for the most part
-                got, hint = f"{str(self.path)!r} with zero bytes", "Convert it: iconv -f UTF-16LE -t UTF-8."
-                raise InputError("path", rule="be text in UTF-8", got=got, hint=hint)
-            with self._in_utf8(), self._open() as text:
-                line = text.readline()
-        except (gzip.BadGzipFile, EOFError) as error:
-            got = f"{str(self.path)!r} ({error})"
-            raise InputError("path", rule="be text in UTF-8", got=got, hint="Convert it first.") from None
-        if not line.strip():
-            got = f"{str(self.path)!r} without one"
-            raise InputError("path", rule="have a header", got=got, hint="Name the columns.")
-        return line
-
     @contextmanager
-    def _in_utf8(self) -> Iterator[None]:
-        """Says where a file in another encoding has the first byte that UTF-8 does not have."""
+    def _reading(self) -> Iterator[None]:
+        """Turns errors of the compression or the encoding into an `InputError`."""
         try:
             yield
-        except UnicodeDecodeError:
-            raise self._not_utf8() from None
-        except import_arrow().ArrowInvalid as error:
-            if "UTF8" not in str(error):
+            return
+        except (gzip.BadGzipFile, EOFError, ZlibError) as error:
+            got, hint = f"({error})", "Convert it first."
+        except (UnicodeDecodeError, import_arrow().ArrowInvalid) as error:
+            if not isinstance(error, UnicodeDecodeError) and "UTF8" not in str(error):
                 raise
-            raise self._not_utf8() from None
+            got = self._find_undecodable()
+            hint = 'Save it as UTF-8 ("CSV UTF-8" in a spreadsheet), or convert it: iconv -f WINDOWS-1252 -t UTF-8.'
+        raise InputError("path", rule="be text in UTF-8", got=f"{str(self.path)!r} {got}", hint=hint) from None
 
-    def _not_utf8(self) -> InputError:
-        got = f"{str(self.path)!r} in another encoding"
+    def _find_undecodable(self) -> str:
+        """Where a file in another encoding has the first byte that this one does not have."""
         with self._open_bytes() as file:
             for number, line in enumerate(file, 1):
                 try:
                     line.decode(self._encoding)
                 except UnicodeDecodeError as error:
-                    got = f"{str(self.path)!r} with the byte 0x{line[error.start]:02X} in line {number:,}"
-                    break
-        hint = 'Save it as UTF-8 ("CSV UTF-8" in a spreadsheet), or convert it: iconv -f WINDOWS-1252 -t UTF-8.'
-        return InputError("path", rule="be text in UTF-8", got=got, hint=hint)
-
-    def _first_rows(self) -> tuple[list[str], list[list[str]]]:
-        try:
-            with self._in_utf8(), self._open() as file:
-                # Strict: a quote that is never closed would make one cell of all rows that follow.
-                reader = csv.reader(file, delimiter=self.delimiter, strict=True)
-                header = next(reader)
-                self._header_lines = reader.line_num
-                rows = list(islice(reader, SAMPLE_ROWS))
-        except (csv.Error, EOFError) as error:
-            at = "" if isinstance(error, EOFError) else f" in or before line {reader.line_num:,}"
-            got, hint = f"{str(self.path)!r} ({error}{at})", "Repair the file; a quote is perhaps not closed."
-            raise InputError("path", rule="be a table of text in UTF-8", got=got, hint=hint) from None
-        return header, [row for row in rows if row]
+                    return f"with the byte 0x{line[error.start]:02X} in line {number:,}"
+        return "in another encoding"
 
     def _check_header(self, header: list[str]) -> None:
-        twice = next((name for name in header if header.count(name) > 1), None)
-        if twice is not None:
-            got = f"{twice!r} twice in {str(self.path)!r}"
-            raise InputError("path", rule="have columns of different names", got=got, hint="Rename one of them.")
+        _check_distinct(header, f" in {str(self.path)!r}")
         if find_column((*PATH_COLUMNS, *ID_COLUMNS, *SPLIT_COLUMNS), header) is not None:
             return  # labels may have numbers for names
         numbers = [name for name in header if self.columns[name] in (NUMBER, INTEGER)] or header
-        if all(_is_number(name, self.decimal) for name in numbers) and any(self.decimal in name for name in numbers):
-            got = f"{str(self.path)!r}, which begins with numbers"
-            raise InputError("path", rule="have a header", got=got, hint="Write the names of the columns above them.")
         image = next((name for name in header if is_image(name) and not name.startswith(TARGET_PREFIX)), None)
-        if image is not None:
-            got, hint = f"{str(self.path)!r}, which begins with {image!r}", "Write `path,labels` as its first line."
-            raise InputError("path", rule="have a header", got=got, hint=hint)
+        if _count_numbers(numbers, self.decimal) == len(numbers) and any(self.decimal in name for name in numbers):
+            start, hint = "numbers", "Write the names of the columns above them."
+        elif image is not None:
+            start, hint = repr(image), "Write `path,labels` as its first line."
+        else:
+            return
+        got = f"{str(self.path)!r}, which begins with {start}"
+        raise InputError("path", rule="have a header", got=got, hint=hint)
 
-    def _find_decimal(self, columns: Collection[list[str]]) -> str:
+    def _find_decimal(self, columns: Iterable[list[str]]) -> str:
         """A comma if whole columns are numbers only that way, and none is a number with a point."""
-        commas = any(_are_numbers(texts, ",") and any("," in text for text in texts) for texts in columns)
-        points = any(_are_numbers(texts, ".") and any("." in text for text in texts) for texts in columns)
+        commas, points = (
+            any(any(sign in text for text in texts) and _count_numbers(texts, sign) == len(texts) for texts in columns)
+            for sign in (",", ".")
+        )
         return "," if commas and not points and self.delimiter != "," else "."
 
     def _kind_of(self, filled: list[str]) -> str:
         """What a column holds, according to its first texts that are not blank."""
         if not filled:
             return BLANK
-        numbers = sum(_is_number(text, self.decimal) for text in filled)
-        if numbers < len(filled) and all(text.lower() in BOOLEAN_WORDS for text in filled):
+        numbers = _count_numbers(filled, self.decimal)
+        if numbers == len(filled):
+            return INTEGER if all(text.isdigit() for text in filled) else NUMBER
+        if all(CELL_VALUES.get(text.lower(), -1) >= 0 for text in filled):
             return BOOLEAN
-        if numbers < len(filled):
-            return NUMBERS_AND_TEXT if 2 * numbers > len(filled) else TEXT
-        return INTEGER if all(text.isdigit() for text in filled) else NUMBER
+        return NUMBERS_AND_TEXT if 2 * numbers > len(filled) else TEXT
+
+
+def _check_distinct(columns: list[str], of_file: str = "") -> None:
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        rule, got = "have columns of different names", f"{twice!r} twice{of_file}"
+        raise InputError("path", rule=rule, got=got, hint="Rename one of them.")
 
 
 def find_delimiter(header_line: str) -> str:
@@ -358,19 +345,16 @@ def find_delimiter(header_line: str) -> str:
     return max(DELIMITERS, key=bare.count)
 
 
-def _are_numbers(texts: list[str], decimal: str) -> bool:
-    return all(_is_number(text, decimal) for text in texts)
-
-
-def _is_number(text: str, decimal: str = ".") -> bool:
-    """Whether a text is a number with this decimal separator."""
-    if "_" in text or (decimal != "." and "." in text):  # Python would take 1_000 for a number
-        return False
-    try:
-        float(text.replace(decimal, "."))
-    except ValueError:
-        return False
-    return True
+def _count_numbers(texts: Iterable[str], decimal: str) -> int:
+    """How many texts are numbers with this decimal separator."""
+    count = 0
+    for text in texts:
+        if "_" in text or (decimal != "." and "." in text):  # Python would take 1_000 for a number
+            continue
+        with suppress(ValueError):
+            float(text.replace(decimal, "."))
+            count += 1
+    return count
 
 
 class ArrowTable(TableFile):
@@ -389,15 +373,14 @@ class ArrowTable(TableFile):
     def __init__(self, path: Path, schema: Any, rows: int, read: Callable[[Sequence[str]], Iterator[Any]]) -> None:
         self.path, self.rows, self.notes, self._schema, self._read = path, rows, [], schema, read
         self.columns = {field.name: _kind_of_type(field.type) for field in schema}
+        self.doubles = {field.name for field in schema if field.type == import_arrow().float64()}
         self.constants: dict[str, str] = {}
 
     def sample(self) -> dict[str, list[str]]:
         """The first texts of each column; images are not read for it."""
         names = [name for name in self._schema.names if self.columns[name] not in (IMAGE, LIST)]
-        first = next(self._read(names), None)
-        if first is None:
-            return {}
-        columns = {name: first.column(name).slice(0, SAMPLE_ROWS).to_pylist() for name in names}
+        rows = next(self._read(names), None)
+        columns = {} if rows is None else rows.slice(0, SAMPLE_ROWS).to_pydict()
         return {
             name: ["" if value is None else str(value).strip() for value in values] for name, values in columns.items()
         }
@@ -405,11 +388,6 @@ class ArrowTable(TableFile):
     def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
         for piece in self._read([name for name in roles.used if name not in self.constants]):
             yield with_constant_columns(piece, self.constants, roles.used) if self.constants else piece
-
-    def has_doubles(self, names: Sequence[str]) -> bool:
-        """Whether any of these columns holds numbers of double precision."""
-        float64 = import_arrow().float64()
-        return any(self._schema.field(name).type == float64 for name in names)
 
     def class_names(self, column: str) -> list[str] | None:
         """The names that Hugging Face's `ClassLabel` keeps in the footer."""
@@ -423,28 +401,19 @@ class ArrowTable(TableFile):
 
 def open_parquet(path: Path) -> ArrowTable:
     """One Parquet file."""
-    pa = import_arrow()
-
-    @contextmanager
-    def opened() -> Iterator[Any]:
-        with (
-            arrow_as_input_error("path", "", "be a whole Parquet file", path, "Write or copy it again."),
-            pa.parquet.ParquetFile(path, pre_buffer=False) as file,
-        ):
-            yield file
+    parquet = import_arrow().parquet
+    errors = partial(arrow_as_input_error, "path", "", "be a whole Parquet file", path, "Write or copy it again.")
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
-        with opened() as file:
+        with errors(), parquet.ParquetFile(path, pre_buffer=False) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=list(columns))
 
-    with opened() as file:
-        schema = file.schema_arrow
-        table = ArrowTable(path, schema, file.metadata.num_rows, read)
-    # The index that pandas wrote as a column, if it is one of one level, is no label, whatever its name.
-    metadata = (schema.metadata or {}).get(b"pandas")
-    names = json.loads(metadata).get("index_columns", []) if metadata else []
-    if len(names) == 1 and isinstance(names[0], str) and names[0] in table.columns:
-        table.columns[names[0]] = INDEX
+    with errors(), parquet.ParquetFile(path) as file:
+        table = ArrowTable(path, file.schema_arrow, file.metadata.num_rows, read)
+        # The index that pandas wrote as a column, if it is one of one level, is no label, whatever its name.
+        index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+    if len(index) == 1 and isinstance(index[0], str) and index[0] in table.columns:
+        table.columns[index[0]] = INDEX
     return table
 
 
@@ -456,10 +425,7 @@ def open_frame(frame: Any) -> ArrowTable:
         rule = "be a path, a data frame of pandas or polars or a table of Arrow"
         raise InputError("path", rule=rule, got=type(frame).__name__, hint="Pass arrays to `Predictions` itself.")
     names = frame.column_names if isinstance(frame, pa.Table) else [str(name) for name in frame.columns]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        rule = "have columns of different names"
-        raise InputError("path", rule=rule, got=f"{twice!r} twice", hint="Rename one of them.")
+    _check_distinct(names)
     if is_pandas:
         # An index of one level may identify rows; its name must not be taken for a label.
         flat = frame.rename_axis(index=None) if frame.index.nlevels == 1 else frame.reset_index(drop=True)
@@ -517,18 +483,16 @@ def _kind_of_type(kind: Any) -> str:
     if types.is_dictionary(kind):
         return _kind_of_type(kind.value_type)
     if types.is_struct(kind):
-        return IMAGE if any(kind.field(i).name == "bytes" for i in range(kind.num_fields)) else STRUCTURE
-    checks = (
-        (types.is_binary, IMAGE),
-        (types.is_large_binary, IMAGE),
-        (types.is_list, LIST),
-        (types.is_large_list, LIST),
-        (types.is_boolean, BOOLEAN),
-        (types.is_integer, INTEGER),
-        (types.is_floating, NUMBER),
-        (types.is_null, BLANK),
-    )
-    return next((name for check, name in checks if check(kind)), TEXT)
+        return STRUCTURE if kind.get_field_index("bytes") < 0 else IMAGE
+    checks = {
+        IMAGE: (types.is_binary, types.is_large_binary),
+        LIST: (types.is_list, types.is_large_list),
+        BOOLEAN: (types.is_boolean,),
+        INTEGER: (types.is_integer,),
+        NUMBER: (types.is_floating,),
+        BLANK: (types.is_null,),
+    }
+    return next((held for held, fits in checks.items() if any(check(kind) for check in fits)), TEXT)
 
 
 ARRAY_NAMES = {
@@ -542,35 +506,28 @@ ARRAY_NAMES = {
 
 def read_arrays(path: Path) -> dict[str, Any]:
     """The arrays of an archive by name, or the one array of an .npy file under its stem; nothing in it is executed."""
-    if not path.is_file():
-        got = f"{str(path)!r}, where there is none"
-        raise InputError("path", rule="be a file", got=got, hint="Check the path.")
     try:
         with path.open("rb") as file:  # NumPy itself would leave it open where it is no archive
             content = np.load(file, allow_pickle=False)
             return {path.stem: content} if isinstance(content, np.ndarray) else dict(content.items())
     except (ValueError, OSError, EOFError, BadZipFile, ZlibError) as error:
         # What NumPy says about pickles also says how to load them all the same.
-        reason = (
-            "which holds Python objects" if "pickle" in str(error) else f"which cannot be read ({first_line(error)})"
-        )
+        reason = "holds Python objects" if "pickle" in str(error) else f"cannot be read ({first_line(error)})"
+        rule, got = "be arrays of numbers and texts without Python objects", f"{str(path)!r}, which {reason}"
         hint = "Save names as `np.array(names)`, and the file with `np.savez`."
-        rule = "be arrays of numbers and texts without Python objects"
-        raise InputError("path", rule=rule, got=f"{str(path)!r}, {reason}", hint=hint) from None
+        raise InputError("path", rule=rule, got=got, hint=hint) from None
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
     """Arguments for `Predictions` from an archive, and what was taken from where."""
-    arrays = read_arrays(path)
-    taken = {role: next((n for n in names if n in arrays), None) for role, names in ARRAY_NAMES.items()}
-    if taken["labels"] == "labels" and arrays["labels"].ndim == 2:  # often the name of the targets
-        taken["targets"] = taken["targets"] or "labels"
-        taken["labels"] = "names" if "names" in arrays else None
-    cells = kind if kind in arrays else _only_table(arrays, [name for name in taken.values() if name], kind)
-    columns = {role: arrays[name] for role, name in taken.items() if name is not None}
-    notes = [f"Read array {cells!r} as {kind}."]
-    notes += [f"Read array {name!r} as {role}." for role, name in taken.items() if name is not None]
-    left_out = [name for name in arrays if name != cells and name not in taken.values()]
+    arrays, names_of = read_arrays(path), ARRAY_NAMES
+    if "labels" in arrays and arrays["labels"].ndim == 2:  # often the name of the targets
+        names_of = names_of | {"targets": ("targets", "labels"), "labels": ("names",)}
+    taken = {role: name for role, names in names_of.items() for name in reversed(names) if name in arrays}
+    columns = {role: arrays[name] for role, name in taken.items()}
+    cells = kind if kind in arrays else _only_table(arrays, taken.values(), kind)
+    notes = [f"Read array {name!r} as {role}." for role, name in {kind: cells, **taken}.items()]
+    left_out = [name for name in arrays if name not in (cells, *taken.values())]
     notes += [f"Left out {preview_names(left_out)}."] if left_out else []
     if "labels" in columns:
         columns["labels"] = columns["labels"].astype(str).tolist()
@@ -583,25 +540,20 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
 def read_target_array(path: Path) -> Any:
     """The targets of an archive: its array `targets`, its only array, or the sparse matrix that SciPy saved there."""
     arrays = read_arrays(path)
-    if {"format", "shape", "data"} <= set(arrays):
+    if {"format", "shape", "data"} <= arrays.keys():
         return import_module("scipy.sparse").load_npz(path)
-    if "targets" in arrays:
-        return arrays["targets"]
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))
-    rule, got = "hold an array `targets`", f"the arrays {preview_names(list(arrays))}"
-    raise InputError("targets", rule=rule, got=got, hint="Save them under that name.")
+    if "targets" not in arrays and len(arrays) != 1:
+        rule, got = "hold an array `targets`", f"the arrays {preview_names(arrays)}"
+        raise InputError("targets", rule=rule, got=got, hint="Save them under that name.")
+    return arrays.get("targets", next(iter(arrays.values())))
 
 
-def _only_table(arrays: dict[str, Any], others: Sequence[str], kind: str) -> str:
+def _only_table(arrays: dict[str, Any], others: Iterable[str], kind: str) -> str:
     """The one array that can hold scores or probabilities where none has that name."""
-    other_kind = "probs" if kind == "scores" else "scores"
-    tables = [
-        name
-        for name, array in arrays.items()
-        if array.ndim == 2 and np.issubdtype(array.dtype, np.floating) and name not in (other_kind, *others)
-    ]
-    if len(tables) == 1:
-        return tables[0]
-    rule, got = f"hold an array `{kind}`", f"the arrays {preview_names(list(arrays))}"
-    raise InputError("path", rule=rule, got=got, hint=f"Save them with `np.savez(path, {kind}={kind})`.")
+    excluded = {"scores", "probs", *others}
+    floats = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
+    tables = [name for name in floats if name not in excluded]
+    if len(tables) != 1:
+        rule, got = f"hold an array `{kind}`", f"the arrays {preview_names(arrays)}"
+        raise InputError("path", rule=rule, got=got, hint=f"Save them with `np.savez(path, {kind}={kind})`.")
+    return tables[0]
