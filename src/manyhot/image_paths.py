@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import tarfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from manyhot.errors import InputError
 from manyhot.formatting import count_noun
-from manyhot.images import NO_SUCH_FILE, ImageLocation, UnreadableImage, readable_formats
+from manyhot.images import FORMATS, NO_SUCH_FILE, ImageLocation, UnreadableImage
 
 if TYPE_CHECKING:
     from manyhot.tables.columns import ReadOptions
@@ -51,9 +51,9 @@ def _suffixes(registered: int) -> tuple[str, ...]:
     from PIL import Image
 
     # Files with several images (MPO) are opened as JPEG.
-    formats = (*readable_formats(), "MPO")
-    suffixes = [suffix for suffix, name in Image.EXTENSION.items() if name in formats]
-    return tuple(dict.fromkeys((*(suffix for suffix in COMMON_SUFFIXES if suffix in suffixes), *suffixes)))
+    formats = {"MPO", *(name for name in FORMATS if name in Image.OPEN)}
+    readable = [suffix for suffix, name in Image.EXTENSION.items() if name in formats]
+    return tuple(dict.fromkeys([suffix for suffix in COMMON_SUFFIXES if suffix in readable] + readable))
 
 
 def is_image(name: str) -> bool:
@@ -183,26 +183,26 @@ def sort_image_roots(roots: Iterable[Path], paths: Sequence[str]) -> list[Path]:
 def locate_images(paths: Sequence[str], roots: Sequence[Path]) -> list[ImageLocation | UnreadableImage]:
     """The place of each path, or why there is none. Each archive is gone through once, however many paths it holds."""
     matches = [find_image_file(path, roots) for path in paths]
-    requested: dict[Path, set[str]] = {}
-    for match in matches:
-        if match is not None and match[1]:
-            requested.setdefault(match[0], set()).add(match[1])
-    members = {archive: _locate_members(archive, names) for archive, names in requested.items()}
+    members: dict[Path, set[str]] = defaultdict(set)
+    for file, inner in filter(None, matches):
+        if inner:
+            members[file].add(inner)
+    located: dict[tuple[Path, str], ImageLocation | UnreadableImage] = {}
+    for archive, names in members.items():
+        located |= _locate_members(archive, names)
     result: list[ImageLocation | UnreadableImage] = []
     for path, match in zip(paths, matches, strict=True):
-        if match is None:
-            folder = path != "" and any(os.path.isdir(root / path) for root in roots)
-            reason = "it is a folder" if folder else NO_SUCH_FILE
-            result.append(UnreadableImage(path, reason, missing=not folder))
+        if match is not None:
+            result.append(located.get(match, ImageLocation(match[0])))
         else:
-            file, inner = match
-            result.append(members[file][inner] if inner else ImageLocation(file))
+            folder = path != "" and any(os.path.isdir(root / path) for root in roots)
+            result.append(UnreadableImage(path, "it is a folder" if folder else NO_SUCH_FILE, missing=not folder))
     return result
 
 
-def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation | UnreadableImage]:
+def _locate_members(archive: Path, names: set[str]) -> dict[tuple[Path, str], ImageLocation | UnreadableImage]:
     """Where these files of an archive begin, without reading them, or why they cannot be read."""
-    result: dict[str, ImageLocation | UnreadableImage] = {}
+    result: dict[str, ImageLocation] = {}
     reason = "the archive has no such file"
     try:
         for _, member in scan_tar(archive):
@@ -212,7 +212,7 @@ def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation |
                 break
     except (tarfile.TarError, OSError):
         reason = "the archive cannot be read"
-    return {name: result.get(name, UnreadableImage(f"{archive}/{name}", reason)) for name in names}
+    return {(archive, name): result.get(name, UnreadableImage(f"{archive}/{name}", reason)) for name in names}
 
 
 SAMPLE_PATHS = 50
@@ -307,15 +307,14 @@ def _add_suffixes(names: Sequence[str], root: Path, usual: str) -> list[str]:
 
 def _find_by_name(names: Sequence[str], start: Path) -> list[str | None]:
     """Paths by file name alone, below a folder; none at all where two images share a name that is looked for."""
-    by_name: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for path in sorted(iterate_images(start, SkippedFiles())):
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for path in iterate_images(start, SkippedFiles()):
         name = os.path.basename(path)
-        for key in (name, os.path.splitext(name)[0]):
-            counts[key] += 1
-            by_name[key] = path
-    keys = [os.path.basename(name) for name in names]
-    return [None] * len(keys) if any(counts[key] > 1 for key in keys) else [by_name.get(key) for key in keys]
+        by_name[name].append(path)
+        by_name[os.path.splitext(name)[0]].append(path)
+    matches = [by_name.get(os.path.basename(name), []) for name in names]
+    ambiguous = any(len(paths) > 1 for paths in matches)
+    return [paths[0] if paths and not ambiguous else None for paths in matches]
 
 
 def find_image_roots(predictions: str) -> list[Path]:

@@ -29,14 +29,6 @@ FORMATS = (
 # fmt: on
 
 
-def readable_formats() -> tuple[str, ...]:
-    """Those of `FORMATS` that this build of Pillow opens."""
-    from PIL import Image
-
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
 # Programs write about ten scans. Each costs a walk through all pixels, and may take no more than 75 bytes.
 MAX_SCANS = 100
 # As much of a JPEG as is looked at: more than any camera writes.
@@ -223,11 +215,11 @@ def open_header(data: bytes | BinaryIO, *, name: str, limits: ImageLimits = Imag
         if not start:
             raise UnreadableImage(name, "the file is empty")
         try:
-            image = pillow.Image.open(file, formats=[form for form in readable_formats() if form in limits.formats])
+            pillow.Image.init()
+            image = pillow.Image.open(file, formats=[form for form in limits.formats if form in pillow.Image.OPEN])
         except pillow.UnidentifiedImageError:
             raise UnreadableImage(name, _describe_other_file(start)) from None
-        _check_size(image.size, name, limits)
-        risk = decompression_risk(image, file, max_pixels=limits.max_pixels)
+        risk = _size_risk(image.size, limits) or decompression_risk(image, file, max_pixels=limits.max_pixels)
         if risk is not None:
             raise UnreadableImage(name, risk)
     return image
@@ -281,13 +273,11 @@ def _describe_other_file(data: bytes) -> str:
     return "it is no image of a known format" if any(data) else "it holds nothing but zeros"
 
 
-def _check_size(size: tuple[int, int], name: str, limits: ImageLimits) -> None:
+def _size_risk(size: tuple[int, int], limits: ImageLimits) -> str | None:
     width, height = size
     if width * height > limits.max_pixels:
-        allowed = f"more than the {limits.max_pixels:,} allowed"
-        raise UnreadableImage(name, f"it has {width:,} x {height:,} pixels, {allowed}")
-    if width * height == 0:
-        raise UnreadableImage(name, f"it has {width} x {height} pixels")
+        return f"it has {width:,} x {height:,} pixels, more than the {limits.max_pixels:,} allowed"
+    return None if width * height else f"it has {width} x {height} pixels"
 
 
 def _to_rgb(image: Any, name: str) -> Image.Image:
@@ -339,7 +329,9 @@ def _from_array(pixels: Array, name: str, limits: ImageLimits) -> Image.Image:
         raise UnreadableImage(name, f"its pixels are {pixels.shape}, not (H, W) or (H, W, C) with C from 1 to 4")
     if pixels.dtype.kind not in "buif":
         raise UnreadableImage(name, f"its pixels are {pixels.dtype}, not numbers")
-    _check_size((pixels.shape[1], pixels.shape[0]), name, limits)
+    risk = _size_risk((pixels.shape[1], pixels.shape[0]), limits)
+    if risk is not None:
+        raise UnreadableImage(name, risk)
     white = 65535 if pixels.dtype.itemsize == 2 else 255
     return _to_rgb(Image.fromarray(np.ascontiguousarray(_to_uint8(pixels, name, white=white))), name)
 

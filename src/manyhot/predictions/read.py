@@ -285,7 +285,7 @@ class ForeignTable:
         self._files, self._kind, self._link = files, kind, link
         self._roles = assign_value_roles(files[0].columns, options, kind, with_targets=with_targets)
         check_same_columns(files, self._roles.used)
-        double = files[0].has_doubles(list(self._roles.cells.values()))
+        double = not files[0].doubles.isdisjoint(self._roles.cells.values())
         self._dtype = dtype or (torch.float64 if double else torch.float32)
         self.labels = Labels(list(self._roles.cells))
         self._names: LabelNameReader | None = None

@@ -45,25 +45,23 @@ def find_parquet(path: str | os.PathLike[str], owner: str, argument: str = "path
     Of the folder of a run it is the table of the run. Names that begin with a dot or an underscore are left out: such
     files are being written, or are none of the parts.
     """
-    text = os.fspath(path)
-    if os.path.isfile(text):
-        return [Path(text)]
+    text, folder = os.fspath(path), Path(path)
     is_folder = os.path.isdir(text)
-    files = _parquet_files_in(Path(text)) if is_folder else [Path(name) for name in glob.glob(text, recursive=True)]
-    files = sorted(file for file in files if file.is_file())
+    if os.path.isfile(text):
+        return [folder]
+    if not is_folder:
+        candidates = [Path(name) for name in glob.glob(text, recursive=True)]
+    elif (folder / RUN_TABLE).is_file() and (folder / "classifier.json").is_file():
+        candidates = [folder / RUN_TABLE]
+    else:
+        names = folder.rglob("*.parquet")
+        candidates = [name for name in names if not any(part[0] in "._" for part in name.relative_to(folder).parts)]
+    files = sorted(file for file in candidates if file.is_file())
     if not files:
-        got = f"{text!r}, a folder without any" if is_folder else f"{text!r}, where there is nothing"
+        got = f"{text!r}, {'a folder without any' if is_folder else 'where there is nothing'}"
         hint = "Check the path, or write the table there first."
         raise InputError(argument, owner, "be a Parquet file, a folder of them or a pattern", got, hint)
     return files
-
-
-def _parquet_files_in(folder: Path) -> list[Path]:
-    table = folder / RUN_TABLE
-    if table.is_file() and (folder / "classifier.json").is_file():
-        return [table]
-    candidates = folder.rglob("*.parquet")
-    return [file for file in candidates if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
 
 
 def hive_partitions(path: Path) -> dict[str, str]:
@@ -108,8 +106,7 @@ def arrow_as_input_error(argument: str, owner: str, rule: str, name: object, hin
 
 def first_line(error: BaseException) -> str:
     """What an error says, reduced to its first line without the full stop."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip().rstrip(".") if lines else type(error).__name__
+    return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__
 
 
 def with_constant_columns(piece: Any, constants: Mapping[str, str], columns: Sequence[str]) -> Any:
@@ -148,7 +145,6 @@ def read_footer(path: Path, owner: str = "open_predictions") -> Any:
         got = f"{str(path)!r}, which {'is empty' if empty else 'is not one'}"
         hint = "Write it again." if empty else "Import other files with {read_predictions}."
         raise InputError("path", owner, "be a Parquet file", got, hint)
-    with arrow_as_input_error(
-        "path", owner, "be a whole Parquet file", path, "It was cut short; write or copy it again."
-    ):
+    hint = "It was cut short; write or copy it again."
+    with arrow_as_input_error("path", owner, "be a whole Parquet file", path, hint):
         return pa.parquet.read_metadata(path)

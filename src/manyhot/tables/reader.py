@@ -58,6 +58,13 @@ from manyhot.tables.columns import (
 from manyhot.tables.label_cells import numbers_for_words
 
 DELIMITERS = (",", "\t", ";", "|")
+# Numbers as Python reads them, but for 1_000, by their decimal separators.
+NUMBERS = {
+    sign: re.compile(
+        rf"[+-]?((\d+{re.escape(sign)}?\d*|{re.escape(sign)}\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE
+    )
+    for sign in (".", ",")
+}
 SAMPLE_ROWS = 1000
 BATCH_ROWS = 8192
 # What Arrow parses at once, and so also what is in memory of a file that is not.
@@ -97,10 +104,6 @@ class TableFile(ABC):
             words = [name for name in roles.targets.values() if _is_string(piece.schema.field(name).type)]
             yield numbers_for_words(piece, words) if words else piece
 
-    def has_doubles(self, names: Sequence[str]) -> bool:
-        """Whether any of these columns holds numbers of double precision."""
-        return not self.doubles.isdisjoint(names)
-
     def class_names(self, column: str) -> list[str] | None:
         """Names for the numbers in a column of labels, where the file has them."""
         return None
@@ -109,8 +112,7 @@ class TableFile(ABC):
 def open_table(path: Path, *, delimiter: str | None = None, double: bool = False) -> TableFile:
     """A file by the ending of its name; `double` is the precision in which numbers of text are read."""
     if not path.is_file():
-        got = f"{str(path)!r}, where there is nothing"
-        raise InputError("path", rule="lead to data", got=got, hint="Check the path.")
+        raise _file_error(path, "lead to data", ", where there is nothing", "Check the path.")
     if is_text(path):
         return TextTable(path, delimiter, double=double)
     return open_json(path) if path.suffix.lower() in (".jsonl", ".ndjson", ".json") else open_parquet(path)
@@ -137,14 +139,18 @@ def check_same_columns(tables: Sequence[TableFile], names: Sequence[str]) -> Non
     for table in tables:
         missing = next((name for name in names if name not in table.columns), None)
         if missing is not None:
-            rule, got = "hold the same columns in all files", f"{str(table.path)!r} without {missing!r}"
-            raise InputError("path", rule=rule, got=got, hint="Read files of the same columns.")
+            rule, hint = "hold the same columns in all files", "Read files of the same columns."
+            raise _file_error(table.path, rule, f" without {missing!r}", hint)
 
 
 def empty_batch(names: Sequence[str]) -> Any:
     """A record batch of texts without rows, for a table that gives none."""
     pa = import_arrow()
     return pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in names], list(names))
+
+
+def _file_error(path: Path, rule: str, got: str, hint: str) -> InputError:
+    return InputError("path", rule=rule, got=f"{str(path)!r}{got}", hint=hint)
 
 
 class TextTable(TableFile):
@@ -184,8 +190,8 @@ class TextTable(TableFile):
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return "utf-16"
         if 4 * start.count(b"\0") > len(start):  # every other byte of UTF-16, for the most part
-            got, hint = f"{str(self.path)!r} with zero bytes", "Convert it: iconv -f UTF-16LE -t UTF-8."
-            raise InputError("path", rule="be text in UTF-8", got=got, hint=hint)
+            hint = "Convert it: iconv -f UTF-16LE -t UTF-8."
+            raise _file_error(self.path, "be text in UTF-8", " with zero bytes", hint)
         return "utf-8-sig"
 
     def _read_first_rows(self, file: IO[str], delimiter: str | None) -> list[list[str]]:
@@ -198,8 +204,7 @@ class TextTable(TableFile):
             is_tsv = ".tsv" in (suffix.lower() for suffix in self.path.suffixes)
             detected = "\t" if is_tsv else find_delimiter(line)
         if not line.strip():
-            got = f"{str(self.path)!r} without one"
-            raise InputError("path", rule="have a header", got=got, hint="Name the columns.")
+            raise _file_error(self.path, "have a header", " without one", "Name the columns.")
         self.delimiter = detected if delimiter is None else delimiter
         # Strict: a quote that is never closed would make one cell of all rows that follow.
         reader = csv.reader(chain([line], file), delimiter=self.delimiter, strict=True)
@@ -209,9 +214,9 @@ class TextTable(TableFile):
             self._header_lines = reader.line_num + (separator_line is not None)
             return [row for row in islice(reader, SAMPLE_ROWS) if row]
         except csv.Error as error:
-            got = f"{str(self.path)!r} ({error} in or before line {reader.line_num:,})"
+            got = f" ({error} in or before line {reader.line_num:,})"
             hint = "Repair the file; a quote is perhaps not closed."
-            raise InputError("path", rule="be a table of text in UTF-8", got=got, hint=hint) from None
+            raise _file_error(self.path, "be a table of text in UTF-8", got, hint) from None
 
     def sample(self) -> dict[str, list[str]]:
         """The first texts of each column, numbers with a point."""
@@ -255,8 +260,8 @@ class TextTable(TableFile):
             lines = sum(1 for line in text if line.strip())
         # A mark for inches may make the number odd, but then no row has several lines.
         if rows < lines - self._header_lines:
-            got = f"{str(self.path)!r} with {rows:,} rows in {lines:,} lines and an odd number of quotes"
-            raise InputError("path", rule="close every quote", got=got, hint="Repair the file.")
+            got = f" with {rows:,} rows in {lines:,} lines and an odd number of quotes"
+            raise _file_error(self.path, "close every quote", got, "Repair the file.")
 
     def _open(self) -> IO[str]:
         return io.TextIOWrapper(self._open_bytes(), encoding=self._encoding, newline="")
@@ -274,13 +279,13 @@ class TextTable(TableFile):
             yield
             return
         except (gzip.BadGzipFile, EOFError, ZlibError) as error:
-            got, hint = f"({error})", "Convert it first."
+            got, hint = f" ({error})", "Convert it first."
         except (UnicodeDecodeError, import_arrow().ArrowInvalid) as error:
             if not isinstance(error, UnicodeDecodeError) and "UTF8" not in str(error):
                 raise
             got = self._find_undecodable()
             hint = 'Save it as UTF-8 ("CSV UTF-8" in a spreadsheet), or convert it: iconv -f WINDOWS-1252 -t UTF-8.'
-        raise InputError("path", rule="be text in UTF-8", got=f"{str(self.path)!r} {got}", hint=hint) from None
+        raise _file_error(self.path, "be text in UTF-8", got, hint) from None
 
     def _find_undecodable(self) -> str:
         """Where a file in another encoding has the first byte that this one does not have."""
@@ -289,8 +294,8 @@ class TextTable(TableFile):
                 try:
                     line.decode(self._encoding)
                 except UnicodeDecodeError as error:
-                    return f"with the byte 0x{line[error.start]:02X} in line {number:,}"
-        return "in another encoding"
+                    return f" with the byte 0x{line[error.start]:02X} in line {number:,}"
+        return " in another encoding"
 
     def _check_header(self, header: list[str]) -> None:
         _check_distinct(header, f" in {str(self.path)!r}")
@@ -298,19 +303,18 @@ class TextTable(TableFile):
             return  # labels may have numbers for names
         numbers = [name for name in header if self.columns[name] in (NUMBER, INTEGER)] or header
         image = next((name for name in header if is_image(name) and not name.startswith(TARGET_PREFIX)), None)
-        if _count_numbers(numbers, self.decimal) == len(numbers) and any(self.decimal in name for name in numbers):
+        if all(map(NUMBERS[self.decimal].fullmatch, numbers)) and any(self.decimal in name for name in numbers):
             start, hint = "numbers", "Write the names of the columns above them."
         elif image is not None:
             start, hint = repr(image), "Write `path,labels` as its first line."
         else:
             return
-        got = f"{str(self.path)!r}, which begins with {start}"
-        raise InputError("path", rule="have a header", got=got, hint=hint)
+        raise _file_error(self.path, "have a header", f", which begins with {start}", hint)
 
     def _find_decimal(self, columns: Iterable[list[str]]) -> str:
         """A comma if whole columns are numbers only that way, and none is a number with a point."""
         commas, points = (
-            any(any(sign in text for text in texts) and _count_numbers(texts, sign) == len(texts) for texts in columns)
+            any(any(sign in text for text in texts) and all(map(NUMBERS[sign].fullmatch, texts)) for texts in columns)
             for sign in (",", ".")
         )
         return "," if commas and not points and self.delimiter != "," else "."
@@ -319,7 +323,7 @@ class TextTable(TableFile):
         """What a column holds, according to its first texts that are not blank."""
         if not filled:
             return BLANK
-        numbers = _count_numbers(filled, self.decimal)
+        numbers = sum(NUMBERS[self.decimal].fullmatch(text) is not None for text in filled)
         if numbers == len(filled):
             return INTEGER if all(text.isdigit() for text in filled) else NUMBER
         if all(CELL_VALUES.get(text.lower(), -1) >= 0 for text in filled):
@@ -343,18 +347,6 @@ def find_delimiter(header_line: str) -> str:
     """
     bare = re.sub(r'"[^"]*("|$)', "", header_line)
     return max(DELIMITERS, key=bare.count)
-
-
-def _count_numbers(texts: Iterable[str], decimal: str) -> int:
-    """How many texts are numbers with this decimal separator."""
-    count = 0
-    for text in texts:
-        if "_" in text or (decimal != "." and "." in text):  # Python would take 1_000 for a number
-            continue
-        with suppress(ValueError):
-            float(text.replace(decimal, "."))
-            count += 1
-    return count
 
 
 class ArrowTable(TableFile):
@@ -391,12 +383,10 @@ class ArrowTable(TableFile):
 
     def class_names(self, column: str) -> list[str] | None:
         """The names that Hugging Face's `ClassLabel` keeps in the footer."""
-        footer = (self._schema.metadata or {}).get(b"huggingface")
-        features = json.loads(footer).get("info", {}).get("features", {}) if footer else {}
-        feature = features.get(column, {})
-        feature = feature.get("feature", feature) if isinstance(feature, dict) else {}
-        names = feature.get("names") if isinstance(feature, dict) else None
-        return names if isinstance(names, list) else None
+        with suppress(KeyError, TypeError, AttributeError):
+            feature = json.loads(self._schema.metadata[b"huggingface"])["info"]["features"][column]
+            return list(feature.get("feature", feature)["names"])
+        return None
 
 
 def open_parquet(path: Path) -> ArrowTable:
@@ -448,11 +438,9 @@ def open_json(path: Path) -> ArrowTable:
         is_one_list = text.lstrip().startswith("[") and path.suffix.lower() == ".json"
         rows = json.loads(text) if is_one_list else [json.loads(line) for line in text.splitlines() if line.strip()]
     except ValueError as error:
-        got = f"{str(path)!r} ({error})"
-        raise InputError("path", rule="be JSON, one object a line", got=got, hint="Repair the file.") from None
+        raise _file_error(path, "be JSON, one object a line", f" ({error})", "Repair the file.") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        hint = "Write one object for each image."
-        raise InputError("path", rule="hold JSON objects", got=repr(str(path)), hint=hint)
+        raise _file_error(path, "hold JSON objects", "", "Write one object for each image.")
     keys = list(dict.fromkeys(key for row in rows for key in row))
     columns = {key: _as_column([row.get(key) for row in rows]) for key in keys}
     return _table_in_memory(path, import_arrow().table(columns))
@@ -513,9 +501,9 @@ def read_arrays(path: Path) -> dict[str, Any]:
     except (ValueError, OSError, EOFError, BadZipFile, ZlibError) as error:
         # What NumPy says about pickles also says how to load them all the same.
         reason = "holds Python objects" if "pickle" in str(error) else f"cannot be read ({first_line(error)})"
-        rule, got = "be arrays of numbers and texts without Python objects", f"{str(path)!r}, which {reason}"
+        rule = "be arrays of numbers and texts without Python objects"
         hint = "Save names as `np.array(names)`, and the file with `np.savez`."
-        raise InputError("path", rule=rule, got=got, hint=hint) from None
+        raise _file_error(path, rule, f", which {reason}", hint) from None
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
