@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 from zipfile import BadZipFile
@@ -59,12 +59,8 @@ from manyhot.tables.label_cells import numbers_for_words
 
 DELIMITERS = (",", "\t", ";", "|")
 # Numbers as Python reads them, but for 1_000, by their decimal separators.
-NUMBERS = {
-    sign: re.compile(
-        rf"[+-]?((\d+{re.escape(sign)}?\d*|{re.escape(sign)}\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE
-    )
-    for sign in (".", ",")
-}
+NUMBER_PATTERN = r"[+-]?(?:(?:\d+(?:{0}\d*)?|{0}\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity|nan))"
+NUMBERS = {sign: re.compile(NUMBER_PATTERN.format(re.escape(sign))) for sign in (".", ",")}
 SAMPLE_ROWS = 1000
 BATCH_ROWS = 8192
 # What Arrow parses at once, and so also what is in memory of a file that is not.
@@ -170,9 +166,8 @@ class TextTable(TableFile):
         self._encoding = self._find_encoding()
         with self._reading(), self._open() as file:
             rows = self._read_first_rows(file, delimiter)
-        self._texts = {
-            name: [row[index].strip() for row in rows if index < len(row)] for index, name in enumerate(self.header)
-        }
+        columns = islice(zip_longest(self.header, *rows), len(self.header))
+        self._texts = {name: [text.strip() for text in texts if text is not None] for name, *texts in columns}
         filled = {name: [text for text in texts if text not in BLANK_CELLS] for name, texts in self._texts.items()}
         self.decimal = self._find_decimal(filled.values())
         self.columns = {name: self._kind_of(texts) for name, texts in filled.items()}
@@ -314,7 +309,7 @@ class TextTable(TableFile):
     def _find_decimal(self, columns: Iterable[list[str]]) -> str:
         """A comma if whole columns are numbers only that way, and none is a number with a point."""
         commas, points = (
-            any(any(sign in text for text in texts) and all(map(NUMBERS[sign].fullmatch, texts)) for texts in columns)
+            any(all(map(NUMBERS[sign].fullmatch, texts)) and any(sign in text for text in texts) for texts in columns)
             for sign in (",", ".")
         )
         return "," if commas and not points and self.delimiter != "," else "."
@@ -323,7 +318,7 @@ class TextTable(TableFile):
         """What a column holds, according to its first texts that are not blank."""
         if not filled:
             return BLANK
-        numbers = sum(NUMBERS[self.decimal].fullmatch(text) is not None for text in filled)
+        numbers = len(list(filter(NUMBERS[self.decimal].fullmatch, filled)))
         if numbers == len(filled):
             return INTEGER if all(text.isdigit() for text in filled) else NUMBER
         if all(CELL_VALUES.get(text.lower(), -1) >= 0 for text in filled):
