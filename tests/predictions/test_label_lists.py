@@ -6,7 +6,7 @@ import pytest
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import owned
 from manyhot.predictions import read_predictions
-from manyhot.tables.label_cells import LabelNameReader
+from manyhot.tables.columns import LabelNameReader
 from tests.errors.expected import raises_input_error
 from tests.predictions.tables import LABELS
 

@@ -23,8 +23,7 @@ from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
-from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions, splits_from_paths
-from manyhot.tables.label_cells import sort_names
+from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions, sort_names, splits_from_paths
 from manyhot.tables.reader import TextTable
 
 Array = np.ndarray[Any, Any]

@@ -16,8 +16,7 @@ from manyhot.data.sources import Files, ImageSource, Pixels
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.columns import CANONICAL_SPLITS, canonical_split, preview_names
-from manyhot.tables.label_cells import sort_names
+from manyhot.tables.columns import CANONICAL_SPLITS, canonical_split, preview_names, sort_names
 from manyhot.tables.reader import read_arrays
 
 Array = np.ndarray[Any, Any]

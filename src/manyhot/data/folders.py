@@ -28,12 +28,14 @@ from manyhot.tables.columns import (
     ReadOptions,
     canonical_split,
     canonical_splits,
+    describe_separator,
+    detect_separator,
     find_column,
     is_flag,
     preview_names,
+    split_names,
     splits_from_paths,
 )
-from manyhot.tables.label_cells import describe_separator, detect_separator, split_names
 
 
 def read_folders(folder: Path, options: ReadOptions) -> Dataset:

@@ -25,17 +25,15 @@ from manyhot.tables.columns import (
     ReadOptions,
     assign_image_roles,
     canonical_splits,
-    is_flag,
-    preview_names,
-    splits_from_paths,
-)
-from manyhot.tables.label_cells import (
     describe_separator,
     find_separator,
+    is_flag,
     is_list_column,
     list_entries,
+    preview_names,
     sort_names,
     split_column,
+    splits_from_paths,
 )
 from manyhot.tables.reader import TableFile, check_same_columns, open_table
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
 from manyhot.errors import InputError
 from manyhot.labels import UNKNOWN
-from manyhot.tables.label_cells import sort_names
+from manyhot.tables.columns import sort_names
 
 Array = np.ndarray[Any, Any]
 

@@ -42,6 +42,7 @@ from manyhot.tables.arrow import (
 )
 from manyhot.tables.columns import (
     ColumnRoles,
+    LabelNameReader,
     ReadOptions,
     assign_target_roles,
     assign_value_roles,
@@ -49,7 +50,6 @@ from manyhot.tables.columns import (
     preview_names,
     rename_splits,
 )
-from manyhot.tables.label_cells import LabelNameReader
 from manyhot.tables.reader import (
     TableFile,
     check_same_columns,

@@ -52,15 +52,15 @@ from manyhot.tables.columns import (
     TEXT,
     ColumnRoles,
     find_column,
+    numbers_for_words,
     preview_names,
     rename_splits,
 )
-from manyhot.tables.label_cells import numbers_for_words
 
 DELIMITERS = (",", "\t", ";", "|")
 # Numbers as Python reads them, but for 1_000, by their decimal separators.
 NUMBER_PATTERN = r"[+-]?(?:(?:\d+(?:{0}\d*)?|{0}\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity|nan))"
-NUMBERS = {sign: re.compile(NUMBER_PATTERN.format(re.escape(sign))) for sign in (".", ",")}
+NUMBERS = {decimal: re.compile(NUMBER_PATTERN.format(re.escape(decimal))) for decimal in (".", ",")}
 SAMPLE_ROWS = 1000
 BATCH_ROWS = 8192
 # What Arrow parses at once, and so also what is in memory of a file that is not.
@@ -309,8 +309,8 @@ class TextTable(TableFile):
     def _find_decimal(self, columns: Iterable[list[str]]) -> str:
         """A comma if whole columns are numbers only that way, and none is a number with a point."""
         commas, points = (
-            any(all(map(NUMBERS[sign].fullmatch, texts)) and any(sign in text for text in texts) for texts in columns)
-            for sign in (",", ".")
+            any(all(map(NUMBERS[mark].fullmatch, texts)) and any(mark in text for text in texts) for texts in columns)
+            for mark in (",", ".")
         )
         return "," if commas and not points and self.delimiter != "," else "."
 
