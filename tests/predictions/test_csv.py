@@ -96,6 +96,10 @@ def test_gzip(tmp_path):
     (tmp_path / "bad.csv.gz").write_text(PLAIN)
     with raises_input_error("source", "read_predictions", rule="be text in UTF-8"):
         read_predictions(tmp_path / "bad.csv.gz", kind="probs")
+    packed = gzip.compress(PLAIN.encode(), mtime=0)
+    (tmp_path / "damaged.csv.gz").write_bytes(packed[:10] + b"\xff" * 20)
+    with raises_input_error(rule="be text in UTF-8", got="Error -3 while decompressing", hint="Convert it first."):
+        read_predictions(tmp_path / "damaged.csv.gz", kind="probs")
 
 
 def test_names_of_columns(write):
