@@ -16,70 +16,57 @@ from xml.etree import ElementTree
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.image_tables import join_splits
+from manyhot.data.image_tables import conflicting_splits_error, encode, splits_by_file
 from manyhot.data.sources import Files
-from manyhot.data.targets import SparseTargets
+from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
-from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
-from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions, sort_names, splits_from_paths
+from manyhot.tables.arrow import as_numpy, as_strings, first_line, import_arrow
+from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions
 from manyhot.tables.reader import TextTable
-
-Array = np.ndarray[Any, Any]
-
-
-def _splits_by_file(
-    files: Sequence[Path], rows: Sequence[int], ids: Sequence[str], image_rows: Array, options: ReadOptions
-) -> tuple[Array | None, list[str]]:
-    """The split of each image by the names of the files, which have so many rows each."""
-    by_file = splits_from_paths(files) if options.split_column is None else None
-    if by_file is None:
-        return None, []
-    splits = join_splits(options.owner, ids, image_rows, np.repeat(np.array(by_file, dtype=object), rows))
-    return splits, ["Splits are taken from the names of the files."]
 
 
 def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several files, which may be splits of one data set."""
     # Two files may speak of one image; two images may have one name, in different folders.
     written: dict[str, str] = {}
+    rows: dict[str, int] = {}
     names: dict[str, int] = {}
     image_rows: list[int] = []
     sizes, cells, federated = [], [], False
     notes = [f"Read COCO annotations of {', '.join(path.name for path in files)}; images without any have no labels."]
     for path in files:
         with _garbage_collection_off():
-            images, columns, annotations, has_absent = _load_coco(path, names, options)
+            images, categories, annotations, has_absent = _load_coco(path, options)
+        columns = {category: names.setdefault(name, len(names)) for category, name in categories.items()}
         # Where the images usually lie: `annotations/instances_train2017.json` beside `train2017/`.
         parent, end = path.parent.parent, path.stem.split("_")[-1]
         hints = [folder / name for folder in (parent, parent / "images", path.parent) for name in (end, "")]
         resolved = resolve_image_files(list(images.values()), path.parent, options, hints=hints)
         notes += [note for note in resolved.notes if note not in notes]
-        for image_path, name in zip(resolved.paths, images.values(), strict=True):
-            written.setdefault(os.path.join(resolved.root, image_path), name)
-        row_of_path = {image_path: row for row, image_path in enumerate(written)}
-        rows = {
-            image: row_of_path[os.path.join(resolved.root, image_path)]
-            for image, image_path in zip(images, resolved.paths, strict=True)
-        }
+        row_of: dict[Any, int] = {}
+        for (image, name), image_path in zip(images.items(), resolved.paths, strict=True):
+            location = os.path.join(resolved.root, image_path)
+            written.setdefault(location, name)
+            row_of[image] = rows.setdefault(location, len(rows))
         try:
-            table = [(rows[image], columns[category], value) for image, category, value in annotations]
+            table = [(row_of[image], columns[category], value) for image, category, value in annotations]
         except KeyError:
-            image, category, _ = next(one for one in annotations if one[0] not in rows or one[1] not in columns)
-            unknown = f"image {image!r}" if image not in rows else f"category {category!r}"
+            image, category, _ = next(one for one in annotations if one[0] not in row_of or one[1] not in columns)
+            unknown = f"image {image!r}" if image not in row_of else f"category {category!r}"
             rule, hint = "annotate images and categories that are listed", "Add it to the list, or drop the annotation."
-            raise InputError("path", options.owner, rule, f"{unknown} in {str(path)!r}", hint) from None
+            raise InputError("path", rule=rule, got=f"{unknown} in {str(path)!r}", hint=hint) from None
         cells.append(np.array(table, dtype=np.int64).reshape(-1, 3))
-        image_rows += rows.values()
-        sizes.append(len(rows))
+        image_rows += row_of.values()
+        sizes.append(len(row_of))
         federated |= has_absent
     unlisted = options.unlisted_or("unknown" if federated else "absent")
     targets = SparseTargets.from_cells(*np.concatenate(cells).T, shape=(len(written), len(names)), unlisted=unlisted)
     if federated:
         notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
     ids = list(written.values()) if len(set(written.values())) == len(written) else list(written)
-    splits, more = _splits_by_file(files, sizes, ids, np.array(image_rows, dtype=np.int64), options)
+    splits, more = splits_by_file(files, np.repeat(range(len(files)), sizes), options, ids, np.array(image_rows))
     return Dataset(Labels(list(names)), targets, ids, images=Files(list(written)), splits=splits, notes=notes + more)
 
 
@@ -96,17 +83,12 @@ def _garbage_collection_off() -> Iterator[None]:
 
 
 def _load_coco(
-    path: Path, names: dict[str, int], options: ReadOptions
-) -> tuple[dict[Any, str], dict[Any, int], list[tuple[Any, Any, int]], bool]:
+    path: Path, options: ReadOptions
+) -> tuple[dict[Any, str], dict[Any, str], list[tuple[Any, Any, int]], bool]:
     """One file.
 
-    Args:
-        path: The file.
-        names: The column of each label, to which those of the file are added.
-        options: Name the function that was called, for errors.
-
     Returns:
-        The file name of each image and the column of each category, by their numbers; image, category and value of each
+        The file of each image and the name of each category, by their numbers; image, category and value of each
         annotation, 1 for present and 0 for known to be absent; and whether images list what is absent.
     """
     if not path.is_file():
@@ -114,24 +96,22 @@ def _load_coco(
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
-        got = f"{str(path)!r} ({error})"
-        raise InputError("path", options.owner, "be JSON", got, "Repair the file.") from None
+        raise InputError("path", rule="be JSON", got=f"{str(path)!r} ({error})", hint="Repair the file.") from None
     keys = ("images", "categories", "annotations")
     if not (isinstance(content, dict) and all(isinstance(content.get(key), list) for key in keys)):
-        got, hint = f"{str(path)!r} without them", "Pass a file of instances."
-        raise InputError("path", options.owner, "hold lists of images, categories and annotations", got, hint)
+        rule, got = "hold lists of images, categories and annotations", f"{str(path)!r} without them"
+        raise InputError("path", rule=rule, got=got, hint="Pass a file of instances.")
     try:
         images = {image["id"]: _image_file_name(image) for image in content["images"]}
-        columns = {one["id"]: names.setdefault(str(one["name"]), len(names)) for one in content["categories"]}
+        categories = {one["id"]: str(one["name"]) for one in content["categories"]}
         annotations = [(one["image_id"], one["category_id"], 1) for one in content["annotations"]]
     except (KeyError, TypeError) as error:
-        rule, hint = "describe every image, category and annotation", "Repair the file."
-        got = f"{str(path)!r} with one that has no {error}"
-        raise InputError("path", options.owner, rule, got, hint) from None
+        rule, got = "describe every image, category and annotation", f"{str(path)!r} with one that has no {error}"
+        raise InputError("path", rule=rule, got=got, hint="Repair the file.") from None
     annotations += [
         (image["id"], category, 0) for image in content["images"] for category in image.get("neg_category_ids", ())
     ]
-    return images, columns, annotations, any("neg_category_ids" in image for image in content["images"])
+    return images, categories, annotations, any("neg_category_ids" in image for image in content["images"])
 
 
 def _image_file_name(image: dict[str, Any]) -> str:
@@ -155,59 +135,51 @@ def read_voc(folders: Sequence[Path], options: ReadOptions) -> Dataset:
     top = Path(os.path.commonpath(folders)) if len(folders) > 1 else folders[0]
     ids: list[str] = []
     splits: list[str] = []
-    objects: list[dict[str, int]] = []
+    cells: list[tuple[int, str, int]] = []
     unannotated = 0
     for folder in folders:
-        split_of = _read_split_lists(folder, options)
+        split_of = _read_split_lists(folder)
         files = {os.path.splitext(entry.name)[0]: entry.name for entry in os.scandir(folder / "JPEGImages")}
         for stem in split_of or sorted(path.stem for path in (folder / "Annotations").glob("*.xml")):
             path = folder / "Annotations" / f"{stem}.xml"
             if not path.is_file():
                 unannotated += 1
                 continue
-            objects.append(_read_objects(path, options))
-            name = files.get(stem, f"{stem}.jpg")
-            ids.append(os.path.relpath(folder / "JPEGImages" / name, top))
+            cells += [(len(ids), name, value) for name, value in _read_objects(path).items()]
+            ids.append(os.path.relpath(folder / "JPEGImages" / files.get(stem, f"{stem}.jpg"), top))
             splits.append(split_of.get(stem, ""))
-    names = sorted({name for row in objects for name in row})
-    columns = {name: column for column, name in enumerate(names)}
-    cells = [(row, columns[name], value) for row, entries in enumerate(objects) for name, value in entries.items()]
-    table = np.array(cells, dtype=np.int64).reshape(-1, 3)
-    targets = SparseTargets.from_cells(*table.T, shape=(len(ids), len(names)), unlisted=options.unlisted_or("absent"))
+    rows, names, values = zip(*cells, strict=True) if cells else ((), (), ())
+    labels, targets = index_names(rows, names, values, num_rows=len(ids), unlisted=options.unlisted_or("absent"))
     notes = [f"Read VOC annotations of {', '.join(repr(folder.name) for folder in folders)}."]
-    unknown = int((table[:, 2] == -1).sum())
+    unknown = values.count(-1)
     notes += [f"{unknown:,} labels are unknown, because all their objects are marked as difficult."] if unknown else []
     notes += [f"Left out {unannotated:,} listed images without annotations."] if unannotated else []
     has_splits = all(splits) and bool(splits) and options.split_column is None
     notes += ["Splits are the lists in ImageSets/Main."] if has_splits else []
     split_array = np.array(splits, dtype=object) if has_splits else None
-    return Dataset(Labels(names), targets, ids, images=Files(ids, root=top), splits=split_array, notes=notes)
+    return Dataset(labels, targets, ids, images=Files(ids, root=top), splits=split_array, notes=notes)
 
 
-def _read_split_lists(folder: Path, options: ReadOptions) -> dict[str, str]:
+def _read_split_lists(folder: Path) -> dict[str, str]:
     """The split of each image; `trainval` counts for what neither train nor val lists."""
     entries: dict[str, str] = {}
     for name in ("train", "val", "test", "trainval"):
         path = folder / "ImageSets" / "Main" / f"{name}.txt"
         split = CANONICAL_SPLITS.get(name, "train")
         for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else ():
-            stem = line.split()[0] if line.split() else ""
-            if name != "trainval" and entries.get(stem, split) != split:
-                got = f"{stem!r} in {entries[stem]!r} and {split!r}"
-                hint = "Keep one of them: an image seen in training proves nothing in a test."
-                raise InputError("split", options.owner, "be one for each image", got, hint)
-            if stem:
-                entries.setdefault(stem, split)
+            for stem in line.split()[:1]:
+                if entries.setdefault(stem, split) != split and name != "trainval":
+                    raise conflicting_splits_error(stem, entries[stem], split)
     return entries
 
 
-def _read_objects(path: Path, options: ReadOptions) -> dict[str, int]:
+def _read_objects(path: Path) -> dict[str, int]:
     """1 for each label with an object that is not difficult, -1 for each with difficult ones only."""
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:
-        got = f"{str(path)!r} ({error})"
-        raise InputError("path", options.owner, "hold whole XML files", got, "Repair or remove it.") from None
+        got, hint = f"{str(path)!r} ({error})", "Repair or remove it."
+        raise InputError("path", rule="hold whole XML files", got=got, hint=hint) from None
     values: dict[str, int] = {}
     for item in root.iter("object"):
         name = (item.findtext("name") or "").strip()
@@ -227,29 +199,29 @@ def is_open_images(columns: Sequence[str]) -> bool:
 
 def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several tables, with verified negatives."""
+    pa = import_arrow()
     tables = [_read_columns(path, options) for path in files]
-    rows = import_arrow().concat_tables(tables)
-    images, labels = (as_strings(rows[name]).combine_chunks().dictionary_encode() for name in OPEN_IMAGES_COLUMNS[:2])
-    ids, codes = images.dictionary.to_pylist(), labels.dictionary.to_pylist()
-    image_rows, columns = (as_numpy(part.indices).astype(np.int64) for part in (images, labels))
-    confidence = _confidence(rows["Confidence"], options)
+    columns = [as_strings(column).combine_chunks() for column in pa.concat_tables(tables).columns]
+    (ids, image_rows), (codes, label_codes) = map(encode, columns[:2])
+    try:
+        confidence = as_numpy(columns[2].cast(pa.float64()))
+    except pa.ArrowInvalid as error:
+        got, hint = first_line(error), "Write 1 for present and 0 for absent."
+        raise InputError("Confidence", rule="be a number in every row", got=got, hint=hint) from None
     verified = (confidence == 0) | (confidence == 1)
-    described = describe_codes(codes, _descriptions(files, options))
-    names = sort_names(described)
-    order = {name: index for index, name in enumerate(names)}
-    label_columns = np.array([order[name] for name in described], dtype=np.int64)[columns]
-    cells = (image_rows[verified], label_columns[verified], confidence[verified])
-    targets = SparseTargets.from_cells(*cells, shape=(len(ids), len(names)), unlisted=options.unlisted_or("unknown"))
+    names, unlisted = describe_codes(codes, _descriptions(files, options)), options.unlisted_or("unknown")
+    cells = {"values": confidence[verified], "codes": label_codes[verified]}
+    labels, targets = index_names(image_rows[verified], names, **cells, num_rows=len(ids), unlisted=unlisted)
     resolved = resolve_image_files(ids, files[0].parent, options)
     notes = [f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.", *resolved.notes]
-    notes.append(f"Labels that are not listed for an image are {targets.unlisted}.")
+    notes.append(f"Labels that are not listed for an image are {unlisted}.")
     if not verified.all():
-        count = int((~verified).sum())
+        count = np.count_nonzero(~verified)
         notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which are not verified.")
-    sizes = [table.num_rows for table in tables]
-    splits, more = _splits_by_file(files, sizes, ids, image_rows, options)
-    sources = Files(resolved.paths, root=resolved.root)
-    return Dataset(Labels(names), targets, ids, images=sources, splits=splits, notes=notes + more)
+    file_of_row = np.repeat(range(len(files)), [table.num_rows for table in tables])
+    splits, more = splits_by_file(files, file_of_row, options, ids, image_rows)
+    images = Files(resolved.paths, root=resolved.root)
+    return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
 
 
 def _read_columns(path: Path, options: ReadOptions) -> Any:
@@ -261,25 +233,14 @@ def _read_columns(path: Path, options: ReadOptions) -> Any:
     return pa.Table.from_batches(table.batches(ColumnRoles(*OPEN_IMAGES_COLUMNS)), schema)
 
 
-def _confidence(column: Any, options: ReadOptions) -> Array:
-    pa = import_arrow()
-    try:
-        return as_numpy(as_strings(column).cast(pa.float64()))
-    except pa.ArrowInvalid as error:
-        got, hint = f"{error}".splitlines()[0], "Write 1 for present and 0 for absent."
-        raise InputError("Confidence", options.owner, "be a number in every row", got, hint) from None
-
-
 def _descriptions(files: Sequence[Path], options: ReadOptions) -> dict[str, str]:
     """The name of each code, from the file that the user named or one beside the tables."""
-    path = options.descriptions
-    if path is None:
-        path = next(iter(sorted(files[0].parent.glob("*class-descriptions*.csv"))), None)
-    elif not path.is_file():
-        got = f"{str(path)!r}, where there is none"
-        raise InputError("descriptions", options.owner, "be a file of codes and names", got, "Check the path.")
+    path = options.descriptions or min(files[0].parent.glob("*class-descriptions*.csv"), default=None)
     if path is None:
         return {}
+    if not path.is_file():
+        rule, got = "be a file of codes and names", f"{str(path)!r}, where there is none"
+        raise InputError("descriptions", rule=rule, got=got, hint="Check the path.")
     with path.open(encoding="utf-8-sig", newline="") as file:
         return {row[0]: row[1] for row in csv.reader(file) if len(row) > 1}
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, TarMembers
-from manyhot.data.targets import index_targets
+from manyhot.data.targets import index_lists
 from manyhot.errors import InputError
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
-from manyhot.labels import Labels
 from manyhot.tables.columns import (
     CANONICAL_SPLITS,
     FLAG_COLUMNS,
@@ -42,7 +41,7 @@ def read_folders(folder: Path, options: ReadOptions) -> Dataset:
     """All images below a folder, labelled by the folders they lie in."""
     skipped = SkippedFiles()
     paths = sorted(iterate_images(folder, skipped))
-    by_split = options.split_column is None and _has_split_folders(paths, options)
+    by_split = options.split_column is None and _has_split_folders(paths)
     depth = 1 if by_split else 0
     labelled = [path for path in paths if path.count(os.sep) > depth]
     if not labelled:
@@ -50,44 +49,39 @@ def read_folders(folder: Path, options: ReadOptions) -> Dataset:
         if paths:
             got = f"{str(folder)!r}, whose images lie in no label's folder"
             hint = "Use {read_images} for images without labels, or pass the table that has them."
-        raise InputError("path", options.owner, "have a folder for each label", got, hint)
+        raise InputError("path", rule="have a folder for each label", got=got, hint=hint)
     files = _merge_copies(folder, labelled, by_split=by_split)
     ids = [same[0] for same in files]
     rows = [["/".join(path.split(os.sep)[depth:-1]) for path in same] for same in files]
-    names, targets = index_targets(rows)
-    targets.unlisted = options.unlisted_or("absent")
-    notes = [*_folder_notes(names, len(paths), len(labelled), len(files)), *skipped.notes()]
+    labels, targets = index_lists(rows, unlisted=options.unlisted_or("absent"))
+    notes = [f"Labels are the folders of images: {preview_names(labels.names)}."]
+    if len(ids) < len(labelled):
+        count = f"{len(labelled):,} files are {len(ids):,} images"
+        notes.append(f"{count}: copies in several folders have several labels.")
+    if any("/" in name for name in labels.names):
+        notes.append("Folders within folders of labels are labels of their own, such as 'animal/dog'.")
+    if len(labelled) < len(paths):
+        notes.append(f"Left out {len(paths) - len(labelled):,} images outside of the folders of labels.")
+    notes += skipped.notes()
     splits = None
     if by_split:
-        order = sorted({path.split(os.sep)[0] for path in labelled})
-        codes = np.array([order.index(path.split(os.sep)[0]) for path in ids])
-        splits, more = canonical_splits(options.owner, codes, order)
+        tops = [path.split(os.sep)[0] for path in ids]
+        splits, more = canonical_splits(options.owner, np.arange(len(ids)), tops)
         notes += ["Splits are the folders above them.", *more]
-    return Dataset(Labels(names), targets, ids, images=Files(ids, root=folder), splits=splits, notes=notes)
+    return Dataset(labels, targets, ids, images=Files(ids, root=folder), splits=splits, notes=notes)
 
 
-def _has_split_folders(paths: Sequence[str], options: ReadOptions) -> bool:
+def _has_split_folders(paths: Sequence[str]) -> bool:
     """Whether the top folders are splits; raises an error for splits beside other folders."""
+    splits = {path.split(os.sep)[0] for path in paths if path.count(os.sep) > 1}
+    splits = {name for name in splits if name.lower() in CANONICAL_SPLITS}
     tops = {path.split(os.sep)[0] for path in paths if os.sep in path}
-    deep = {path.split(os.sep)[0] for path in paths if path.count(os.sep) > 1}
-    splits = {name for name in deep if name.lower() in CANONICAL_SPLITS}
     others = sorted(name for name in tops if name.lower() not in CANONICAL_SPLITS)
     if splits and others:
         got = f"the split {min(splits)!r} beside {preview_names(others)}"
         hint = "Move one kind elsewhere, or pass `{split_column=''}` if none are splits."
-        raise InputError("path", options.owner, "have folders of splits or of labels at the top", got, hint)
+        raise InputError("path", rule="have folders of splits or of labels at the top", got=got, hint=hint)
     return bool(splits)
-
-
-def _folder_notes(names: Sequence[str], files: int, labelled: int, images: int) -> list[str]:
-    notes = [f"Labels are the folders of images: {preview_names(names)}."]
-    if images < labelled:
-        notes.append(f"{labelled:,} files are {images:,} images: copies in several folders have several labels.")
-    if any("/" in name for name in names):
-        notes.append("Folders within folders of labels are labels of their own, such as 'animal/dog'.")
-    if labelled < files:
-        notes.append(f"Left out {files - labelled:,} images outside of the folders of labels.")
-    return notes
 
 
 def _merge_copies(folder: Path, paths: Sequence[str], *, by_split: bool) -> list[list[str]]:
@@ -117,13 +111,13 @@ class ShardSample:
 
     Attributes:
         key: Its name without endings.
-        image: Name of the image in the archive, or None.
-        location: The archive, where the image begins there, and its size.
+        image: Name of the image in the archive; empty where there is none.
+        location: The number of the archive, where the image begins there, and its size.
         label_texts: The texts beside the image, by ending.
     """
 
     key: str
-    image: str | None = None
+    image: str = ""
     location: tuple[int, int, int] = (0, 0, 0)
     label_texts: dict[str, str] = field(default_factory=dict)
 
@@ -140,28 +134,28 @@ def scan_shards(files: Sequence[Path], options: ReadOptions) -> tuple[list[Shard
             for archive, member in scan_tar(path):
                 folder, _, base = member.name.rpartition("/")
                 stem, _, suffix = base.partition(".")
-                key = f"{folder}/{stem}".lstrip("/")
+                key, suffix = f"{folder}/{stem}".lstrip("/"), suffix.lower()
+                is_image = base.lower().endswith(suffixes)
                 if not stem:
                     continue  # a hidden file
-                if base.lower().endswith(suffixes):
-                    sample = samples.setdefault(key, ShardSample(key))
-                    if sample.image is None:
-                        sample.image, sample.location = member.name, (number, member.offset_data, member.size)
-                elif suffix.lower() in LABEL_SUFFIXES:
+                if not is_image and suffix not in LABEL_SUFFIXES:
+                    skipped.add(member.name)
+                    continue
+                sample = samples.setdefault(key, ShardSample(key))
+                if is_image and not sample.image:
+                    sample.image, sample.location = member.name, (number, member.offset_data, member.size)
+                elif not is_image:
                     content = archive.extractfile(member)
                     assert content is not None  # which it is for folders alone
-                    text = content.read().decode("utf-8-sig")
-                    samples.setdefault(key, ShardSample(key)).label_texts[suffix.lower()] = text
-                else:
-                    skipped.add(member.name)
+                    sample.label_texts[suffix] = content.read().decode("utf-8-sig")
         except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
             got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them again without compression."
-            raise InputError("path", options.owner, "be a plain tar archive", got, hint) from None
-        result += [sample for sample in samples.values() if sample.image is not None]
+            raise InputError("path", rule="be a plain tar archive", got=got, hint=hint) from None
+        result += [sample for sample in samples.values() if sample.image]
     if not result:
         got, hint = skipped.describe_missing(files[0], " without any")
         hint = hint if skipped.suffixes else "Name them `key.jpg` within the archive."
-        raise InputError("path", options.owner, "hold images", got, hint)
+        raise InputError("path", rule="hold images", got=got, hint=hint)
     return result, skipped
 
 
@@ -170,72 +164,71 @@ def shard_images(samples: Sequence[ShardSample], files: Sequence[Path]) -> tuple
     ids = [sample.key for sample in samples]
     if len(set(ids)) < len(ids):
         ids = [f"{files[sample.location[0]].name}/{sample.key}" for sample in samples]
-    places = np.array([sample.location for sample in samples], dtype=np.int64)
-    return ids, TarMembers(files, places, [str(sample.image) for sample in samples])
+    locations = np.array([sample.location for sample in samples])
+    return ids, TarMembers(files, locations, [sample.image for sample in samples])
 
 
 def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images with the labels that lie beside them."""
     all_samples, skipped = scan_shards(files, options)
-    suffix = next(
-        (suffix for suffix in LABEL_SUFFIXES if any(suffix in sample.label_texts for sample in all_samples)), None
-    )
-    if suffix is None:
-        got, hint = "images alone", "Use {read_images} for images without labels."
-        raise InputError("path", options.owner, "have labels in key.json, key.cls or key.txt", got, hint)
+    suffixes = set().union(*(sample.label_texts for sample in all_samples))
+    if not suffixes:
+        rule, hint = "have labels in key.json, key.cls or key.txt", "Use {read_images} for images without labels."
+        raise InputError("path", rule=rule, got="images alone", hint=hint)
+    suffix = min(suffixes, key=LABEL_SUFFIXES.index)
     samples = [sample for sample in all_samples if suffix in sample.label_texts]
     ids, images = shard_images(samples, files)
     count = f"{len(files)} archives" if len(files) > 1 else files[0].name
     notes = [f"Read {len(all_samples):,} samples of {count}.", *skipped.notes()]
     if len(samples) < len(all_samples):
         notes.append(f"Left out {len(all_samples) - len(samples):,} images without a .{suffix} file.")
-    rows, objects, description = _read_labels(samples, suffix, options)
-    names, targets = index_targets(rows)
-    targets.unlisted = options.unlisted_or("absent")
+    objects = _read_objects(samples, suffix)
+    names, description = _read_names(objects, suffix, options)
+    labels, targets = index_lists(names, unlisted=options.unlisted_or("absent"))
     notes.append(f"Labels are in the .{suffix} files{description}.")
     splits, more = _shard_splits(samples, objects, files, options)
-    return Dataset(Labels(names), targets, ids, images=images, splits=splits, notes=notes + more)
+    return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
 
 
-def _read_labels(
-    samples: Sequence[ShardSample], suffix: str, options: ReadOptions
-) -> tuple[list[list[str]], list[Any], str]:
-    """The names of each sample, what its file holds, and how the names were found."""
+def _read_objects(samples: Sequence[ShardSample], suffix: str) -> list[Any]:
+    """What the file beside each image holds: a text, or anything that JSON has."""
     objects: list[Any] = [sample.label_texts[suffix].strip() for sample in samples]
     for row, text in enumerate(objects if suffix == "json" else ()):
         try:
             objects[row] = json.loads(text)
         except ValueError as error:
             got = f"{samples[row].key}.json ({error})"
-            raise InputError("path", options.owner, "hold whole JSON files", got, "Repair it.") from None
-    key = _labels_key(objects, options) if any(isinstance(item, dict) for item in objects) else None
-    values = [item.get(key) if isinstance(item, dict) else item for item in objects]
-    description = "" if key is None else f", under {key!r}"
+            raise InputError("path", rule="hold whole JSON files", got=got, hint="Repair it.") from None
+    return objects
+
+
+def _read_names(objects: Sequence[Any], suffix: str, options: ReadOptions) -> tuple[list[list[str]], str]:
+    """The names of each sample, and how they were found."""
+    values, description = objects, ""
+    keys = list(dict.fromkeys(key for item in objects if isinstance(item, dict) for key in item))
+    if any(isinstance(item, dict) for item in objects):
+        key = find_column(LABEL_COLUMNS, keys)
+        if options.labels_column is not None:
+            key = options.column("labels_column", options.labels_column, keys)
+        if key is None:
+            rule, got = "have labels under a known key of the JSON", f"the keys {preview_names(keys)}"
+            raise InputError("path", rule=rule, got=got, hint="Name it with {labels_column}.")
+        values = [item.get(key) if isinstance(item, dict) else item for item in objects]
+        description = f", under {key!r}"
     texts = Counter(value.strip() for value in values if isinstance(value, str) and value.strip())
     separator = "" if suffix == "cls" else options.separator
     if separator is None and texts:
         separator = detect_separator(texts, options.label_names)
         description += f", {describe_separator(separator, 'sample')} as detected"
-    return [_label_names(value, separator or "", options) for value in values], objects, description
+    return [_label_names(value, separator or "") for value in values], description
 
 
-def _label_names(value: Any, separator: str, options: ReadOptions) -> list[str]:
+def _label_names(value: Any, separator: str) -> list[str]:
     """The names in what lies beside an image: a text, a list, a number or nothing."""
     if isinstance(value, str):
-        return split_names(options.owner, value, separator)
+        return split_names("", value, separator)
     items = value if isinstance(value, list) else [] if value is None else [value]
     return [str(item).strip() for item in items]
-
-
-def _labels_key(objects: Sequence[Any], options: ReadOptions) -> str:
-    keys = list(dict.fromkeys(key for item in objects if isinstance(item, dict) for key in item))
-    if options.labels_column is not None:
-        return options.column("labels_column", options.labels_column, keys)
-    result = find_column(LABEL_COLUMNS, keys)
-    if result is None:
-        got, hint = f"the keys {preview_names(keys)}", "Name it with {labels_column}."
-        raise InputError("path", options.owner, "have labels under a known key of the JSON", got, hint)
-    return result
 
 
 def _shard_splits(
@@ -247,9 +240,7 @@ def _shard_splits(
         key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), objects[0])
     if key:
         values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
-        names = list(dict.fromkeys(values))
-        codes = np.array([names.index(value) for value in values])
-        splits, notes = canonical_splits(options.owner, codes, names, flag=is_flag(key))
+        splits, notes = canonical_splits(options.owner, np.arange(len(values)), values, flag=is_flag(key))
         return splits, [f"Splits are under {key!r}.", *notes]
     by_file = splits_from_paths(files) if key is None else None
     if by_file is None:

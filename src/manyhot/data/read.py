@@ -268,9 +268,8 @@ def finish_dataset(data: Dataset, options: ReadOptions) -> Dataset:
 
 def _select_labels(data: Dataset, options: ReadOptions, selected: list[str]) -> Dataset:
     """The labels of these names; those of `Labels` that never occur are absent or unknown, as unlisted cells are."""
-    names, targets = data.labels.names, data.targets
-    assert targets is not None
-    missing = [name for name in selected if name not in set(names)]
+    names, columns = data.labels.names, {name: column for column, name in enumerate(data.labels.names)}
+    missing = [name for name in selected if name not in columns]
     if missing and (not options.allow_unseen or len(missing) == len(selected)):
         hint = suggest(missing[0], names, f"The labels are {preview_names(names)}.", show=repr)
         raise InputError("labels", rule="name labels that occur", got=repr(missing[0]), hint=hint)
@@ -279,8 +278,9 @@ def _select_labels(data: Dataset, options: ReadOptions, selected: list[str]) -> 
     dropped = [name for name in names if name not in set(selected)]
     if dropped:
         data.notes.append(f"Left out {count_noun(len(dropped), 'label')}: {preview_names(dropped)}.")
-    targets = targets.extended(labels=len(missing), unknown=False)
-    return replace(data, labels=Labels([*names, *missing]), targets=targets).select_labels(selected)
+    assert data.targets is not None
+    targets = data.targets.select([columns.get(name, -1) for name in selected])
+    return replace(data, labels=Labels(selected), targets=targets)
 
 
 def _similar_names_note(names: list[str]) -> list[str]:

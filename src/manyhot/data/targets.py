@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
 from manyhot.errors import InputError
-from manyhot.labels import UNKNOWN
+from manyhot.labels import UNKNOWN, Labels
 from manyhot.tables.columns import sort_names
 
 Array = np.ndarray[Any, Any]
@@ -107,13 +108,10 @@ class SparseTargets:
         rows, columns, values = rows[order], columns[order], values[order]
         first = np.ones(len(rows), dtype=bool)
         first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        starts = np.zeros(shape[0] + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows[first], minlength=shape[0]), out=starts[1:])
-        selected = values[first]
-        stored = None if bool((selected == 1).all()) else selected
-        return cls(
-            starts, columns[first], stored, num_labels=shape[1], unlisted=unlisted, unknown_labels=unknown_labels
-        )
+        starts = np.cumsum(np.append(0, np.bincount(rows[first], minlength=shape[0])))
+        columns, values = columns[first], values[first]
+        stored = None if (values == 1).all() else values
+        return cls(starts, columns, stored, num_labels=shape[1], unlisted=unlisted, unknown_labels=unknown_labels)
 
     @classmethod
     def from_dense(cls, targets: Tensor | Array) -> SparseTargets:
@@ -124,11 +122,10 @@ class SparseTargets:
             raise InputError("targets", "SparseTargets", "be (N, K)", str(tuple(cells.shape)), hint)
         check_target_values("SparseTargets", cells)
         dense = cells.numpy()
-        unlisted = "unknown" if 2 * np.count_nonzero(dense == -1) > dense.size else "absent"
-        rows, columns = np.nonzero(dense != (-1 if unlisted == "unknown" else 0))
-        return cls.from_cells(
-            rows, columns, dense[rows, columns], shape=(dense.shape[0], dense.shape[1]), unlisted=unlisted
-        )
+        unlisted = most_common_unlisted(dense)
+        rows, columns = np.nonzero(dense != UNLISTED[unlisted])
+        shape = (dense.shape[0], dense.shape[1])
+        return cls.from_cells(rows, columns, dense[rows, columns], shape=shape, unlisted=unlisted)
 
     @classmethod
     def from_sparse(cls, matrix: Any, *, owner: str = "SparseTargets") -> SparseTargets:
@@ -148,17 +145,12 @@ class SparseTargets:
     def __repr__(self) -> str:
         return f"SparseTargets({len(self):,} rows x {self.num_labels:,} labels; {len(self.columns):,} cells stored)"
 
-    def _cell_rows(self) -> Array:
-        """(M,) the row of each stored cell."""
-        return np.repeat(np.arange(len(self)), np.diff(self.starts))
-
     def dense(self, rows: Any = None) -> Tensor:
         """(n, K) int8 of the rows of these numbers, of all rows by default: 1 present, 0 absent, -1 unknown."""
         part = self if rows is None else self.take(rows)
-        dense = np.full(part.shape, UNLISTED[self.unlisted], dtype=np.int8)
-        if self.unknown_labels is not None:
-            dense[:, self.unknown_labels] = UNKNOWN
-        dense[part._cell_rows(), part.columns] = 1 if part.values is None else part.values
+        dense = np.broadcast_to(self.background, part.shape).copy()
+        rows, columns, values = part.cells()
+        dense[rows, columns] = values
         return torch.from_numpy(dense)
 
     def take(self, rows: Any) -> SparseTargets:
@@ -170,35 +162,23 @@ class SparseTargets:
             rule = f"lie between 0 and {len(self) - 1}"
             raise InputError("rows", "SparseTargets", rule, str(invalid), "Count the rows from 0.")
         lengths = self.starts[rows + 1] - self.starts[rows]
-        starts = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=starts[1:])
+        taken = copy(self)
+        taken.starts = np.cumsum(np.append(0, lengths))
         # Each cell's place: where its row starts here, plus how far it is from the first cell of its row.
-        indices = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
-        values = None if self.values is None else self.values[indices]
-        return self._replaced(starts, self.columns[indices], values)
-
-    def _replaced(self, starts: Array, columns: Array, values: Array | None) -> SparseTargets:
-        """Other cells of the same labels."""
-        return SparseTargets(
-            starts,
-            columns,
-            values,
-            num_labels=self.num_labels,
-            unlisted=self.unlisted,
-            unknown_labels=self.unknown_labels,
-        )
+        indices = np.arange(taken.starts[-1]) + np.repeat(self.starts[rows] - taken.starts[:-1], lengths)
+        taken.columns = self.columns[indices]
+        taken.values = None if self.values is None else self.values[indices]
+        return taken
 
     def cells(self) -> tuple[Array, Array, Array]:
         """Rows, columns and values of the stored cells, row by row."""
         values = np.ones(len(self.columns), dtype=np.int8) if self.values is None else self.values
-        return self._cell_rows(), self.columns, values
+        return np.repeat(np.arange(len(self)), np.diff(self.starts)), self.columns, values
 
     def present(self) -> tuple[Array, Array]:
         """Rows and columns of the present labels, row by row."""
-        cell_rows = self._cell_rows()
-        if self.values is None:
-            return cell_rows, self.columns
-        return cell_rows[self.values == 1], self.columns[self.values == 1]
+        rows, columns, values = self.cells()
+        return (rows, columns) if self.values is None else (rows[values == 1], columns[values == 1])
 
     def counts(self) -> Array:
         """(K,) in how many rows each label is present."""
@@ -233,32 +213,28 @@ class SparseTargets:
         return dense.reshape(K, K)
 
     def select(self, columns: Sequence[int]) -> SparseTargets:
-        """The labels of these columns, in their order; rows that lose all their labels stay as rows without any."""
-        indices = np.full(self.num_labels, -1, dtype=np.int64)
+        """The labels of these columns in their order, -1 for a new label of which no cell is stored; all rows stay."""
+        indices = np.full(self.num_labels + 1, -1, dtype=np.int64)
         indices[list(columns)] = np.arange(len(columns))
         rows, old, values = self.cells()
         selected = indices[old] >= 0
-        return SparseTargets.from_cells(
-            rows[selected],
-            indices[old[selected]],
-            values[selected],
-            shape=(len(self), len(columns)),
-            unlisted=self.unlisted,
-            unknown_labels=None if self.unknown_labels is None else self.unknown_labels[list(columns)],
-        )
+        unknown_labels = self.unknown_labels
+        if unknown_labels is not None:
+            unknown_labels = np.append(unknown_labels, False)[list(columns)]
+        cells = rows[selected], indices[old[selected]], values[selected]
+        shape = (len(self), len(columns))
+        return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=unknown_labels)
 
-    def extended(self, rows: int = 0, labels: int = 0, *, unknown: bool = True) -> SparseTargets:
-        """The same targets with more rows and more labels; those are unknown, or else as unlisted cells are."""
+    def extended(self, rows: int = 0, labels: int = 0) -> SparseTargets:
+        """The same targets with more rows and more labels, which are unknown."""
         N, K = self.shape
-        cells = list(self.cells())
-        if unknown and rows:
-            listed = np.flatnonzero(self.background == 0)
-            added = np.repeat(np.arange(N, N + rows), len(listed)), np.tile(listed, rows)
-            unknown_cells = (*added, np.full(rows * len(listed), UNKNOWN))
-            cells = [np.concatenate(pair) for pair in zip(cells, unknown_cells, strict=True)]
+        listed = np.flatnonzero(self.background == 0)
+        added = np.repeat(np.arange(N, N + rows), len(listed)), np.tile(listed, rows)
+        unknown_cells = (*added, np.full(rows * len(listed), UNKNOWN))
+        cells = (np.concatenate(pair) for pair in zip(self.cells(), unknown_cells, strict=True))
         mask = self.unknown_labels
-        if labels and (unknown or mask is not None):
-            mask = np.concatenate([np.zeros(K, dtype=bool) if mask is None else mask, np.full(labels, unknown)])
+        if labels:
+            mask = np.append(np.zeros(K, dtype=bool) if mask is None else mask, np.ones(labels, dtype=bool))
         shape = (N + rows, K + labels)
         return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=mask)
 
@@ -274,9 +250,49 @@ class SparseTargets:
         return values
 
 
-def index_targets(rows: Sequence[Sequence[str]]) -> tuple[list[str], SparseTargets]:
-    """All names in order, and the targets of rows of names; a blank name is none."""
-    names = sort_names({name for row in rows for name in row if name})
-    columns = {name: column for column, name in enumerate(names)}
-    label_columns = [[columns[name] for name in row if name] for row in rows]
-    return names, SparseTargets.from_rows(label_columns, num_labels=len(names))
+def most_common_unlisted(dense: Array) -> str:
+    """What a cell of a table (N, K) that is not stored should mean, so that few are: "unknown" if most cells are."""
+    return "unknown" if 2 * np.count_nonzero(dense == UNKNOWN) > dense.size else "absent"
+
+
+def index_names(
+    rows: Any,
+    names: Sequence[str],
+    values: Any = None,
+    *,
+    codes: Any = None,
+    num_rows: int,
+    unlisted: str = "absent",
+) -> tuple[Labels, SparseTargets]:
+    """Labels in order, and targets (N, K) of cells that name their label; a blank name is none.
+
+    Args:
+        rows: (M,) row numbers.
+        names: (M,) the name of each cell, or those that `codes` refers to.
+        values: (M,) 1, 0 or -1; all 1 by default.
+        codes: (M,) the position in `names` of the name of each cell.
+        num_rows: N.
+        unlisted: What a cell that is not among these means.
+
+    Example:
+        >>> labels, targets = index_names([0, 0, 2], ["dog", "", "cat"], num_rows=3)
+        >>> labels, targets.present()
+        (Labels(2: cat, dog), (array([0, 2]), array([1, 0], dtype=int32)))
+    """
+    labels = Labels(sort_names({name for name in names if name}))
+    index = {name: column for column, name in enumerate(labels.names)}
+    columns = np.array([index.get(name, -1) for name in names], dtype=np.int64)
+    columns = columns if codes is None else columns[codes]
+    named = columns >= 0
+    cells = (
+        np.asarray(rows, dtype=np.int64)[named],
+        columns[named],
+        None if values is None else np.asarray(values)[named],
+    )
+    return labels, SparseTargets.from_cells(*cells, shape=(num_rows, len(labels)), unlisted=unlisted)
+
+
+def index_lists(lists: Sequence[Sequence[str]], *, unlisted: str = "absent") -> tuple[Labels, SparseTargets]:
+    """Labels in order, and targets of rows of names."""
+    rows = np.repeat(np.arange(len(lists)), [len(names) for names in lists])
+    return index_names(rows, [name for names in lists for name in names], num_rows=len(lists), unlisted=unlisted)
