@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -191,7 +191,8 @@ def inspect_dataset(
     if images and dataset.images is not None:
         near = near and decode
         summaries = _summarise_images(dataset.images, pixels=decode, near=near, workers=workers, advance=advance)
-        copies = _same_content(summaries)
+        # Empty and broken files are no images, so no copies.
+        copies = _rows_by_key(None if summary.reason else summary.digest for summary in summaries)
         duplicate_of = np.arange(len(summaries))
         for rows in copies:
             duplicate_of[rows] = rows[0]
@@ -223,24 +224,24 @@ def _inspect_targets(dataset: Dataset) -> Inspection:
 
 def _label_facts(names: Sequence[str], targets: SparseTargets, parts: Mapping[str, SparseTargets]) -> list[LabelFacts]:
     """Counts and rates of every label, overall and by split."""
-    counts, known = targets.counts().tolist(), targets.known().tolist()
-    counts_in = {split: part.counts().tolist() for split, part in parts.items()}
-    known_in = {split: part.known().tolist() for split, part in parts.items()}
+    tables = {None: targets, **parts}
+    counts = {split: table.counts().tolist() for split, table in tables.items()}
+    known = {split: table.known().tolist() for split, table in tables.items()}
+    rates = {
+        split: [count / rows if rows else None for count, rows in zip(counts[split], known[split], strict=True)]
+        for split in tables
+    }
     return [
         LabelFacts(
             name=name,
-            count=counts[column],
-            known=known[column],
-            rate=_rate(counts[column], known[column]),
-            by_split={split: values[column] for split, values in counts_in.items()},
-            rate_by_split={split: _rate(counts_in[split][column], known_in[split][column]) for split in parts},
+            count=counts[None][column],
+            known=known[None][column],
+            rate=rates[None][column],
+            by_split={split: counts[split][column] for split in parts},
+            rate_by_split={split: rates[split][column] for split in parts},
         )
         for column, name in enumerate(names)
     ]
-
-
-def _rate(count: int, known: int) -> float | None:
-    return count / known if known else None
 
 
 MAX_LABELS = 2000  # of which all pairs are counted: the most frequent ones
@@ -287,6 +288,7 @@ class _ImageSummary:
     """What was seen of one image.
 
     Attributes:
+        name: Where it is.
         digest: A digest of the content, if it is an image.
         reason: Why it cannot be used; None where it can.
         missing: Whether there is no such image.
@@ -297,6 +299,7 @@ class _ImageSummary:
         dhash: What `dhash` gives; None if not asked for.
     """
 
+    name: str
     digest: bytes = b""
     reason: str | None = None
     missing: bool = False
@@ -322,7 +325,8 @@ def _summarise_images(
 
 
 def _summarise_image(images: ImageSource, row: int, *, pixels: bool, near: bool) -> _ImageSummary:
-    name, summary = images.name(row), _ImageSummary()
+    name = images.name(row)
+    summary = _ImageSummary(name)
     try:
         data = read_source(images, row)
         if isinstance(data, np.ndarray):
@@ -347,46 +351,37 @@ def _image_facts(
     dataset: Dataset, summaries: Sequence[_ImageSummary], copies: list[list[int]], *, decoded: bool, near: bool
 ) -> ImageFacts:
     """The images in figures."""
-    assert dataset.images is not None
-    names = [dataset.images.name(row) for row in range(len(summaries))]
     good = [summary for summary in summaries if summary.reason is None]
     near_sets = near_duplicate_sets([summary.dhash for summary in summaries]) if near else []
     near_sets = [rows for rows in near_sets if len({summaries[row].digest for row in rows}) > 1]
+    names = [summary.name for summary in summaries]
     return ImageFacts(
         read=len(good),
         decoded=decoded,
-        missing=list(dict.fromkeys(name for name, summary in zip(names, summaries, strict=True) if summary.missing)),
-        unreadable={
-            name: summary.reason
-            for name, summary in zip(names, summaries, strict=True)
-            if summary.reason is not None and not summary.missing
-        },
+        missing=list(dict.fromkeys(summary.name for summary in summaries if summary.missing)),
+        unreadable={summary.name: summary.reason for summary in summaries if summary.reason and not summary.missing},
         formats=dict(Counter(summary.format for summary in good).most_common()),
         modes=dict(Counter(summary.mode for summary in good).most_common()),
         widths=_min_median_max([summary.size[0] for summary in good]),
         heights=_min_median_max([summary.size[1] for summary in good]),
         gigabytes=sum(summary.length for summary in summaries) / 1e9,
-        duplicates=_describe_sets(dataset, names, copies),
-        near_duplicates=_describe_sets(dataset, names, near_sets) if near else None,
+        duplicates=[_describe_set(dataset, names, rows) for rows in copies],
+        near_duplicates=[_describe_set(dataset, names, rows) for rows in near_sets] if near else None,
     )
 
 
-def _same_content(summaries: Sequence[_ImageSummary]) -> list[list[int]]:
-    """The rows of each content that occurs more than once; empty and broken files are no images, so no copies."""
-    rows: dict[bytes, list[int]] = {}
-    for row, summary in enumerate(summaries):
-        if summary.reason is None:
-            rows.setdefault(summary.digest, []).append(row)
-    return [some for some in rows.values() if len(some) > 1]
+def _rows_by_key(keys: Iterable[Hashable | None]) -> list[list[int]]:
+    """The rows of each key that occurs more than once; None is no key."""
+    rows = defaultdict(list)
+    for row, key in enumerate(keys):
+        rows[key].append(row)
+    return [some for key, some in rows.items() if key is not None and len(some) > 1]
 
 
-def _describe_sets(dataset: Dataset, names: Sequence[str], sets: Iterable[list[int]]) -> list[Duplicates]:
-    result = []
-    for rows in sets:
-        splits = [] if dataset.splits is None else list(dict.fromkeys(map(str, dataset.splits[rows])))
-        targets = np.zeros((1, 0)) if dataset.targets is None else dataset.targets.dense(rows).numpy()
-        result.append(Duplicates([names[row] for row in rows], splits, bool((targets == targets[0]).all())))
-    return result
+def _describe_set(dataset: Dataset, names: Sequence[str], rows: list[int]) -> Duplicates:
+    splits = [] if dataset.splits is None else list(dict.fromkeys(map(str, dataset.splits[rows])))
+    targets = np.zeros((1, 0)) if dataset.targets is None else dataset.targets.dense(rows).numpy()
+    return Duplicates([names[row] for row in rows], splits, bool((targets == targets[0]).all()))
 
 
 def _min_median_max(lengths: list[int]) -> tuple[int, int, int] | None:
@@ -415,24 +410,16 @@ def near_duplicate_sets(hashes: Sequence[bytes | None]) -> list[list[int]]:
     if not len(rows):
         return []
     bits = np.frombuffer(b"".join(filter(None, hashes)), dtype=np.uint8).reshape(len(rows), -1)
-    parts = bits.view(np.uint32)
-    leader = list(range(len(rows)))
+    pairs = []
     for band in range(BANDS):
-        order = np.lexsort(np.roll(parts, band, axis=1).T)
+        order = np.lexsort(np.roll(bits.view(np.uint32), band, axis=1).T)
         left, right = order[:-1], order[1:]
         close = np.unpackbits(bits[left] ^ bits[right], axis=1).sum(1) <= MAX_DIFFERENT_BITS
-        for one, other in zip(left[close].tolist(), right[close].tolist(), strict=True):
-            first, second = sorted((_find_root(leader, one), _find_root(leader, other)))
-            leader[second] = first
-    sets: dict[int, list[int]] = {}
-    for index in range(len(rows)):
-        sets.setdefault(_find_root(leader, index), []).append(int(rows[index]))
-    return [some for some in sets.values() if len(some) > 1]
-
-
-def _find_root(leader: list[int], index: int) -> int:
-    """The first member of a row's set."""
-    while leader[index] != index:
-        leader[index] = leader[leader[index]]
-        index = leader[index]
-    return index
+        pairs.append((left[close], right[close]))
+    left, right = map(np.concatenate, zip(*pairs, strict=True))
+    leader = np.arange(len(rows))
+    while (leader[left] != leader[right]).any():
+        first, second = leader[left], leader[right]
+        np.minimum.at(leader, np.maximum(first, second), np.minimum(first, second))
+        leader = leader[leader]
+    return [rows[some].tolist() for some in _rows_by_key(leader.tolist())]
