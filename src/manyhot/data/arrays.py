@@ -151,31 +151,30 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
     return labels, SparseTargets.from_rows(columns, num_labels=len(labels))
 
 
-def read_npz(path: Path) -> Dataset:
+def read_npz(files: Sequence[Path], labels: Sequence[str] | Labels | None) -> Dataset:
     """A NumPy archive: `x` and `y` with `names`, `ids` and `splits`; or `train_images`, `train_labels` and so on."""
-    arrays = read_arrays(path)
-    parts = {}
-    for split in dict.fromkeys(CANONICAL_SPLITS):
-        x = next((f"{split}_{name}" for name in INPUT_ARRAYS if f"{split}_{name}" in arrays), None)
-        y = next((f"{split}_{name}" for name in TARGET_ARRAYS if f"{split}_{name}" in arrays), None)
-        if x is not None and y is not None:
-            parts[split] = (x, y)
-    names = next((name for name in NAME_ARRAYS if name in arrays and arrays[name].ndim == 1), None)
+    if len(files) > 1:
+        raise InputError("path", rule="be one .npz archive", got=f"{len(files)} archives", hint="Pass one of them.")
+    arrays, name = read_arrays(files[0]), files[0].name
+
+    def find(choices: Sequence[str], prefix: str = "") -> str | None:
+        return next((prefix + choice for choice in choices if prefix + choice in arrays), None)
+
+    names = find([choice for choice in NAME_ARRAYS if choice in arrays and arrays[choice].ndim == 1])
     label_names = None if names is None else [str(name) for name in arrays[names].tolist()]
+    pairs = {split: (find(INPUT_ARRAYS, f"{split}_"), find(TARGET_ARRAYS, f"{split}_")) for split in CANONICAL_SPLITS}
+    parts = {split: (x, y) for split, (x, y) in pairs.items() if x is not None and y is not None}
     if parts:
         inputs, targets = (np.concatenate([arrays[pair[side]] for pair in parts.values()]) for side in (0, 1))
-        splits = np.repeat(list(parts), [len(arrays[pair[0]]) for pair in parts.values()])
+        splits = np.repeat(list(parts), [len(arrays[x]) for x, _ in parts.values()])
         data = from_arrays(inputs, targets, labels=label_names, splits=splits)
-        data.notes.append(
-            f"Read arrays {preview_names([name for pair in parts.values() for name in pair])} of {path.name}."
-        )
-        return data
-    x = next((name for name in INPUT_ARRAYS if name in arrays), None)
-    y = next((name for name in TARGET_ARRAYS if name in arrays and name != names), None)
-    if x is None or y is None:
-        rule, got = "hold arrays `x` and `y`", f"the arrays {preview_names(list(arrays))}"
-        raise InputError("path", rule=rule, got=got, hint="Save it with `np.savez(path, x=x, y=y, names=names)`.")
-    data = from_arrays(arrays[x], arrays[y], labels=label_names, splits=arrays.get("splits"), ids=arrays.get("ids"))
-    more = f", names from {names!r}" if names else ""
-    data.notes.append(f"Read inputs from array {x!r} and targets from array {y!r} of {path.name}{more}.")
-    return data
+        data.notes.append(f"Read arrays {preview_names([name for pair in parts.values() for name in pair])} of {name}.")
+    else:
+        x, y = find(INPUT_ARRAYS), find([choice for choice in TARGET_ARRAYS if choice != names])
+        if x is None or y is None:
+            rule, got = "hold arrays `x` and `y`", f"the arrays {preview_names(list(arrays))}"
+            raise InputError("path", rule=rule, got=got, hint="Save it with `np.savez(path, x=x, y=y, names=names)`.")
+        data = from_arrays(arrays[x], arrays[y], labels=label_names, splits=arrays.get("splits"), ids=arrays.get("ids"))
+        more = f", names from {names!r}" if names else ""
+        data.notes.append(f"Read inputs from array {x!r} and targets from array {y!r} of {name}{more}.")
+    return data if labels is None else data.select_labels(labels)

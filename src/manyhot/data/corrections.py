@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.read import expand_paths, finish_dataset
-from manyhot.data.sources import Files
+from manyhot.data.sources import Files, ImageSource
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.formatting import count_noun
@@ -23,8 +23,6 @@ from manyhot.tables.columns import ReadOptions, preview_names
 
 Array = np.ndarray[Any, Any]
 RowPairs = list[tuple[int, int]]
-# Rows of corrections that are unfolded at once.
-CHUNK = 4096
 
 
 @owned("read_corrections")
@@ -54,30 +52,30 @@ def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
     new = [name for name in corrections.labels.names if name not in set(data.labels.names)]
     labels = Labels([*data.labels.names, *new])
     N, added = len(data), matched.added
-    positions, columns, values = _known_cells(corrections.targets, np.concatenate([matched.correction_rows, added]))
+    positions, columns, values = _known_cells(
+        corrections.targets.take(np.concatenate([matched.correction_rows, added]))
+    )
     rows = np.concatenate([matched.data_rows, np.arange(N, N + len(added))])[positions]
     columns = np.array([labels.column(name) for name in corrections.labels.names], dtype=np.int64)[columns]
     base = data.targets or SparseTargets(np.zeros(N + 1), np.empty(0), num_labels=0, unlisted="unknown")
     targets, changed, filled = overlay(base.extended(len(added), len(new)), rows, columns, values)
-    notes = [
-        _summary(changed, filled, new, matched, len(corrections)),
-        *_path_end_note(data, corrections, matched),
-        *_split_note(data, corrections, matched),
-    ]
-    extended = _add_rows(data, corrections, added)
+    notes = [*data.notes, _summary(changed, filled, new, matched, len(corrections))]
+    notes += [*_path_end_note(data, corrections, matched), *_split_note(data, corrections, matched)]
+    ids, images, splits = _extend_images(data, corrections, added)
     before = data.uncorrected or data
-    return replace(extended, labels=labels, targets=targets, notes=[*data.notes, *notes], uncorrected=before)
+    return Dataset(
+        labels, targets, ids, images=images, features=data.features, splits=splits, notes=notes, uncorrected=before
+    )
 
 
-def _known_cells(targets: SparseTargets, rows: Array) -> tuple[Array, Array, Array]:
-    """Place in `rows`, column and value of the cells of these rows that are 1 or 0."""
-    parts = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8))]
-    for start in range(0, len(rows), CHUNK):
-        dense = targets.dense(rows[start : start + CHUNK]).numpy()
-        positions, columns = np.nonzero(dense >= 0)
-        parts.append((positions + start, columns, dense[positions, columns]))
-    positions, columns, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return positions, columns, values
+def _known_cells(targets: SparseTargets) -> tuple[Array, Array, Array]:
+    """Rows, columns and values of the cells that are 1 or 0."""
+    rows, columns, values = targets.cells()
+    if targets.unlisted == "absent":  # then most cells are known
+        values = targets.dense().numpy()
+        rows, columns = np.nonzero(values >= 0)
+        return rows, columns, values[rows, columns]
+    return rows[values >= 0], columns[values >= 0], values[values >= 0]
 
 
 def overlay(targets: SparseTargets, rows: Array, columns: Array, values: Array) -> tuple[SparseTargets, Array, Array]:
@@ -198,20 +196,20 @@ def real_path(path: str | os.PathLike[str], *, real: Callable[[str], str] = os.p
     return os.path.join(real(folder), name)
 
 
-def _add_rows(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
-    """The data with images that only the corrections have; targets are left for later."""
+def _extend_images(
+    data: Dataset, corrections: Dataset, added: Array
+) -> tuple[list[str], ImageSource | None, Array | None]:
+    """Ids, images and splits of the data, with those of images that only the corrections have."""
     if not len(added):
-        return replace(data, targets=None)
+        return data.ids, data.images, data.splits
     assert isinstance(data.images, Files)
-    paths = real_paths(corrections.images)
-    taken = set(data.ids)
-    ids = [name if (name := corrections.ids[row]) not in taken else paths[row] for row in added.tolist()]
-    images = Files([*data.images.paths, *(paths[row] for row in added.tolist())], root=data.images.root)
-    splits = data.splits
+    paths, taken, splits = real_paths(corrections.images), set(data.ids), data.splits
+    new_paths = [paths[row] for row in added]
+    ids = [paths[row] if corrections.ids[row] in taken else corrections.ids[row] for row in added]
     if splits is not None:
-        new_splits = ["train"] * len(added) if corrections.splits is None else corrections.splits[added].tolist()
-        splits = np.array([*splits.tolist(), *new_splits], dtype=object)
-    return replace(data, targets=None, ids=[*data.ids, *ids], images=images, splits=splits)
+        new_splits = ["train"] * len(added) if corrections.splits is None else corrections.splits[added]
+        splits = np.array([*splits, *new_splits], dtype=object)
+    return [*data.ids, *ids], Files([*data.images.paths, *new_paths], root=data.images.root), splits
 
 
 def _summary(changed: Array, filled: Array, new: Sequence[str], matched: MatchedRows, total: int) -> str:

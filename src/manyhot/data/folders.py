@@ -37,8 +37,12 @@ from manyhot.tables.columns import (
 )
 
 
-def read_folders(folder: Path, options: ReadOptions) -> Dataset:
-    """All images below a folder, labelled by the folders they lie in."""
+def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
+    """All images below the one folder, labelled by the folders they lie in."""
+    folder = folders[0]
+    if len(folders) > 1 or not folder.is_dir():
+        rule, hint = "be one folder for layout 'folders'", "Pass the folder above those of the labels."
+        raise InputError("path", rule=rule, got=repr(str(folder)), hint=hint)
     skipped = SkippedFiles()
     paths = sorted(iterate_images(folder, skipped))
     by_split = options.split_column is None and _has_split_folders(paths)

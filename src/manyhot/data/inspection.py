@@ -224,7 +224,7 @@ def _inspect_targets(dataset: Dataset) -> Inspection:
 
 def _label_facts(names: Sequence[str], targets: SparseTargets, parts: Mapping[str, SparseTargets]) -> list[LabelFacts]:
     """Counts and rates of every label, overall and by split."""
-    tables = {None: targets, **parts}
+    tables = dict([(None, targets), *parts.items()])
     counts = {split: table.counts().tolist() for split, table in tables.items()}
     known = {split: table.known().tolist() for split, table in tables.items()}
     rates = {

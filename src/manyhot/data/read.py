@@ -7,17 +7,17 @@ import glob
 import gzip
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from manyhot.checks import check_choice
-from manyhot.data.annotations import OPEN_IMAGES_COLUMNS, find_voc, read_coco, read_open_images, read_voc
+from manyhot.data.annotations import find_voc, is_open_images, read_coco, read_open_images, read_voc
 from manyhot.data.arrays import read_npz
 from manyhot.data.dataset import Dataset, Note
 from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
 from manyhot.data.image_tables import read_image_tables
-from manyhot.data.sources import Files, ImageSource
+from manyhot.data.sources import Files
 from manyhot.errors import InputError, owned, suggest
 from manyhot.formatting import count_noun
 from manyhot.image_paths import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image, iterate_images
@@ -38,8 +38,9 @@ FOLDER_PATTERNS = {
     "npz": ("*.npz",),
 }
 LAYOUTS = ("table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset", "npz")
-READERS = {
+READERS: dict[str, Callable[[Sequence[Path], ReadOptions], Dataset]] = {
     "table": read_image_tables,
+    "folders": read_folders,
     "imagefolder": read_image_tables,
     "coco": read_coco,
     "voc": read_voc,
@@ -76,11 +77,9 @@ def _expand_braces(text: str) -> list[str]:
     if match is None or os.path.exists(text):
         return [text]
     low, high, parts = match.groups()
-    numbers = [] if parts is not None else [str(n).zfill(len(low)) for n in range(int(low), int(high) + 1)]
-    fill = parts.split(",") if parts is not None else numbers
-    return [
-        expanded for part in fill for expanded in _expand_braces(text[: match.start()] + part + text[match.end() :])
-    ]
+    fill = parts.split(",") if parts else [str(n).zfill(len(low)) for n in range(int(low), int(high) + 1)]
+    before, after = text[: match.start()], text[match.end() :]
+    return [expanded for part in fill for expanded in _expand_braces(before + part + after)]
 
 
 def _detect_layout(paths: Sequence[Path]) -> str:
@@ -90,18 +89,18 @@ def _detect_layout(paths: Sequence[Path]) -> str:
             rule, got = "be one folder or several files", f"{len(paths)} paths, of which {str(paths[0])!r} is a folder"
             raise InputError("path", rule=rule, got=got, hint="Read one folder at a time.")
         return _detect_folder(paths[0])
-    kinds = {path: _detect_file(path) for path in paths}
-    if len(set(kinds.values())) > 1:
-        first, other = paths[0], next(path for path in paths if kinds[path] != kinds[paths[0]])
-        got = f"{str(first)!r} ({kinds[first]}) and {str(other)!r} ({kinds[other]})"
-        raise InputError("path", rule="be files of one layout", got=got, hint="Read them one after the other.")
-    return kinds[paths[0]]
+    layouts = [_detect_file(path) for path in paths]
+    for path, layout in zip(paths, layouts, strict=True):
+        if layout != layouts[0]:
+            got = f"{str(paths[0])!r} ({layouts[0]}) and {str(path)!r} ({layout})"
+            raise InputError("path", rule="be files of one layout", got=got, hint="Read them one after the other.")
+    return layouts[0]
 
 
 def _detect_file(path: Path) -> str:
     name = path.name.lower()
     if name.endswith(TEXT_SUFFIXES):
-        return "open_images" if set(OPEN_IMAGES_COLUMNS) <= set(_read_header(path)) else "table"
+        return "open_images" if is_open_images(_read_header(path)) else "table"
     if name.endswith((".npz", ".tar")):
         return "npz" if name.endswith(".npz") else "webdataset"
     with path.open("rb") as file:
@@ -243,16 +242,9 @@ def read_data(
     paths = list(dict.fromkeys(expand_paths(path, options)))
     layout = _detect_layout(paths) if layout is None else layout
     files = _layout_files(layout, paths)
-    if layout == "folders" and (len(files) > 1 or not files[0].is_dir()):
-        rule, hint = "be one folder for layout 'folders'", "Pass the folder above those of the labels."
-        raise InputError("path", rule=rule, got=repr(str(files[0])), hint=hint)
-    if layout == "npz" and len(files) > 1:
-        raise InputError("path", rule="be one .npz archive", got=f"{len(files)} archives", hint="Pass one of them.")
     if layout == "npz":
-        data = read_npz(files[0])
-        return data if labels is None else data.select_labels(labels)
-    data = read_folders(files[0], options) if layout == "folders" else READERS[layout](files, options)
-    return finish_dataset(data, options)
+        return read_npz(files, labels)
+    return finish_dataset(READERS[layout](files, options), options)
 
 
 def finish_dataset(data: Dataset, options: ReadOptions) -> Dataset:
@@ -328,43 +320,36 @@ def read_images(path: Paths) -> Dataset:
     if (tars or tables) and len(paths) not in (len(tars), len(tables)):
         got, hint = f"{len(paths)} paths of several kinds", "Read them one after the other."
         raise InputError("path", rule="be images and folders, or tables, or tars", got=got, hint=hint)
-    if len(tars) == len(paths):
+    if tars:
         samples, skipped = scan_shards(tars, options)
-        ids, source = shard_images(samples, tars)
-        return _unlabelled_dataset(ids, source, skipped.notes())
-    if len(tables) == len(paths):
-        result = read_image_tables(tables, options, with_labels=False)
-        assert result.images is not None
-        return _unlabelled_dataset(result.ids, result.images, result.notes)
-    return _read_image_files(named, options)
-
-
-def _read_image_files(paths: Sequence[Path], options: ReadOptions) -> Dataset:
-    """Single images, and all that lie below folders."""
-    skipped = SkippedFiles()
-    if len(paths) == 1 and paths[0].is_dir():
-        root = paths[0]
-        ids = sorted(iterate_images(root, skipped))
+        data = Dataset(Labels([]), None, *shard_images(samples, tars), notes=skipped.notes())
+    elif tables:
+        data = read_image_tables(tables, options, with_labels=False)
     else:
-        ids, root = [], Path()
-        for path in paths:
-            below = sorted(iterate_images(path, skipped)) if path.is_dir() else [""]
-            ids += [str(path / name) for name in below]
-        unreadable = next((name for name in ids if not is_image(name)), None)
-        if unreadable is not None:
-            hint = "Name the images, or a folder of them."
-            if unreadable.lower().endswith(OTHER_IMAGE_SUFFIXES):
-                hint = "Convert it to JPEG: Pillow cannot read it here."
-            raise InputError("path", rule="be images", got=repr(unreadable), hint=hint)
+        data = _find_images(named)
+    count = Note(f"{count_noun(len(data), 'image')} to predict.", "count")
+    return Dataset(Labels([]), None, data.ids, images=data.images, notes=[*data.notes, count])
+
+
+def _find_images(paths: Sequence[Path]) -> Dataset:
+    """Single images, and all that lie below folders; ids of a single folder are relative to it."""
+    skipped, ids = SkippedFiles(), []
+    is_folder = len(paths) == 1 and paths[0].is_dir()
+    for path in paths:
+        below = sorted(iterate_images(path, skipped)) if path.is_dir() else [""]
+        ids += below if is_folder else [str(path / name) for name in below]
+    unreadable = next((name for name in ids if not is_image(name)), None)
+    if unreadable is not None:
+        is_known = unreadable.lower().endswith(OTHER_IMAGE_SUFFIXES)
+        hint = (
+            "Convert it to JPEG: Pillow cannot read it here." if is_known else "Name the images, or a folder of them."
+        )
+        raise InputError("path", rule="be images", got=repr(unreadable), hint=hint)
     if not ids:
         got, hint = skipped.describe_missing(paths[0], " without any")
         raise InputError("path", rule="lead to images", got=got, hint=hint)
     distinct = list(dict.fromkeys(ids))
     again = len(ids) - len(distinct)
     notes = [f"{again:,} of the {len(ids):,} paths were named before, and are read once."] if again else []
-    return _unlabelled_dataset(distinct, Files(distinct, root=root), [*notes, *skipped.notes()])
-
-
-def _unlabelled_dataset(ids: list[str], images: ImageSource, notes: list[str]) -> Dataset:
-    count = Note(f"{count_noun(len(ids), 'image')} to predict.", "count")
-    return Dataset(Labels([]), None, ids, images=images, notes=[*notes, count])
+    images = Files(distinct, root=paths[0] if is_folder else ".")
+    return Dataset(Labels([]), None, distinct, images, notes=[*notes, *skipped.notes()])

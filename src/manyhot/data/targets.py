@@ -60,9 +60,8 @@ class SparseTargets:
             invalid = self.columns.min() if self.columns.min() < 0 else self.columns.max()
             rule = f"name columns from 0 to {num_labels - 1}"
             raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels again.")
-        if unlisted not in UNLISTED:
-            check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
-        self.unlisted, self.unknown_labels = unlisted, unknown_labels
+        self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
+        self.unknown_labels = unknown_labels
 
     @property
     def background(self) -> Array:
@@ -87,7 +86,7 @@ class SparseTargets:
         columns: Array,
         values: Array | None = None,
         *,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         unlisted: str = "absent",
         unknown_labels: Array | None = None,
     ) -> SparseTargets:
@@ -124,14 +123,13 @@ class SparseTargets:
         dense = cells.numpy()
         unlisted = most_common_unlisted(dense)
         rows, columns = np.nonzero(dense != UNLISTED[unlisted])
-        shape = (dense.shape[0], dense.shape[1])
-        return cls.from_cells(rows, columns, dense[rows, columns], shape=shape, unlisted=unlisted)
+        return cls.from_cells(rows, columns, dense[rows, columns], shape=dense.shape, unlisted=unlisted)
 
     @classmethod
     def from_sparse(cls, matrix: Any, *, owner: str = "SparseTargets") -> SparseTargets:
         """Targets of a sparse matrix of SciPy, of which cells that are not stored are absent; none is stored twice."""
         rows, columns, values = sparse_entries(owner, matrix)
-        return cls.from_cells(rows, columns, values, shape=(matrix.shape[0], matrix.shape[1]))
+        return cls.from_cells(rows, columns, values, shape=matrix.shape)
 
     def __len__(self) -> int:
         """The number N of rows."""
