@@ -16,7 +16,7 @@ from manyhot.data.sources import Files, ImageSource, Pixels
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.columns import CANONICAL_SPLITS, canonical_split, preview_names, sort_names
+from manyhot.tables.columns import CANONICAL_SPLITS, ReadOptions, canonical_split, preview_names, sort_names
 from manyhot.tables.reader import read_arrays
 
 Array = np.ndarray[Any, Any]
@@ -151,7 +151,7 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
     return labels, SparseTargets.from_rows(columns, num_labels=len(labels))
 
 
-def read_npz(files: Sequence[Path], labels: Sequence[str] | Labels | None) -> Dataset:
+def read_npz(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """A NumPy archive: `x` and `y` with `names`, `ids` and `splits`; or `train_images`, `train_labels` and so on."""
     if len(files) > 1:
         raise InputError("path", rule="be one .npz archive", got=f"{len(files)} archives", hint="Pass one of them.")
@@ -177,4 +177,4 @@ def read_npz(files: Sequence[Path], labels: Sequence[str] | Labels | None) -> Da
         data = from_arrays(arrays[x], arrays[y], labels=label_names, splits=arrays.get("splits"), ids=arrays.get("ids"))
         more = f", names from {names!r}" if names else ""
         data.notes.append(f"Read inputs from array {x!r} and targets from array {y!r} of {name}{more}.")
-    return data if labels is None else data.select_labels(labels)
+    return data if options.label_names is None else data.select_labels(options.label_names)

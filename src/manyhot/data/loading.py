@@ -202,10 +202,10 @@ MIN_IMAGES_FOR_WORKERS = 256  # Below it, starting processes takes longer than d
 MIN_SHARED_MEMORY = 2**31  # Shared memory that several batches on their way surely fit in.
 
 # The row number and the epoch of each sample of a batch, and what a worker gives for them: pixels, the numbers of the
-# rows that could be read, and names and reasons of the others. Torch keeps no fields of errors that workers raise, so
-# they are results too.
+# rows that could be read, names and reasons of the others, and an error. Torch keeps no fields of those that workers
+# raise.
 Requests = Sequence[tuple[int, int | None]]
-LoadedImages = tuple[Any, Any, dict[str, str]] | InputError
+LoadedImages = tuple[Any, Any, dict[str, str], InputError | None]
 
 
 class ImageBatches(Batches):
@@ -258,10 +258,10 @@ class ImageBatches(Batches):
 
     def load(self, groups: Iterable[Sequence[int]], *, epoch: int | None) -> Iterator[Batch]:
         """Decodes ahead of what is asked for; images that cannot be read are named in `unreadable`."""
-        for loaded in self._stream([(int(row), epoch) for row in group] for group in groups):
-            if isinstance(loaded, InputError):
-                raise loaded
-            pixels, rows, unreadable = loaded
+        requests = ([(int(row), epoch) for row in group] for group in groups)
+        for pixels, rows, unreadable, error in self._stream(requests):
+            if error is not None:
+                raise error
             self.unreadable.update(unreadable)
             if unreadable and self.on_bad_image == "fail":
                 raise UnreadableImage(*next(iter(unreadable.items())))
@@ -300,7 +300,7 @@ class ImageBatches(Batches):
         pool: DataLoader[Any] = DataLoader(
             self._samples,  # type: ignore[arg-type]
             batch_sampler=sampler,  # type: ignore[arg-type]
-            collate_fn=_identity,
+            collate_fn=tuple,
             num_workers=self.workers,
             persistent_workers=True,
             prefetch_factor=2,
@@ -335,6 +335,7 @@ class _ImageSamples:
         pixels: list[Tensor] = []
         rows: list[int] = []
         unreadable: dict[str, str] = {}
+        failure = None
         for row, epoch in requests:
             try:
                 pixels.append(self._sample(row, epoch))
@@ -342,9 +343,10 @@ class _ImageSamples:
             except UnreadableImage as error:
                 unreadable[error.name] = error.reason
             except InputError as error:
-                return error
+                failure = error
+                break
         stacked = torch.stack(pixels) if pixels else torch.empty(0, 3, *self.preprocessing.size, dtype=torch.uint8)
-        return stacked.numpy() if self.as_arrays else stacked, np.array(rows, dtype=np.int64), unreadable
+        return stacked.numpy() if self.as_arrays else stacked, np.array(rows, dtype=np.int64), unreadable, failure
 
     def _sample(self, row: int, epoch: int | None) -> Tensor:
         image = read_image(self.images, row, min_side=self.min_side)
@@ -361,7 +363,3 @@ def default_workers(n: int) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(8, cores // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
-
-
-def _identity(loaded: Any) -> Any:
-    return loaded

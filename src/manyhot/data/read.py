@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from manyhot.checks import check_choice
 from manyhot.data.annotations import find_voc, is_open_images, read_coco, read_open_images, read_voc
@@ -26,31 +27,39 @@ from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES
 from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
 
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
-# What each layout looks like inside of a folder, in the order in which they are looked for; the first pattern that
-# matches anything holds. Pascal VOC and single tables have more to them.
-FOLDER_PATTERNS = {
-    "voc": (),
-    "imagefolder": tuple(f"{top}metadata.{end}" for end in ("csv", "jsonl", "parquet") for top in ("", "*/")),
-    "coco": ("annotations/instances*.json", "instances*.json", "*_annotations.coco.json", "*/_annotations.coco.json"),
-    "open_images": ("*human-imagelabels*.csv", "*imagelabels*.csv"),
-    "table": ("*.parquet", "data/*.parquet"),
-    "webdataset": ("*.tar",),
-    "npz": ("*.npz",),
+
+
+class Layout(NamedTuple):
+    """How a layout is read, and what it looks like inside of a folder: the first pattern that matches anything holds.
+
+    Pascal VOC and single tables have more to them.
+    """
+
+    read: Callable[[Sequence[Path], ReadOptions], Dataset]
+    patterns: Sequence[str] = ()
+
+
+METADATA = [f"{top}metadata.{end}" for end in ("csv", "jsonl", "parquet") for top in ("", "*/")]
+COCO_FILES = ("annotations/instances*.json", "instances*.json", "*_annotations.coco.json", "*/_annotations.coco.json")
+LAYOUTS = {
+    "table": Layout(read_image_tables, ("*.parquet", "data/*.parquet")),
+    "folders": Layout(read_folders),
+    "imagefolder": Layout(read_image_tables, METADATA),
+    "coco": Layout(read_coco, COCO_FILES),
+    "voc": Layout(read_voc),
+    "open_images": Layout(read_open_images, ("*human-imagelabels*.csv", "*imagelabels*.csv")),
+    "webdataset": Layout(read_shards, ("*.tar",)),
+    "npz": Layout(read_npz, ("*.npz",)),
 }
-LAYOUTS = ("table", "folders", "imagefolder", "coco", "voc", "open_images", "webdataset", "npz")
-READERS: dict[str, Callable[[Sequence[Path], ReadOptions], Dataset]] = {
-    "table": read_image_tables,
-    "folders": read_folders,
-    "imagefolder": read_image_tables,
-    "coco": read_coco,
-    "voc": read_voc,
-    "open_images": read_open_images,
-    "webdataset": read_shards,
-}
+# The order in which they are looked for in a folder.
+FOLDER_LAYOUTS = ("voc", "imagefolder", "coco", "open_images", "table", "webdataset", "npz")
 COCO_START = re.compile(rb'"(images|annotations|categories|info|licenses)"\s*:\s*[\[{]')
 
 
-def expand_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], options: ReadOptions) -> list[Path]:
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def expand_paths(paths: Paths, options: ReadOptions) -> list[Path]:
     """The paths that are meant, in order: patterns such as `*.tar` and `shard-{000..012}.tar` are filled in.
 
     A path that is named twice is there twice.
@@ -129,7 +138,7 @@ def _read_header(path: Path) -> list[str]:
 
 
 def _detect_folder(folder: Path) -> str:
-    layout = next((layout for layout in FOLDER_PATTERNS if _find_files(layout, folder)), None)
+    layout = next((layout for layout in FOLDER_LAYOUTS if _find_files(layout, folder)), None)
     if layout is None:
         skipped = SkippedFiles()
         layout = "table" if next(iterate_images(folder, skipped), None) is None else "folders"
@@ -154,7 +163,7 @@ def _find_files(layout: str, folder: Path, *, nested: bool = False) -> list[Path
     """The files of a layout in a folder; of Parquet also those in folders within it, if `nested`."""
     if layout == "voc":
         return find_voc(folder)
-    patterns = FOLDER_PATTERNS[layout]
+    patterns = LAYOUTS[layout].patterns
     if layout == "table":
         names = [path for path in folder.iterdir() if path.name.lower().endswith((*TEXT_SUFFIXES, ".jsonl"))]
         files = sorted(path for path in names if path.is_file() and not path.name.startswith("."))
@@ -164,12 +173,9 @@ def _find_files(layout: str, folder: Path, *, nested: bool = False) -> list[Path
             raise InputError("path", rule=rule, got=f"a folder with {got}", hint=hint)
         if files:
             return files
-        patterns += ("**/*.parquet",) * nested
+        patterns = (*patterns, "**/*.parquet") if nested else patterns
     matches = (sorted(path for path in folder.glob(pattern) if path.is_file()) for pattern in patterns)
     return next(filter(None, matches), [])
-
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 @owned("read_data")
@@ -238,13 +244,12 @@ def read_data(
         descriptions=None if descriptions is None else Path(descriptions),
     )
     if layout is not None:
-        check_choice("layout", "", layout, LAYOUTS)
+        check_choice("layout", "", layout, list(LAYOUTS))
     paths = list(dict.fromkeys(expand_paths(path, options)))
     layout = _detect_layout(paths) if layout is None else layout
     files = _layout_files(layout, paths)
-    if layout == "npz":
-        return read_npz(files, labels)
-    return finish_dataset(READERS[layout](files, options), options)
+    data = LAYOUTS[layout].read(files, options)
+    return data if layout == "npz" else finish_dataset(data, options)
 
 
 def finish_dataset(data: Dataset, options: ReadOptions) -> Dataset:

@@ -136,10 +136,19 @@ class ParquetImages(ImageSource):
         self, files: Sequence[str | Path], column: str, *, rows: Array | None = None, cache_bytes: int = 2**28
     ) -> None:
         self.files, self.column, self.cache_bytes = [Path(file) for file in files], column, cache_bytes
-        self._groups = _row_groups(self.files)
-        count = int(self._groups[-1, 2]) if len(self._groups) else 0
+        footers = [import_arrow().parquet.read_metadata(file) for file in self.files]
+        sizes = [
+            (file, group, footer.row_group(group).num_rows)
+            for file, footer in enumerate(footers)
+            for group in range(footer.num_row_groups)
+        ]
+        # The file of each row group, its number there, and the rows before it, counted over all files.
+        self._groups = np.array(sizes, dtype=np.int64).reshape(-1, 3)
+        ends = self._groups[:, 2].cumsum()
+        self._groups[:, 2] = ends - self._groups[:, 2]
+        count = sum(size for _, _, size in sizes)
         self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
-        self._cached: OrderedDict[int, Any] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -151,66 +160,52 @@ class ParquetImages(ImageSource):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _locate(self, row: int) -> tuple[int, int]:
-        """The row group of an image, counted over all files, and its row there."""
+    def _locate(self, row: int) -> tuple[int, int, int]:
+        """The file of an image, the row group in it, and the row in that."""
         number = int(self.rows[row])
-        group = int(np.searchsorted(self._groups[:, 2], number, side="right"))
-        before = int(self._groups[group - 1, 2]) if group else 0
-        return group, number - before
+        position = np.searchsorted(self._groups[:, 2], number, side="right") - 1
+        file, group, start = self._groups[position].tolist()
+        return file, group, number - start
 
     def name(self, row: int) -> str:
         """The file, and the row counted over all files."""
-        group, _ = self._locate(row)
-        return f"{self.files[self._groups[group, 0]].name}, row {int(self.rows[row])}"
+        return f"{self.files[self._locate(row)[0]].name}, row {int(self.rows[row])}"
 
     def read(self, row: int) -> bytes:
         """The bytes of the image."""
-        group, index = self._locate(row)
+        file, group, index = self._locate(row)
         with self._lock:
-            cell = self._group(group)[index].as_py()
+            cell = self._read_group(file, group)[index].as_py()
         data = cell.get("bytes") if isinstance(cell, dict) else cell
         if data is None:
             raise OSError(f"{self.name(row)} of column {self.column!r} is blank")
         return bytes(data)
 
-    def _group(self, group: int) -> Any:
-        if group in self._cached:
-            self._cached.move_to_end(group)
-            return self._cached[group]
+    def _read_group(self, file: int, group: int) -> Any:
+        if (file, group) in self._cached:
+            self._cached.move_to_end((file, group))
+            return self._cached[file, group]
         pa = import_arrow()
-        file, number, _ = self._groups[group].tolist()
         try:
             with pa.parquet.ParquetFile(self.files[file], pre_buffer=False) as opened:
-                column = opened.read_row_group(number, columns=[self.column]).column(0)
+                column = opened.read_row_group(group, columns=[self.column]).column(0)
         except pa.ArrowException as error:
             raise OSError(f"{self.files[file]} cannot be read ({error})") from error
-        self._cached[group] = column
+        self._cached[file, group] = column
         while len(self._cached) > 1 and sum(cached.nbytes for cached in self._cached.values()) > self.cache_bytes:
             self._cached.popitem(last=False)
         return column
 
     def identity(self, row: int) -> str:
         """The state of the file, the column, and the position of the image in it."""
-        group, index = self._locate(row)
-        file, number, _ = self._groups[group].tolist()
-        return f"{_file_state(self.files[file])}|{self.column}|{number}|{index}"
+        file, group, index = self._locate(row)
+        return f"{_file_state(self.files[file])}|{self.column}|{group}|{index}"
 
     def take(self, rows: Any) -> ParquetImages:
         """The images of these row numbers."""
         taken = copy(self)
         taken.rows = self.rows[np.asarray(rows, dtype=np.int64)]
         return taken
-
-
-def _row_groups(files: Sequence[Path]) -> Array:
-    """(G, 3): the file of each row group, its number there, and how many rows there are up to its end."""
-    groups, end = [], 0
-    for index, path in enumerate(files):
-        footer = import_arrow().parquet.read_metadata(path)
-        for number in range(footer.num_row_groups):
-            end += footer.row_group(number).num_rows
-            groups.append((index, number, end))
-    return np.array(groups, dtype=np.int64).reshape(-1, 3)
 
 
 class Pixels(ImageSource):
