@@ -56,7 +56,7 @@ def from_arrays(
     """
     features, images = _inputs(x)
     count = len(features) if features is not None else len(images or ())
-    names, targets = _targets(y, labels)
+    names, targets = _targets(y, labels if labels is None or isinstance(labels, Labels) else Labels(labels))
     if len(targets) != count:
         rule = f"have one row for each of the {count:,} samples"
         raise InputError("y", OWNER, rule, f"{len(targets):,}", "Pass inputs and targets of the same samples.")
@@ -95,27 +95,23 @@ def _inputs(x: Any) -> tuple[Array | None, ImageSource | None]:
     return features, None
 
 
-def _targets(y: Any, labels: Sequence[str] | Labels | None) -> tuple[Labels, SparseTargets]:
+def _targets(y: Any, labels: Labels | None) -> tuple[Labels, SparseTargets]:
     """Names and targets."""
-    label_names = labels if labels is None or isinstance(labels, Labels) else Labels(labels)
-    if isinstance(y, SparseTargets):
-        return _check_width(y, label_names)
     y = rows_as_lists(y)
     if isinstance(y, list | tuple):
-        return _listed_targets(y, label_names)
-    if hasattr(y, "tocoo") and hasattr(y, "nnz"):
-        return _check_width(SparseTargets.from_sparse(y), label_names)
-    if label_names is None and hasattr(y, "columns"):
-        label_names = Labels([str(name) for name in y.columns])
-    table = as_tensor(OWNER, y, "y") if not isinstance(y, Tensor) else y
-    table = to_dense_tensor(OWNER, table)
-    if table.ndim != 2:
-        hint = "Pass `manyhot.one_hot(y, K)` for class indices, or a list of labels for each sample."
-        raise InputError("y", OWNER, "be (N, K)", str(tuple(table.shape)), hint)
-    return _check_width(SparseTargets.from_dense(table), label_names)
-
-
-def _check_width(targets: SparseTargets, labels: Labels | None) -> tuple[Labels, SparseTargets]:
+        return _listed_targets(y, labels)
+    if labels is None and hasattr(y, "columns") and not isinstance(y, SparseTargets):
+        labels = Labels([str(name) for name in y.columns])
+    if isinstance(y, SparseTargets):
+        targets = y
+    elif hasattr(y, "tocoo") and hasattr(y, "nnz"):
+        targets = SparseTargets.from_sparse(y)
+    else:
+        table = to_dense_tensor(OWNER, y if isinstance(y, Tensor) else as_tensor(OWNER, y, "y"))
+        if table.ndim != 2:
+            hint = "Pass `manyhot.one_hot(y, K)` for class indices, or a list of labels for each sample."
+            raise InputError("y", OWNER, "be (N, K)", str(tuple(table.shape)), hint)
+        targets = SparseTargets.from_dense(table)
     if labels is None:
         labels = Labels([str(column) for column in range(targets.num_labels)])
     if len(labels) != targets.num_labels:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from manyhot.formatting import count_noun, printable
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-    from manyhot.data.inspection import Duplicates, ImageFacts, Inspection, LabelPair
+    from manyhot.data.inspection import Duplicates, ImageFacts, Inspection
 
 FEW_ROWS = 10  # Rows with a label, below which little can be learnt and less be measured.
 EXAMPLES = 3
@@ -114,32 +114,24 @@ def as_rich(inspection: Inspection, *, all_labels: bool = False) -> Group:
         all_labels: Whether to show every label, not only the most frequent and the rarest ones.
     """
     from rich.console import Group
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(_headline(inspection), style="bold"), *_splits(inspection)]
-    parts += _labels(inspection, all_labels=all_labels)
-    parts += _set_sizes(inspection)
-    parts += _pairs("Labels that keep close together", inspection.close_pairs)
-    parts += _table(
-        "Labels that never come without another", ("label", "the other"), inspection.implied[:SHOWN_PAIRS], left=(0, 1)
-    )
-    if inspection.images is not None:
-        parts += _images(inspection.images)
-    verdict = "Look into these before you train" if inspection.warnings else "Nothing seems to be wrong."
-    return Group(*parts, Text(""), Text(verdict, style="bold"), _numbered(inspection.warnings))
-
-
-def _numbered(texts: Sequence[str]) -> RenderableType:
-    """A numbered list of warnings, which may be longer than a line."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 1))
-    table.add_column(justify="right", min_width=4)
-    table.add_column(overflow="fold")
-    for number, text in enumerate(texts, 1):
-        table.add_row(f"{number}.", Text(printable(text)))
-    return table
+    parts: list[RenderableType] = [Text(_headline(inspection), style="bold")]
+    for title, heads, left, rows in _tables(inspection, all_labels=all_labels):
+        table = Table(box=None, header_style="dim", show_header=any(heads))
+        for index, head in enumerate(heads):
+            table.add_column(Text(printable(head)), justify="left" if index in left else "right")
+        for row in rows:
+            table.add_row(*(Text(printable(text)) for text in row))
+        parts += [Text(""), Text(title, style="bold"), table] if rows else []
+    verdict = "Look into these before you train" if inspection.warnings else "Nothing seems to be wrong."
+    warnings = Table.grid(padding=(0, 1))
+    warnings.add_column(justify="right", min_width=4)
+    warnings.add_column(overflow="fold")
+    for number, text in enumerate(inspection.warnings, 1):
+        warnings.add_row(f"{number}.", Text(printable(text)))
+    return Group(*parts, Text(""), Text(verdict, style="bold"), warnings)
 
 
 def _headline(inspection: Inspection) -> str:
@@ -153,86 +145,75 @@ def _headline(inspection: Inspection) -> str:
     )
 
 
-def _table(
-    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: tuple[int, ...] = (0,)
-) -> list[RenderableType]:
-    from rich.table import Table
-    from rich.text import Text
+class _Table(NamedTuple):
+    """A table: its title, the heads of its columns, which of these hold text, and its rows; not shown without any."""
 
-    table = Table(box=None, header_style="dim", show_header=any(heads))
-    for index, head in enumerate(heads):
-        table.add_column(Text(printable(head)), justify="left" if index in left else "right")
-    for row in rows:
-        table.add_row(*(Text(printable(text)) for text in row))
-    return [Text(""), Text(title, style="bold"), table] if table.row_count else []
+    title: str
+    heads: Sequence[str]
+    left: Sequence[int]
+    rows: Sequence[Sequence[str]]
 
 
-def _splits(inspection: Inspection) -> list[RenderableType]:
+def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[_Table]:
+    samples = inspection.samples
     rows = [
-        (name, f"{size:,}", _format_percent(size / inspection.samples), f"{inspection.empty_by_split[name]:,}")
+        (name, f"{size:,}", _format_percent(size / samples), f"{inspection.empty_by_split[name]:,}")
         for name, size in inspection.splits.items()
     ]
-    return _table("Splits", ("split", "rows", "share", "without labels"), rows)
-
-
-def _labels(inspection: Inspection, *, all_labels: bool) -> list[RenderableType]:
-    labels = sorted(inspection.labels, key=lambda label: -label.count)
-    rows = [
-        (
-            label.name,
-            f"{label.count:,}",
-            _format_percent(label.rate),
-            *(f"{label.by_split[split]:,}" for split in inspection.splits),
-        )
-        for label in labels
+    yield _Table("Splits", ("split", "rows", "share", "without labels"), (0,), rows)
+    yield _labels_table(inspection, all_labels=all_labels)
+    if inspection.labels and samples:
+        yield _sizes_table(inspection.set_sizes, samples)
+    pairs = [
+        (pair.first, pair.second, f"{pair.count:,}", f"{pair.lift:,.1f} x", f"{pair.npmi:.2f}")
+        for pair in inspection.close_pairs[:SHOWN_PAIRS]
     ]
-    title = "Labels"
+    heads = ("label", "label", "rows", "more than by chance", "npmi")
+    yield _Table("Labels that keep close together", heads, (0, 1), pairs)
+    implied = inspection.implied[:SHOWN_PAIRS]
+    yield _Table("Labels that never come without another", ("label", "the other"), (0, 1), implied)
+    if inspection.images is not None:
+        yield _Table("Images", ("", ""), (0, 1), list(_image_rows(inspection.images)))
+
+
+def _labels_table(inspection: Inspection, *, all_labels: bool) -> _Table:
+    title, rows = "Labels", []
+    for label in sorted(inspection.labels, key=lambda label: -label.count):
+        counts = (f"{label.by_split[split]:,}" for split in inspection.splits)
+        rows.append((label.name, f"{label.count:,}", _format_percent(label.rate), *counts))
     if not all_labels and len(rows) > SHOWN_LABELS:
         half = SHOWN_LABELS // 2
         title = f"Labels: the {half} most frequent and the {half} rarest of {len(rows):,}"
         rows = [*rows[:half], tuple("..." for _ in rows[0]), *rows[-half:]]
-    return _table(title, ("label", "rows", "rate", *inspection.splits), rows)
+    return _Table(title, ("label", "rows", "rate", *inspection.splits), (0,), rows)
 
 
-def _set_sizes(inspection: Inspection) -> list[RenderableType]:
-    if not inspection.labels or not inspection.samples:
-        return []
-    largest = max(inspection.set_sizes.values())
-    small = {size: rows for size, rows in inspection.set_sizes.items() if size < 10}
-    rest = sum(rows for size, rows in inspection.set_sizes.items() if size >= 10)
-    lines = [(str(size), rows) for size, rows in small.items()] + ([("10 or more", rest)] if rest else [])
+def _sizes_table(set_sizes: dict[int, int], samples: int) -> _Table:
+    lines = {str(size): rows for size, rows in set_sizes.items() if size < 10}
+    if len(lines) < len(set_sizes):
+        lines["10 or more"] = samples - sum(lines.values())
+    largest = max(set_sizes.values())
     rows = [
-        (text, f"{rows:,}", _format_percent(rows / inspection.samples), "█" * round(30 * min(rows / largest, 1)))
-        for text, rows in lines
+        (text, f"{rows:,}", _format_percent(rows / samples), "█" * round(30 * min(rows / largest, 1)))
+        for text, rows in lines.items()
     ]
-    return _table("Labels per row", ("labels", "rows", "share", ""), rows, left=(0, 3))
+    return _Table("Labels per row", ("labels", "rows", "share", ""), (0, 3), rows)
 
 
-def _pairs(title: str, pairs: list[LabelPair]) -> list[RenderableType]:
-    rows = [
-        (pair.first, pair.second, f"{pair.count:,}", f"{pair.lift:,.1f} x", f"{pair.npmi:.2f}")
-        for pair in pairs[:SHOWN_PAIRS]
-    ]
-    return _table(title, ("label", "label", "rows", "more than by chance", "npmi"), rows, left=(0, 1))
-
-
-def _images(facts: ImageFacts) -> list[RenderableType]:
-    extent = "decoded" if facts.decoded else "headers read"
-    rows = [
-        (f"read ({extent})", f"{facts.read:,}"),
-        ("missing", f"{len(facts.missing):,}"),
-        ("unreadable", f"{len(facts.unreadable):,}"),
-        ("formats", _counts(facts.formats)),
-        ("pixels", _counts(facts.modes)),
-    ]
+def _image_rows(facts: ImageFacts) -> Iterator[tuple[str, str]]:
+    yield f"read ({'decoded' if facts.decoded else 'headers read'})", f"{facts.read:,}"
+    yield "missing", f"{len(facts.missing):,}"
+    yield "unreadable", f"{len(facts.unreadable):,}"
+    yield "formats", _counts(facts.formats)
+    yield "pixels", _counts(facts.modes)
     for name, spread in (("width", facts.widths), ("height", facts.heights)):
         if spread is not None:
             low, middle, high = spread
-            rows.append((name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"))
-    rows += [("size", _format_bytes(1e9 * facts.gigabytes)), ("images with copies", f"{len(facts.duplicates):,}")]
+            yield name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"
+    yield "size", _format_bytes(1e9 * facts.gigabytes)
+    yield "images with copies", f"{len(facts.duplicates):,}"
     if facts.near_duplicates is not None:
-        rows.append(("images with near copies", f"{len(facts.near_duplicates):,}"))
-    return _table("Images", ("", ""), rows, left=(0, 1))
+        yield "images with near copies", f"{len(facts.near_duplicates):,}"
 
 
 def _counts(counts: dict[str, int]) -> str:
