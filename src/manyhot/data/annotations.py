@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.image_tables import conflicting_splits_error, encode, splits_by_file
+from manyhot.data.image_tables import conflicting_splits_error, encode, join_splits, splits_by_file
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError
@@ -66,7 +66,8 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     if federated:
         notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
     ids = list(written.values()) if len(set(written.values())) == len(written) else list(written)
-    splits, more = splits_by_file(files, np.repeat(range(len(files)), sizes), options, ids, np.array(image_rows))
+    splits, more = splits_by_file(files, np.repeat(range(len(files)), sizes), options)
+    splits = join_splits(ids, np.array(image_rows, dtype=np.int64), splits)
     return Dataset(Labels(list(names)), targets, ids, images=Files(list(written)), splits=splits, notes=notes + more)
 
 
@@ -219,7 +220,8 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
         count = np.count_nonzero(~verified)
         notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which are not verified.")
     file_of_row = np.repeat(range(len(files)), [table.num_rows for table in tables])
-    splits, more = splits_by_file(files, file_of_row, options, ids, image_rows)
+    splits, more = splits_by_file(files, file_of_row, options)
+    splits = join_splits(ids, image_rows, splits)
     images = Files(resolved.paths, root=resolved.root)
     return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
@@ -59,8 +59,7 @@ def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
     columns = np.array([labels.column(name) for name in corrections.labels.names], dtype=np.int64)[columns]
     base = data.targets or SparseTargets(np.zeros(N + 1), np.empty(0), num_labels=0, unlisted="unknown")
     targets, changed, filled = overlay(base.extended(len(added), len(new)), rows, columns, values)
-    notes = [*data.notes, _summary(changed, filled, new, matched, len(corrections))]
-    notes += [*_path_end_note(data, corrections, matched), *_split_note(data, corrections, matched)]
+    notes = [*data.notes, *_notes(data, corrections, matched, changed, filled)]
     ids, images, splits = _extend_images(data, corrections, added)
     before = data.uncorrected or data
     return Dataset(
@@ -212,39 +211,30 @@ def _extend_images(
     return [*data.ids, *ids], Files([*data.images.paths, *new_paths], root=data.images.root), splits
 
 
-def _summary(changed: Array, filled: Array, new: Sequence[str], matched: MatchedRows, total: int) -> str:
-    """A note about what the corrections changed."""
-    cells = (f"{count_noun(len(rows), 'cell')} of {_count_images(np.unique(rows))}" for rows in (changed, filled))
-    parts = [f"{next(cells)} changed"]
-    parts += [f"{next(cells)} had been unknown"] if len(filled) else []
+def _notes(data: Dataset, corrections: Dataset, matched: MatchedRows, changed: Array, filled: Array) -> Iterator[str]:
+    """What the corrections changed, and what is to be checked by the user."""
+
+    def images(rows: Array) -> str:
+        return count_noun(len(rows), "image")
+
+    new = [name for name in corrections.labels.names if name not in set(data.labels.names)]
+    parts = [f"{count_noun(len(changed), 'cell')} of {images(np.unique(changed))} changed"]
+    parts += (
+        [f"{count_noun(len(filled), 'cell')} of {images(np.unique(filled))} had been unknown"] if len(filled) else []
+    )
     parts += [f"{count_noun(len(new), 'new label')} ({preview_names(new)})"] if new else []
-    parts += [f"{_count_images(matched.added)} added"] if len(matched.added) else []
-    parts += [f"{_count_images(matched.unmatched)} not found and left out"] if len(matched.unmatched) else []
-    return f"Corrections of {count_noun(total, 'image')}: {', '.join(parts)}."
-
-
-def _count_images(rows: Array) -> str:
-    return count_noun(len(rows), "image")
-
-
-def _path_end_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
-    """A note that images were paired by the ends of their paths, to be checked by the user."""
-    if not matched.by_path_end:
-        return []
-    ours, theirs = (real_paths(part.images) or part.ids for part in (data, corrections))
-    pair = f"{theirs[matched.correction_rows[0]]!r} with {ours[matched.data_rows[0]]!r}"
-    count = f"{_count_images(matched.data_rows)} {'was' if len(matched.data_rows) == 1 else 'were'}"
-    return [f"No image lies where the corrections say: {count} paired by the ends of paths, such as {pair}."]
-
-
-def _split_note(data: Dataset, corrections: Dataset, matched: MatchedRows) -> list[str]:
-    """A note that images stay in the splits of the data."""
-    if data.splits is None or corrections.splits is None:
-        return []
-    ours, theirs = data.splits[matched.data_rows], corrections.splits[matched.correction_rows]
-    other = np.flatnonzero(ours != theirs)
-    if not len(other):
-        return []
-    count = f"{_count_images(other)} of the corrections {'is' if len(other) == 1 else 'are'}"
-    such = f"such as {ours[other[0]]!r} instead of {theirs[other[0]]!r}"
-    return [f"{count} in other splits of the data, {such}, and stay there."]
+    parts += [f"{images(matched.added)} added"] if len(matched.added) else []
+    parts += [f"{images(matched.unmatched)} not found and left out"] if len(matched.unmatched) else []
+    yield f"Corrections of {count_noun(len(corrections), 'image')}: {', '.join(parts)}."
+    if matched.by_path_end:
+        ours, theirs = (real_paths(part.images) or part.ids for part in (data, corrections))
+        pair = f"{theirs[matched.correction_rows[0]]!r} with {ours[matched.data_rows[0]]!r}"
+        count = f"{images(matched.data_rows)} {'was' if len(matched.data_rows) == 1 else 'were'}"
+        yield f"No image lies where the corrections say: {count} paired by the ends of paths, such as {pair}."
+    if data.splits is not None and corrections.splits is not None:
+        kept, given = data.splits[matched.data_rows], corrections.splits[matched.correction_rows]
+        other = np.flatnonzero(kept != given)
+        if len(other):
+            count = f"{images(other)} of the corrections {'is' if len(other) == 1 else 'are'}"
+            such = f"such as {kept[other[0]]!r} instead of {given[other[0]]!r}"
+            yield f"{count} in other splits of the data, {such}, and stay there."

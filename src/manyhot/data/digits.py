@@ -128,7 +128,13 @@ def template_features(images: Tensor, *, per_label: int = 20, rivalry: float = 0
 
 def digit_templates(per_label: int) -> Tensor:
     """Typical handwritten digits, (10, per_label, 64), of mean 0 and length 1."""
-    return _Pool.load("train").templates(per_label)
+    pool = _Pool.load("train")
+    from sklearn.cluster import KMeans  # after the error that says how to install it
+
+    kmeans = KMeans(per_label, n_init=1, random_state=0)
+    centres = [kmeans.fit(digits.flatten(1).numpy()).cluster_centers_ for digits in pool.digits]
+    templates = torch.stack([torch.from_numpy(some).float() for some in centres])
+    return F.normalize(templates - templates.mean(2, keepdim=True), dim=2)
 
 
 class _Draw:
@@ -180,15 +186,6 @@ class _Pool:
         turn = torch.cat([x, y], dim=1) * (PATCH / DIGIT) / scale
         grid = F.affine_grid(turn, [len(digits), 1, PATCH, PATCH], align_corners=False)
         return F.grid_sample(digits[:, None], grid, align_corners=False)[:, 0]
-
-    def templates(self, per_label: int) -> Tensor:
-        """Typical digits of each label, of mean 0 and length 1, (10, per_label, 64)."""
-        from sklearn.cluster import KMeans
-
-        kmeans = KMeans(per_label, n_init=1, random_state=0)
-        centres = [kmeans.fit(digits.flatten(1).numpy()).cluster_centers_ for digits in self.digits]
-        templates = torch.stack([torch.from_numpy(some).float() for some in centres])
-        return F.normalize(templates - templates.mean(2, keepdim=True), dim=2)
 
 
 def _draw_labels(max_labels: int, draw: _Draw) -> tuple[Tensor, Tensor]:

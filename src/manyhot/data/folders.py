@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from manyhot.data.dataset import Dataset
+from manyhot.data.image_tables import splits_by_file
 from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_lists
 from manyhot.errors import InputError
@@ -33,7 +34,6 @@ from manyhot.tables.columns import (
     is_flag,
     preview_names,
     split_names,
-    splits_from_paths,
 )
 
 
@@ -246,8 +246,4 @@ def _shard_splits(
         values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
         splits, notes = canonical_splits(options.owner, np.arange(len(values)), values, flag=is_flag(key))
         return splits, [f"Splits are under {key!r}.", *notes]
-    by_file = splits_from_paths(files) if key is None else None
-    if by_file is None:
-        return None, []
-    splits = np.array([by_file[sample.location[0]] for sample in samples], dtype=object)
-    return splits, ["Splits are taken from the names of the archives."]
+    return splits_by_file(files, np.array([sample.location[0] for sample in samples]), options, noun="archives")

@@ -47,7 +47,7 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     rows = _TableRows(files, options, with_labels=with_labels)
     labels, targets, labels_note = rows.labels()
     ids, image_rows, images, notes = rows.images()
-    splits, split_notes = rows.splits(ids, image_rows)
+    splits, split_notes = rows.splits()
     count, roles = len(rows.file_of_row), rows.roles
     opening = f"Read {count:,} rows of {files[0].name if len(files) == 1 else f'{len(files)} files'}"
     opening += f"; {'images' if rows.embedded else 'paths'} in column {roles.path!r}{labels_note}"
@@ -59,7 +59,7 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     if roles.left_out and labels_note:
         notes = [*notes, f"Left out columns {preview_names(roles.left_out)}."]
     notes = [*opening_notes, *notes, *split_notes]
-    return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes)
+    return Dataset(labels, targets, ids, images=images, splits=join_splits(ids, image_rows, splits), notes=notes)
 
 
 class _TableRows:
@@ -146,15 +146,13 @@ class _TableRows:
                 located[image] = os.path.join(files.root, path)
         return ids.tolist(), image_rows, Files(located.tolist()), notes
 
-    def splits(self, ids: Sequence[str], image_rows: Array) -> tuple[Array | None, list[str]]:
-        """The split of each image, and notes."""
+    def splits(self) -> tuple[Array | None, list[str]]:
+        """The split of each row, and notes."""
         column = self.roles.split
         if column is None:
-            paths = [table.path for table in self.tables]
-            return splits_by_file(paths, self.file_of_row, self.options, ids, image_rows)
+            return splits_by_file([table.path for table in self.tables], self.file_of_row, self.options)
         names, codes = self._encode(column)
-        splits, notes = canonical_splits(self.options.owner, codes, names, flag=is_flag(column))
-        return None if splits is None else join_splits(ids, image_rows, splits), notes
+        return canonical_splits(self.options.owner, codes, names, flag=is_flag(column))
 
 
 def _as_strings_or_lists(chunk: Any) -> Any:
@@ -267,18 +265,19 @@ def _cell_error(got: str) -> InputError:
 
 
 def splits_by_file(
-    files: Sequence[Path], file_of_row: Array, options: ReadOptions, ids: Sequence[str], image_rows: Array
+    files: Sequence[Path], file_of_row: Array, options: ReadOptions, *, noun: str = "files"
 ) -> tuple[Array | None, list[str]]:
-    """The split of each image by the names of the files that its rows are in, and notes."""
+    """The split of each row by the name of the file that it is in, and notes."""
     by_file = splits_from_paths(files) if options.split_column is None else None
     if by_file is None:
         return None, []
-    splits = join_splits(ids, image_rows, np.array(by_file, dtype=object)[file_of_row])
-    return splits, ["Splits are taken from the names of the files."]
+    return np.array(by_file, dtype=object)[file_of_row], [f"Splits are taken from the names of the {noun}."]
 
 
-def join_splits(ids: Sequence[str], image_rows: Array, splits: Array) -> Array:
+def join_splits(ids: Sequence[str], image_rows: Array, splits: Array | None) -> Array | None:
     """The split of each image, which several rows may name; raises an error if they disagree."""
+    if splits is None:
+        return None
     first = np.empty(len(ids), dtype=object)
     first[image_rows[::-1]] = splits[::-1]
     other = splits != first[image_rows]
