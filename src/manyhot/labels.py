@@ -78,10 +78,8 @@ class Labels:
         present = [self._columns_of(row) for row in rows]
         hidden = [self._columns_of(row) for row in unknown or ()]
         if len(hidden) not in (0, len(present)):
-            rule = f"have as many rows as `rows`, {len(present)}"
-            raise InputError(
-                "unknown", "Labels.encode", rule, str(len(hidden)), "Pass an empty list for a row without any."
-            )
+            rule, hint = f"have as many rows as `rows`, {len(present)}", "Pass an empty list for a row without any."
+            raise InputError("unknown", "Labels.encode", rule, str(len(hidden)), hint)
         targets = torch.zeros(len(present), len(self), dtype=torch.int8)
         for value, lists in ((1, present), (UNKNOWN, hidden)):
             for i, columns in enumerate(lists):
@@ -94,7 +92,6 @@ class Labels:
     def decode(self, decisions: Tensor) -> list[list[str]]:
         """Names of the cells that are 1 or true, row by row."""
         if decisions.ndim != 2 or decisions.shape[1] != len(self):
-            raise InputError(
-                "decisions", "Labels", f"be (N, {len(self)})", str(tuple(decisions.shape)), "Keep the label axis."
-            )
+            got = str(tuple(decisions.shape))
+            raise InputError("decisions", "Labels", f"be (N, {len(self)})", got, "Keep the label axis.")
         return [[self.names[k] for k in row.nonzero().flatten().tolist()] for row in decisions == 1]

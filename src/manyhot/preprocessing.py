@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +138,5 @@ def _channels(argument: str, value: object, *, positive: bool) -> tuple[float, f
         rule = "be one number, or one for each of red, green and blue"
         raise InputError(argument, "Preprocessing", rule, repr(value), "Pass three numbers in units of 0 to 255.")
     low = 0.0 if positive else float("-inf")
-    red, green, blue = (
-        check_number(argument, "Preprocessing", number, low=low, low_open=positive) for number in numbers
-    )
-    return red, green, blue
+    check = partial(check_number, argument, "Preprocessing", low=low, low_open=positive)
+    return check(numbers[0]), check(numbers[1]), check(numbers[2])

@@ -84,12 +84,13 @@ def overlay(targets: SparseTargets, rows: Array, columns: Array, values: Array) 
         The targets; (C,) the rows of the cells that were known otherwise; (F,) those of the cells that were unknown.
     """
     rows, columns, values = SparseTargets.from_cells(rows, columns, values, shape=targets.shape).cells()
-    before = targets.at(rows, columns)
-    old, K = targets.cells(), targets.num_labels
-    unchanged = ~np.isin(old[0] * K + old[1], rows * K + columns)
-    explicit = values != targets.background[columns]
+    old, K, usual = targets.cells(), targets.num_labels, targets.background[columns]
+    keys = old[0] * K + old[1], rows * K + columns
+    _, replaced, replacing = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    before = usual.copy()
+    before[replacing] = old[2][replaced]
     merged = (
-        np.concatenate([part[unchanged], replacement[explicit]])
+        np.concatenate([np.delete(part, replaced), replacement[values != usual]])
         for part, replacement in zip(old, (rows, columns, values), strict=True)
     )
     changed = (before >= 0) & (before != values)

@@ -78,10 +78,8 @@ class Dataset:
                 rule = f"have one entry for each of the {len(self.ids):,} samples"
                 raise InputError(name, "Dataset", rule, f"{len(part):,}", "Pass parts of the same samples.")
         if self.targets is not None and self.targets.num_labels != len(self.labels):
-            rule = f"have the {len(self.labels)} columns of `labels`"
-            raise InputError(
-                "targets", "Dataset", rule, str(self.targets.num_labels), "Pass labels and targets that fit."
-            )
+            rule, got = f"have the {len(self.labels)} columns of `labels`", str(self.targets.num_labels)
+            raise InputError("targets", "Dataset", rule, got, "Pass labels and targets that fit.")
 
     def __len__(self) -> int:
         """The number N of samples."""
@@ -174,7 +172,5 @@ class Dataset:
         check_int("min_count", "Dataset.drop_rare", min_count, low=1)
         if self.targets is None:
             return self
-        enough = (self.targets.counts() >= min_count).tolist()
-        return self.select_labels(
-            [name for name, is_frequent in zip(self.labels.names, enough, strict=True) if is_frequent]
-        )
+        frequent = np.flatnonzero(self.targets.counts() >= min_count)
+        return self.select_labels([self.labels.names[column] for column in frequent])

@@ -49,7 +49,10 @@ def stratified_split(
         >>> targets.take((splits == "val").nonzero()[0]).counts()
         array([1, 1])
     """
-    names, parts = _check_shares(shares)
+    owner, hint = "stratified_split", 'Pass {"train": 0.8, "val": 0.1, "test": 0.1}, for instance.'
+    parts = [check_number("shares", owner, share, low=0, high=1, low_open=True) for share in shares.values()]
+    if abs(sum(parts) - 1) > 1e-6:
+        raise InputError("shares", owner, "add up to 1", f"{sum(parts):g}", hint)
     traits, totals = _traits(targets)
     units = [_Unit(has, 1, row) for row, has in enumerate(traits)] if groups is None else _group_rows(traits, groups)
     # Large groups first, because small ones can make up for them; then by traits, the rarest first.
@@ -61,7 +64,7 @@ def stratified_split(
         equal = list(run)
         for index, split in zip(equal, assigner.assign(units[equal[0]], len(equal)), strict=True):
             result[units[index].rows] = split
-    return np.array(names, dtype=object)[result]
+    return np.array(list(shares), dtype=object)[result]
 
 
 class _Unit(NamedTuple):
@@ -110,12 +113,10 @@ class _SplitAssigner:
 
     def _choose(self, unit: _Unit) -> int:
         """The split that would be furthest behind its share of what the unit has, were the unit handed to none."""
-        expected = sum(map(self.total_assigned.__getitem__, unit.traits)) + sum(
-            map(self.worth.__getitem__, unit.traits)
-        )
+        before, worth = (sum(map(amounts.__getitem__, unit.traits)) for amounts in (self.total_assigned, self.worth))
         best, max_deficit = -1, -math.inf
         for split, share in enumerate(self.shares):
-            deficit = share * expected - sum(map(self.assigned[split].__getitem__, unit.traits))
+            deficit = share * (before + worth) - sum(map(self.assigned[split].__getitem__, unit.traits))
             if deficit > max_deficit and self.capacity[split] >= unit.size:
                 best, max_deficit = split, deficit
         return best if best >= 0 else max(range(len(self.capacity)), key=self.capacity.__getitem__)
@@ -127,14 +128,6 @@ class _SplitAssigner:
             amount = number * worth[trait]
             total_assigned[trait] += amount
             assigned[trait] += amount
-
-
-def _check_shares(shares: Mapping[str, float]) -> tuple[list[str], list[float]]:
-    owner, hint = "stratified_split", 'Pass {"train": 0.8, "val": 0.1, "test": 0.1}, for instance.'
-    parts = [check_number("shares", owner, share, low=0, high=1, low_open=True) for share in shares.values()]
-    if abs(sum(parts) - 1) > 1e-6:
-        raise InputError("shares", owner, "add up to 1", f"{sum(parts):g}", hint)
-    return list(shares), parts
 
 
 def _split_sizes(n: int, shares: Sequence[float]) -> list[int]:

@@ -236,17 +236,6 @@ class SparseTargets:
         shape = (N + rows, K + labels)
         return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=mask)
 
-    def at(self, rows: Array, columns: Array) -> Array:
-        """(M,) the values of single cells."""
-        stored_rows, stored_columns, stored = self.cells()
-        keys, wanted = stored_rows * self.num_labels + stored_columns, rows * self.num_labels + columns
-        index = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        values = self.background[columns]
-        if len(keys):
-            hit = keys[index] == wanted
-            values[hit] = stored[index[hit]]
-        return values
-
 
 def most_common_unlisted(dense: Array) -> str:
     """What a cell of a table (N, K) that is not stored should mean, so that few are: "unknown" if most cells are."""
