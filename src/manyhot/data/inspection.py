@@ -224,24 +224,15 @@ def _inspect_targets(dataset: Dataset) -> Inspection:
 
 def _label_facts(names: Sequence[str], targets: SparseTargets, parts: Mapping[str, SparseTargets]) -> list[LabelFacts]:
     """Counts and rates of every label, overall and by split."""
-    tables = dict([(None, targets), *parts.items()])
-    counts = {split: table.counts().tolist() for split, table in tables.items()}
-    known = {split: table.known().tolist() for split, table in tables.items()}
-    rates = {
-        split: [count / rows if rows else None for count, rows in zip(counts[split], known[split], strict=True)]
-        for split in tables
-    }
-    return [
-        LabelFacts(
-            name=name,
-            count=counts[None][column],
-            known=known[None][column],
-            rate=rates[None][column],
-            by_split={split: counts[split][column] for split in parts},
-            rate_by_split={split: rates[split][column] for split in parts},
-        )
-        for column, name in enumerate(names)
-    ]
+    tables = [targets, *parts.values()]
+    counts = np.stack([table.counts() for table in tables], axis=1).tolist()
+    known = np.stack([table.known() for table in tables], axis=1).tolist()
+    facts = []
+    for name, present, total in zip(names, counts, known, strict=True):
+        rates = [count / rows if rows else None for count, rows in zip(present, total, strict=True)]
+        by_split, rate_by_split = dict(zip(parts, present[1:], strict=True)), dict(zip(parts, rates[1:], strict=True))
+        facts.append(LabelFacts(name, present[0], total[0], rates[0], by_split, rate_by_split))
+    return facts
 
 
 MAX_LABELS = 2000  # of which all pairs are counted: the most frequent ones
