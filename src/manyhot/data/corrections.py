@@ -233,9 +233,9 @@ def _notes(data: Dataset, corrections: Dataset, matched: MatchedRows, changed: A
         count = f"{images(matched.data_rows)} {'was' if len(matched.data_rows) == 1 else 'were'}"
         yield f"No image lies where the corrections say: {count} paired by the ends of paths, such as {pair}."
     if data.splits is not None and corrections.splits is not None:
-        kept, given = data.splits[matched.data_rows], corrections.splits[matched.correction_rows]
-        other = np.flatnonzero(kept != given)
+        current, given = data.splits[matched.data_rows], corrections.splits[matched.correction_rows]
+        other = np.flatnonzero(current != given)
         if len(other):
             count = f"{images(other)} of the corrections {'is' if len(other) == 1 else 'are'}"
-            such = f"such as {kept[other[0]]!r} instead of {given[other[0]]!r}"
+            such = f"such as {current[other[0]]!r} instead of {given[other[0]]!r}"
             yield f"{count} in other splits of the data, {such}, and stay there."
