@@ -153,6 +153,12 @@ def test_broken_coco(tmp_path, change, sentence):
         read_data(tmp_path / "c.json")
 
 
+def test_coco_without_images(tmp_path):
+    put(tmp_path, train_json=coco({}, []), val_json=coco({}, []))
+    with raises_input_error("path", "read_data", rule="lead to images", got="none at all"):
+        read_data([tmp_path / "train.json", tmp_path / "val.json"])
+
+
 def voc(*objects):
     parts = "".join(f"<object><name>{name}</name><difficult>{hard}</difficult></object>" for name, hard in objects)
     return f"<annotation><filename>x.jpg</filename>{parts}</annotation>"
@@ -178,6 +184,8 @@ def test_voc(tmp_path):
     assert data.images.read(2) == b"three"
     assert "1 labels are unknown, because all their objects are marked as difficult." in data.notes
     assert "Left out 1 listed images without annotations." in data.notes
+    put(tmp_path / "other", Annotations__1_xml=voc(("10", 0), ("9", 0)), JPEGImages__1_jpg="one")
+    assert read_data(tmp_path / "other").labels.names == ["9", "10"]
     put(tmp_path / "VOC2007", ImageSets__Main__val_txt="000001\n")
     with raises_input_error(rule="be one for each image", got="'000001' in 'train' and 'val'"):
         read_data(tmp_path / "VOC2007")
@@ -208,6 +216,15 @@ def test_open_images(tmp_path):
     assert "Left out 1 rows of a confidence between 0 and 1, which are not verified." in data.notes
     single = read_data(tmp_path / "train_annotations_human-imagelabels.csv", unlisted="absent")
     assert single.targets.dense().tolist() == [[1, 0], [0, 0]]
+
+
+def test_confidences_of_open_images_are_numbers_and_blank_names_are_no_labels(tmp_path):
+    table = "ImageID,LabelName,Confidence\naa,Dog,1\naa,,1\naa,Cat,{}\n"
+    put(tmp_path, aa_jpg="a", labels_csv=table.format("0"))
+    assert rows(read_data(tmp_path / "labels.csv")) == {"aa": ["Dog"]}
+    put(tmp_path, labels_csv=table.format("likely"))
+    with raises_input_error("Confidence", "read_data", rule="be a number in every row", got="'likely'"):
+        read_data(tmp_path / "labels.csv")
 
 
 def test_parquet_of_paths(tmp_path):

@@ -50,6 +50,13 @@ def test_take(rows):
     assert targets.dense([1, 3]).dtype == torch.int8
 
 
+@pytest.mark.parametrize(("unlisted", "value"), [("absent", 0), ("unknown", -1)])
+def test_a_new_label_is_what_cells_are_that_are_not_stored(unlisted, value):
+    targets = SparseTargets.from_rows([[1], [], [0, 1]], num_labels=2, unlisted=unlisted)
+    found = targets.extended(labels=1).select([-1, 1, 2, -1]).dense()
+    assert found.tolist() == [[value, 1, -1, value], [value, value, -1, value], [value, 1, -1, value]]
+
+
 def test_the_rarer_value_is_stored():
     mostly_unknown = np.where(np.eye(6) == 1, 1, -1)
     assert SparseTargets.from_dense(mostly_unknown).unlisted == "unknown"
