@@ -79,8 +79,7 @@ def _inputs(x: Any) -> tuple[Array | None, ImageSource | None]:
     if isinstance(x, np.ndarray) and x.dtype.kind in "UO" and x.ndim == 1:
         return None, Files([str(path) for path in x.tolist()])
     if hasattr(x, "tocsr"):
-        hint = "Pass `x.toarray()`."
-        raise InputError("x", OWNER, "be a dense array", "a sparse matrix", hint)
+        raise InputError("x", OWNER, "be a dense array", "a sparse matrix", "Pass `x.toarray()`.")
     array = as_tensor(OWNER, x, "x").detach().cpu().numpy()
     if array.dtype == np.uint8 and (array.ndim == 3 or (array.ndim == 4 and array.shape[3] in (1, 3, 4))):
         return None, Pixels(array)

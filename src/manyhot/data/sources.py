@@ -144,9 +144,8 @@ class ParquetImages(ImageSource):
         ]
         # The file of each row group, its number there, and the rows before it, counted over all files.
         self._groups = np.array(sizes, dtype=np.int64).reshape(-1, 3)
-        ends = self._groups[:, 2].cumsum()
-        self._groups[:, 2] = ends - self._groups[:, 2]
-        count = sum(size for _, _, size in sizes)
+        count = int(self._groups[:, 2].sum())
+        self._groups[:, 2] = self._groups[:, 2].cumsum() - self._groups[:, 2]
         self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
         self._cached: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._lock = threading.Lock()
