@@ -193,11 +193,6 @@ def _read_objects(path: Path) -> dict[str, int]:
 OPEN_IMAGES_COLUMNS = ("ImageID", "LabelName", "Confidence")
 
 
-def is_open_images(columns: Sequence[str]) -> bool:
-    """Whether a table has the columns of the image labels of Open Images."""
-    return set(OPEN_IMAGES_COLUMNS) <= set(columns)
-
-
 def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several tables, with verified negatives."""
     pa = import_arrow()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyhot.checks import check_choice
-from manyhot.data.annotations import find_voc, is_open_images, read_coco, read_open_images, read_voc
+from manyhot.data.annotations import OPEN_IMAGES_COLUMNS, find_voc, read_coco, read_open_images, read_voc
 from manyhot.data.arrays import read_npz
 from manyhot.data.dataset import Dataset, Note
 from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
@@ -109,7 +109,7 @@ def _detect_layout(paths: Sequence[Path]) -> str:
 def _detect_file(path: Path) -> str:
     name = path.name.lower()
     if name.endswith(TEXT_SUFFIXES):
-        return "open_images" if is_open_images(_read_header(path)) else "table"
+        return "open_images" if set(_read_header(path)).issuperset(OPEN_IMAGES_COLUMNS) else "table"
     if name.endswith((".npz", ".tar")):
         return "npz" if name.endswith(".npz") else "webdataset"
     with path.open("rb") as file:

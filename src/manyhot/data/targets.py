@@ -60,8 +60,9 @@ class SparseTargets:
             invalid = self.columns.min() if self.columns.min() < 0 else self.columns.max()
             rule = f"name columns from 0 to {num_labels - 1}"
             raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels again.")
-        self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
-        self.unknown_labels = unknown_labels
+        if unlisted not in UNLISTED:
+            check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
+        self.unlisted, self.unknown_labels = unlisted, unknown_labels
 
     @property
     def background(self) -> Array:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from manyhot.data.annotations import is_open_images
+from manyhot.data.annotations import OPEN_IMAGES_COLUMNS
 from manyhot.errors import InputError
 from manyhot.image_paths import is_image
 from manyhot.predictions.columns import is_encodable
@@ -69,7 +69,9 @@ def format_labels_file(table: LabelsTable) -> tuple[str, list[str]]:
     rows = [row for row, path in enumerate(table.paths) if is_encodable(path)]
     names = [table.labels[index] for index in columns]
     unseen = _has_unseen_columns([[table.cells[row][index] for index in columns] for row in rows])
-    mistaken = is_open_images(names) or any(_is_ambiguous(name, with_splits=with_splits) for name in names)
+    mistaken = set(names).issuperset(OPEN_IMAGES_COLUMNS) or any(
+        _is_ambiguous(name, with_splits=with_splits) for name in names
+    )
     prefix = TARGET_PREFIX if unseen or mistaken else ""
     # Signs that readers take for the end of a column or a line, and that Python 3.11 writes without quotes.
     odd = any(character in text for character in "\r;|\t" for text in (*names, *table.paths))
