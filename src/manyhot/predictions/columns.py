@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -27,6 +28,7 @@ class StringColumn:
 
     def __init__(self, values: Any) -> None:
         self.values = values
+        self._in_arrow = not isinstance(values, list | range)
         self._list: list[str] | None = values if isinstance(values, list) else None
 
     @property
@@ -35,8 +37,10 @@ class StringColumn:
         return isinstance(self.values, range)
 
     @classmethod
-    def check(cls, name: str, values: Iterable[Any], rows: int) -> StringColumn:
+    def check(cls, name: str, values: Any, rows: int) -> StringColumn:
         """The texts of an argument, numbers as digits; rejects a wrong number of rows and missing values."""
+        if isinstance(values, StringColumn) and len(values) == rows:
+            return values
         strings = values.tolist() if hasattr(values, "tolist") else values
         if isinstance(strings, str) or not isinstance(strings, Iterable):
             got = repr(strings) if isinstance(strings, str) else type(strings).__name__
@@ -57,7 +61,7 @@ class StringColumn:
     @classmethod
     def concatenated(cls, parts: Sequence[StringColumn]) -> StringColumn:
         """The texts of several tables, one after the other."""
-        if any(isinstance(part.values, list | range) for part in parts):
+        if not all(part._in_arrow for part in parts):
             return cls([text for part in parts for text in part.tolist()])
         pa = import_arrow()
         chunks = [chunk for part in parts for chunk in getattr(part.values, "chunks", [part.values])]
@@ -66,62 +70,49 @@ class StringColumn:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __getitem__(self, rows: Any) -> StringColumn:
+        """The texts of a slice, or of an array of row numbers."""
+        if isinstance(rows, slice):
+            return StringColumn(self.values[rows])
+        if self._in_arrow:
+            return StringColumn(self.values.take(import_arrow().array(rows)))
+        return StringColumn([str(self.values[row]) for row in rows.tolist()])
+
     def tolist(self) -> list[str]:
         """The texts as a list, made once."""
         if self._list is None:
-            self._list = [str(number) for number in self.values] if self.numbered else self.values.to_pylist()
+            self._list = self.values.to_pylist() if self._in_arrow else [str(number) for number in self.values]
         return self._list
-
-    def slice(self, start: int, stop: int) -> StringColumn:
-        """The texts of consecutive rows."""
-        sliceable = isinstance(self.values, list | range)
-        return StringColumn(self.values[start:stop] if sliceable else self.values.slice(start, stop - start))
-
-    def take(self, rows: np.ndarray[Any, Any]) -> StringColumn:
-        """The texts of the rows of these numbers."""
-        if isinstance(self.values, list | range):
-            return StringColumn([str(self.values[row]) for row in rows.tolist()])
-        return StringColumn(self.values.take(import_arrow().array(rows)))
 
     def equal(self, text: str) -> np.ndarray[Any, Any]:
         """(N,) bool, true where a row has this text."""
-        if isinstance(self.values, list | range):
-            return np.fromiter((str(value) == text for value in self.values), dtype=np.bool_, count=len(self))
-        return as_numpy(import_arrow().compute.equal(self.values, text))
+        if self._in_arrow:
+            return as_numpy(import_arrow().compute.equal(self.values, text))
+        return np.array([value == text for value in self.tolist()], dtype=np.bool_)
 
     def counts(self) -> dict[str, int]:
         """How many rows have each text, in the order in which the texts first occur."""
-        if isinstance(self.values, list | range):
-            counts: dict[str, int] = {}
-            for value in self.values:
-                counts[str(value)] = counts.get(str(value), 0) + 1
-            return counts
-        counted = import_arrow().compute.value_counts(self.values)
-        return {pair["values"]: pair["counts"] for pair in counted.to_pylist()}
+        if self._in_arrow:
+            return {pair["values"]: pair["counts"] for pair in self.values.value_counts().to_pylist()}
+        return dict(Counter(self.tolist()))
 
     def first_duplicate(self) -> str | None:
         """A text that occurs twice, or None if all differ."""
-        if isinstance(self.values, range):
-            return None
-        if isinstance(self.values, list):
-            if len(set(self.values)) == len(self.values):
-                return None
-        elif import_arrow().compute.count_distinct(self.values).as_py() == len(self.values):
+        distinct = self.values if self.numbered else self.values.unique() if self._in_arrow else set(self.values)
+        if len(distinct) == len(self):
             return None
         return next(text for text, count in self.counts().items() if count > 1)
 
     def arrow(self, name: str) -> Any:
         """The texts as a column of Arrow; rejects texts that UTF-8 cannot encode."""
-        if not isinstance(self.values, list | range):
+        if self._in_arrow:
             return self.values
-        strings = self.tolist()
+        pa, strings = import_arrow(), self.tolist()
         try:
-            return import_arrow().array(strings, import_arrow().string())
+            return pa.array(strings, pa.string())
         except UnicodeEncodeError:
-            invalid = next(text for text in strings if not is_encodable(text))
-            raise InputError(
-                name, "save", "be valid Unicode", repr(invalid), "Rename it, or replace the bad bytes."
-            ) from None
+            got = repr(next(text for text in strings if not is_encodable(text)))
+            raise InputError(name, "save", "be valid Unicode", got, "Rename it, or replace the bad bytes.") from None
 
 
 def is_encodable(text: str) -> bool:
@@ -136,12 +127,8 @@ def to_arrow_columns(cells: Tensor) -> list[Any]:
     transposed = buffer.copy_(cells.cpu().T).numpy()
     if cells.dtype != torch.int8:
         return [pa.array(column) for column in transposed]
-    hidden = transposed < 0
-    some: list[bool] = [bool(mask.any()) for mask in hidden]
-    return [
-        pa.array(column, mask=mask if masked else None)
-        for column, mask, masked in zip(transposed, hidden, some, strict=True)
-    ]
+    unknown = transposed < 0
+    return [pa.array(row, mask=mask if mask.any() else None) for row, mask in zip(transposed, unknown, strict=True)]
 
 
 def fill_from_arrow(cells: Tensor, columns: Sequence[Any]) -> None:
@@ -201,12 +188,12 @@ def as_dense_targets(targets: Any, labels: Labels) -> Any:
     targets = rows_as_lists(targets)
     if not isinstance(targets, list | tuple):
         return targets
-    other = next((position for position, row in enumerate(targets) if not _may_be_names(row)), None)
-    if other is None:
+    named = [_may_be_names(row) for row in targets]
+    if all(named):
         return labels.encode(targets)
-    if any(isinstance(row, str) or (_may_be_names(row) and row) for row in targets):
+    if any(isinstance(row, str) or (names and row) for row, names in zip(targets, named, strict=True)):
         hint = "Pass ['cat', 'dog'] for a row of these two, and [] for one without labels."
-        got = f"{targets[other]!r} in row {other}"
+        got = f"{targets[named.index(False)]!r} in row {named.index(False)}"
         raise InputError("targets", "Predictions", "be a list of label names for each row", got, hint)
     return targets
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -49,7 +50,7 @@ from manyhot.tables.arrow import (
     with_constant_columns,
 )
 
-KIND_DTYPES = {"targets": torch.int8, "decisions": torch.bool}
+KIND_DTYPES = {"targets": "int8", "decisions": "bool"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Columns:
 
     labels: list[str]
     texts: tuple[str, ...]
-    dtypes: dict[str, torch.dtype]
+    dtypes: dict[str, str]
 
     @classmethod
     def of(cls, batch: Predictions, labels: Labels) -> Columns:
@@ -72,7 +73,7 @@ class Columns:
         columns = batch.columns()
         kinds = ("abstain",) * (batch.abstain is not None) + batch.kinds
         texts = tuple(name for name in TEXT_COLUMNS if columns[name] is not None)
-        return cls(labels.names, texts, {kind: columns[kind].dtype for kind in kinds})
+        return cls(labels.names, texts, {kind: str(columns[kind].dtype).removeprefix("torch.") for kind in kinds})
 
     def of_kind(self, kind: str) -> list[str]:
         """The names of the columns of a kind."""
@@ -87,20 +88,14 @@ class Columns:
     def schema(self) -> Any:
         """The same for Arrow."""
         pa = import_arrow()
-        types = {
-            torch.float32: pa.float32(),
-            torch.float64: pa.float64(),
-            torch.int8: pa.int8(),
-            torch.bool: pa.bool_(),
-        }
         fields = [pa.field(TEXT_COLUMNS[name], pa.string(), nullable=False) for name in self.texts]
         for kind, dtype in self.dtypes.items():
-            fields += [pa.field(name, types[dtype], nullable=kind == "targets") for name in self.of_kind(kind)]
+            cell = pa.from_numpy_dtype(dtype)
+            fields += [pa.field(name, cell, nullable=kind == "targets") for name in self.of_kind(kind)]
         return pa.schema(fields)
 
     def __str__(self) -> str:
-        kinds = [f"{kind} of {str(dtype).removeprefix('torch.')}" for kind, dtype in self.dtypes.items()]
-        return ", ".join([*kinds, *self.texts])
+        return ", ".join([*(f"{kind} of {dtype}" for kind, dtype in self.dtypes.items()), *self.texts])
 
 
 WRITER_OWNER = "PredictionsWriter"
@@ -151,8 +146,8 @@ class PredictionsWriter:
         self.labels = labels if isinstance(labels, Labels) else Labels(labels)
         self.rows = 0
         self.metadata: dict[bytes, bytes] = {}
-        self._modules, self._states = check_modules(link, calibrator, rule), states
-        self._temporary: Path | None = None
+        self._modules, self._states = check_modules(link=link, calibrator=calibrator, rule=rule), states
+        self._temporary: Path | None = None  # while it writes
         unusable = next((name for name in self.labels.names if not is_encodable(name)), None)
         if unusable is not None:
             hint = "Replace the bad characters of the name."
@@ -166,27 +161,28 @@ class PredictionsWriter:
         self._columns: Columns | None = None
         self._file: Any = None
         self._pending: list[Predictions] = []
-        self._session = ExitStack()
-        self._temporary = self._session.enter_context(atomic_write(self.path))
-        self._session.push(self._close)
+        self._session = self._write_file()
+        self._session.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._session.__exit__(*error)
 
-    def _close(self, kind: type[BaseException] | None, *details: object) -> None:
-        """Completes the file; after an error it is only closed."""
-        try:
-            if kind is None and self._columns is None:
-                hint = "Write a table without rows if there are none."
-                raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
-            if kind is None:
+    @contextmanager
+    def _write_file(self) -> Iterator[None]:
+        """Completes the file when the block ends; after an error it is only closed."""
+        with atomic_write(self.path) as self._temporary:
+            try:
+                yield
+                if self._columns is None:
+                    hint = "Write a table without rows if there are none."
+                    raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
                 self._flush(self.rows - self._written)
                 self._file.add_key_value_metadata(self.metadata)
-        finally:
-            self._temporary, self._pending = None, []
-            if self._file is not None:
-                self._file.close()
+            finally:
+                self._temporary, self._pending = None, []
+                if self._file is not None:
+                    self._file.close()
 
     def write(self, batch: Predictions) -> None:
         """Appends the rows of a table in memory.
@@ -300,10 +296,10 @@ class Part:
         self._folder_values = {split: folder_values[split]} if split in folder_values else {}
         present = {*types, *self._folder_values}
         texts = tuple(name for name, column in TEXT_COLUMNS.items() if name == "ids" or column in present)
-        dtypes = {"abstain": torch.bool} if ABSTAIN_COLUMN in types else {}
+        dtypes = {"abstain": "bool"} if ABSTAIN_COLUMN in types else {}
         for kind in self.metadata.kinds:
             wide = import_arrow().float64() in map(types.get, column_names(kind, self.metadata.labels))
-            dtypes[kind] = KIND_DTYPES.get(kind, torch.float64 if wide else torch.float32)
+            dtypes[kind] = KIND_DTYPES.get(kind, "float64" if wide else "float32")
         self.columns = Columns(self.metadata.labels, texts, dtypes)
         missing = next((name for name in self.columns.names if name not in present), None)
         if missing is not None:
@@ -358,15 +354,13 @@ class Part:
 
 def check_same_table(parts: list[Part]) -> None:
     """Rejects parts that do not belong to one table."""
-    for part in parts[1:]:
-        first = parts[0]
-        different = [name for name in vars(part.metadata) if vars(part.metadata)[name] != vars(first.metadata)[name]]
-        got = f"others ({', '.join(part.metadata.kinds)})" if different[:1] == ["kinds"] else "others"
-        if (part.columns.texts, [*part.columns.dtypes]) != (first.columns.texts, [*first.columns.dtypes]):
-            got = got if different else ", ".join(part.columns.texts)
-            different.append("columns for rows")
-        if different:
-            rule = f"hold parts with the same {different[0]} as {first.path.name!r}"
+    facts = [vars(part.metadata) | {"columns for rows": (part.columns.texts, [*part.columns.dtypes])} for part in parts]
+    for part, own in zip(parts, facts, strict=True):
+        different = next((name for name, fact in own.items() if fact != facts[0][name]), None)
+        if different is not None:
+            kinds, texts = f"others ({', '.join(part.metadata.kinds)})", ", ".join(part.columns.texts)
+            got = {"kinds": kinds, "columns for rows": texts}.get(different, "others")
+            rule = f"hold parts with the same {different} as {parts[0].path.name!r}"
             hint = "Open the parts that belong together, by a pattern or a folder of their own."
             raise InputError("path", DEFAULT_OWNER, rule, f"{part.path.name!r} with {got}", hint)
 
@@ -412,7 +406,7 @@ class StoredPredictions(PredictionTable):
         self.labels, self.kinds, self.notes = Labels(metadata.labels), metadata.kinds, []
         self.link, self.calibrator, self.rule = metadata.modules().values()
         self._split: str | None = None
-        self._sizes: dict[str, int] | None = None
+        self._sizes: Counter[str] | None = None
 
     def __len__(self) -> int:
         return sum(part.rows for part in self._parts) if self._split is None else self.split_sizes()[self._split]
@@ -425,60 +419,59 @@ class StoredPredictions(PredictionTable):
         """The rows of one split; still on disk."""
         self._check_split(name)
         table = copy.copy(self)
-        table.notes, table._split, table._sizes = [], name, {name: self.split_sizes()[name]}
+        table.notes, table._split, table._sizes = [], name, Counter({name: self.split_sizes()[name]})
         return table
 
     def split_sizes(self) -> dict[str, int]:
         """The number of rows of each split, in the order in which they first occur; read once."""
         if self._sizes is None:
-            self._sizes = {}
+            self._sizes = Counter()
             column = TEXT_COLUMNS["splits"]
             for part in self._parts if "splits" in self._parts[0].columns.texts else ():
                 for piece in part.pieces([column], None):
-                    for name, count in StringColumn(as_strings(piece.column(column))).counts().items():
-                        self._sizes[name] = self._sizes.get(name, 0) + count
+                    self._sizes.update(StringColumn(as_strings(piece.column(column))).counts())
         return dict(self._sizes)
 
     def _pieces(
         self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
     ) -> Iterator[Predictions]:
         """Tables of `rows` rows each, filled piece by piece as these come from the files."""
-        dtypes: dict[str, torch.dtype] = {}
-        for part in self._parts:
-            dtypes |= {kind: dtype for kind, dtype in part.columns.dtypes.items() if dtypes.get(kind) != torch.float64}
-        kinds = ("abstain", *kinds) if "decisions" in kinds else kinds
-        wanted = {kind: dtype for kind, dtype in dtypes.items() if kind in kinds}
-        columns = Columns(labels.names, self._parts[0].columns.texts, wanted)
-        names = {kind: columns.of_kind(kind) for kind in wanted}
+        present = self._parts[0].columns
+        dtypes = {
+            kind: max(part.columns.dtypes[kind] for part in self._parts)  # float64 where any of them has it
+            for kind in present.dtypes
+            if kind in kinds or (kind == "abstain" and "decisions" in kinds)
+        }
+        columns = Columns(labels.names, present.texts, dtypes)
+        names = {kind: columns.of_kind(kind) for kind in dtypes}
         pieces = chain.from_iterable(part.pieces(columns.names, self._split) for part in self._parts)
         total, piece = len(self), None
         for start in range(0, max(total, 1), rows):
             count, filled = min(rows, total - start), 0
-            cells = {kind: torch.empty(count, len(names[kind]), dtype=dtype) for kind, dtype in wanted.items()}
+            cells = {
+                kind: torch.empty(count, len(names[kind]), dtype=getattr(torch, dtype))
+                for kind, dtype in dtypes.items()
+            }
             texts: dict[str, list[Any]] = {name: [] for name in columns.texts}
             while filled < count:
                 piece = piece if piece is not None and len(piece) else next(pieces)
-                fitting, piece = piece.slice(0, count - filled), piece.slice(count - filled)
-                arrays = dict(zip(fitting.schema.names, fitting.columns, strict=True))
+                fitting, piece = piece[: count - filled], piece[count - filled :]
                 for kind, block in cells.items():
-                    fill_from_arrow(block[filled : filled + len(fitting)], [arrays[name] for name in names[kind]])
+                    fill_from_arrow(block[filled : filled + len(fitting)], fitting.select(names[kind]).columns)
                 for name, chunks in texts.items():
-                    chunks.append(as_strings(arrays[TEXT_COLUMNS[name]]))
+                    chunks.append(as_strings(fitting.column(TEXT_COLUMNS[name])))
                 filled += len(fitting)
-            yield self._table(labels, cells, texts, modules)
+            yield Predictions.from_checked(labels, _check_cells(cells) | _join_texts(texts), modules)
 
-    def _table(
-        self, labels: Labels, cells: dict[str, Tensor], texts: dict[str, list[Any]], modules: dict[str, Any]
-    ) -> Predictions:
-        """The table of these columns; values are checked, because other programs may have written them."""
-        for kind, check in (("scores", as_scores), ("probs", as_probs), ("targets", check_target_values)):
-            if kind in cells:
-                check("StoredPredictions", cells[kind])
-        pa = import_arrow()
-        rows: dict[str, Any] = {
-            name: StringColumn(pa.chunked_array(chunks, pa.string())) for name, chunks in texts.items()
-        }
-        rows |= cells
-        if "abstain" in rows:
-            rows["abstain"] = rows["abstain"].flatten()
-        return Predictions.from_checked(labels, rows, modules)
+
+def _check_cells(cells: dict[str, Tensor]) -> dict[str, Any]:
+    """Checks values, because other programs may have written them."""
+    for kind, check in (("scores", as_scores), ("probs", as_probs), ("targets", check_target_values)):
+        if kind in cells:
+            check("StoredPredictions", cells[kind])
+    return {kind: block.flatten() if kind == "abstain" else block for kind, block in cells.items()}
+
+
+def _join_texts(texts: dict[str, list[Any]]) -> dict[str, Any]:
+    pa = import_arrow()
+    return {name: StringColumn(pa.chunked_array(chunks, pa.string())) for name, chunks in texts.items()}

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.checks import as_probs, as_scores, as_targets, check_int, describe_type
+from manyhot.checks import as_probs, as_scores, as_targets, as_tensor, check_int, describe_type
 from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.labels import Labels
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from manyhot.predictions.parquet import StoredPredictions
 
 KINDS = ("scores", "probs", "targets", "decisions")
-MODULE_NAMES = ("link", "calibrator", "rule")
+# What made the columns: the type of each, and what to pass.
+MODULES: dict[str, tuple[type[nn.Module], str]] = {
+    "link": (Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
+    "calibrator": (Calibrator, "Pass the fitted calibrator itself."),
+    "rule": (Rule, "Pass the rule itself."),
+}
 
 
 class PredictionTable(ABC):
@@ -128,7 +133,7 @@ class PredictionTable(ABC):
         return render_html(self)
 
     def _modules(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in MODULE_NAMES}
+        return {name: getattr(self, name) for name in MODULES}
 
     def _check_split(self, name: str) -> None:
         hint = "Give it splits: a column `split` in the file[, or {splits} of `Predictions`]."
@@ -160,19 +165,19 @@ def select_labels(table: PredictionTable, labels: Sequence[str] | Labels | None)
 OWNER = "Predictions"
 
 
-def check_scores_and_probs(scores: Any, probs: Any) -> tuple[Tensor | None, Tensor | None]:
+def check_scores_and_probs(scores: Any, probs: Any) -> tuple[Any, Any]:
     """Scores and probabilities, of which one at least must be there, in one shape and on one device."""
     if scores is None and probs is None:
         hint = "Pass what a head gives as `scores`, or what a link or a calibrator gives as `probs`."
         raise InputError("scores", OWNER, "be given, or `probs`", "neither", hint)
-    checked_scores = None if scores is None else as_scores(OWNER, scores)
-    checked_probs = None if probs is None else as_probs(OWNER, probs)
-    if checked_scores is not None and checked_probs is not None:
-        if checked_probs.shape != checked_scores.shape:
-            rule, got = f"be (N, K) like `scores` {tuple(checked_scores.shape)}", str(tuple(checked_probs.shape))
+    scores = None if scores is None else as_scores(OWNER, scores)
+    probs = None if probs is None else as_probs(OWNER, probs)
+    if scores is not None and probs is not None:
+        if probs.shape != scores.shape:
+            rule, got = f"be (N, K) like `scores` {tuple(scores.shape)}", str(tuple(probs.shape))
             raise InputError("probs", OWNER, rule, got, "Compute both on the same samples.")
-        checked_probs = checked_probs.to(checked_scores.device)
-    return checked_scores, checked_probs
+        probs = probs.to(scores.device)
+    return scores, probs
 
 
 def check_label_names(names: Sequence[str] | Labels | None, count: int) -> Labels:
@@ -200,16 +205,14 @@ def check_decisions(value: Any, abstain: Any, like: Tensor) -> tuple[Tensor | No
             raise InputError("abstain", OWNER, "come with `decisions`", "it alone", "Pass the decisions as well.")
         return None, None
     cells = _as_bool("decisions", value, tuple(like.shape), "(N, K)").to(like.device)
-    if abstain is None:
-        return cells, None
-    return cells, _as_bool("abstain", abstain, (len(like),), "(N,)").to(like.device)
+    return cells, None if abstain is None else _as_bool("abstain", abstain, (len(like),), "(N,)").to(like.device)
 
 
 def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor:
     rule, hint = "be true or false", "Pass a tensor or an array of bool."
     try:
-        cells = as_tensor(value).detach()
-    except (TypeError, ValueError, RuntimeError):
+        cells = as_tensor(OWNER, value, name).detach()
+    except InputError:
         raise InputError(name, OWNER, rule, describe_type(value), hint) from None
     if tuple(cells.shape) != shape:
         got, hint = str(tuple(cells.shape)), "Pass what a rule gives."
@@ -232,30 +235,21 @@ def check_unique(value: StringColumn, hint: str) -> None:
 
 def check_ids(value: Any, rows: int) -> StringColumn:
     """One id per row, all different; row numbers by default. A `StringColumn` has been checked already."""
-    checked = StringColumn(range(rows)) if value is None else check_strings("ids", value, rows)
-    assert checked is not None
-    if not isinstance(value, StringColumn):
+    if value is None:
+        return StringColumn(range(rows))
+    checked = StringColumn.check("ids", value, rows)
+    if checked is not value:
         check_unique(checked, "Make them unique, or leave them out to number the rows.")
     return checked
 
 
-def check_strings(name: str, value: Any, rows: int) -> StringColumn | None:
-    """One text per row, or None."""
-    if value is None or (isinstance(value, StringColumn) and len(value) == rows):
-        return value
-    return StringColumn.check(name, value, rows)
-
-
-def check_modules(link: Any, calibrator: Any, rule: Any) -> dict[str, Any]:
+def check_modules(**modules: Any) -> dict[str, Any]:
     """Link, calibrator and rule by name, if they have these types."""
-    for name, module, kind, hint in (
-        ("link", link, Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
-        ("calibrator", calibrator, Calibrator, "Pass the fitted calibrator itself."),
-        ("rule", rule, Rule, "Pass the rule itself."),
-    ):
+    for name, module in modules.items():
+        kind, hint = MODULES[name]
         if module is not None and not isinstance(module, kind):
             raise InputError(name, OWNER, f"be a `{kind.__name__}` or None", type(module).__name__, hint)
-    return {"link": link, "calibrator": calibrator, "rule": rule}
+    return modules
 
 
 def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
@@ -263,8 +257,8 @@ def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     rule = f"be (n,) whole numbers or ({count},) bool"
     hint = "Pass row numbers, or a mask with one entry per row."
     try:
-        index = as_tensor(rows).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
+        index = as_tensor("Predictions.take", rows, "rows").detach().cpu()
+    except InputError:
         raise InputError("rows", "Predictions.take", rule, describe_type(rows), hint) from None
     if index.dtype == torch.bool and index.shape == (count,):
         return index.nonzero().flatten().numpy()
@@ -280,18 +274,6 @@ def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     return index.long().numpy()
 
 
-def as_tensor(values: Any) -> Tensor:
-    """A tensor of tensors, lists or arrays; read-only arrays are copied, because torch would warn of them."""
-    if isinstance(values, Tensor) or not hasattr(values, "__array__"):
-        return torch.as_tensor(values)
-    return torch.as_tensor(np.require(values, requirements=["C", "W"]))
-
-
-def select_columns(table: PredictionTable, labels: Labels) -> list[int]:
-    """The columns of the labels in a table."""
-    return [table.labels.column(name) for name in labels.names]
-
-
 def _select_link(table: PredictionTable, labels: Labels) -> Link | None:
     """The link that some labels of a table keep: none if it mixes labels, or if a calibrator replaced it."""
     link = table.link
@@ -300,7 +282,8 @@ def _select_link(table: PredictionTable, labels: Labels) -> Link | None:
     if link is None or not link.gives_probs or link.pos_weight is None or link.pos_weight.ndim == 0:
         return link
     selected = copy.deepcopy(link)
-    selected.register_buffer("pos_weight", link.pos_weight[select_columns(table, labels)])
+    columns = [table.labels.column(name) for name in labels.names]
+    selected.register_buffer("pos_weight", link.pos_weight[columns])
     return selected
 
 
@@ -348,6 +331,9 @@ class Predictions(PredictionTable):
     targets: Tensor | None
     decisions: Tensor | None
     abstain: Tensor | None
+    _ids: StringColumn
+    _paths: StringColumn | None
+    _splits: StringColumn | None
     # Why samples that were asked for are not among the rows, by name.
     unreadable: dict[str, str]
 
@@ -367,21 +353,18 @@ class Predictions(PredictionTable):
         calibrator: Calibrator | None = None,
         rule: Rule | None = None,
     ) -> None:
-        self.scores, self.probs = check_scores_and_probs(scores, probs)
-        cells = self.scores if self.scores is not None else self.probs
-        assert cells is not None
-        self.labels = check_label_names(labels, cells.shape[1])
+        scores, probs = check_scores_and_probs(scores, probs)
+        cells, of = (probs, "probs") if scores is None else (scores, "scores")
+        names = check_label_names(labels, cells.shape[1])
         if targets is not None:
-            of = "probs" if self.scores is None else "scores"
-            targets = as_targets(OWNER, as_dense_targets(targets, self.labels), cells, of=of)
-        self.targets = targets
-        self.decisions, self.abstain = check_decisions(decisions, abstain, cells)
-        self._ids = check_ids(ids, len(cells))
-        self._paths = check_strings("paths", paths, len(cells))
-        self._splits = check_strings("splits", [splits] * len(cells) if isinstance(splits, str) else splits, len(cells))
-        self.link, self.calibrator, self.rule = check_modules(link, calibrator, rule).values()
-        self.kinds = tuple(kind for kind in KINDS if getattr(self, kind) is not None)
-        self.notes, self.unreadable = [], {}
+            targets = as_targets(OWNER, as_dense_targets(targets, names), cells, of=of)
+        decisions, abstain = check_decisions(decisions, abstain, cells)
+        rows = {"scores": scores, "probs": probs, "targets": targets, "decisions": decisions, "abstain": abstain}
+        rows["ids"] = check_ids(ids, len(cells))
+        splits = [splits] * len(cells) if isinstance(splits, str) else splits
+        for name, texts in (("paths", paths), ("splits", splits)):
+            rows[name] = None if texts is None else StringColumn.check(name, texts, len(cells))
+        self._assign(names, rows, check_modules(link=link, calibrator=calibrator, rule=rule))
 
     @classmethod
     def from_checked(cls, labels: Labels, rows: dict[str, Any], modules: dict[str, Any]) -> Self:
@@ -393,13 +376,16 @@ class Predictions(PredictionTable):
             modules: Link, calibrator and rule.
         """
         table = cls.__new__(cls)
-        table.labels, table.notes, table.unreadable = labels, [], {}
-        for name in (*KINDS, "abstain"):
-            setattr(table, name, rows.get(name))
-        table._ids, table._paths, table._splits = rows["ids"], rows.get("paths"), rows.get("splits")
-        table.link, table.calibrator, table.rule = (modules.get(name) for name in MODULE_NAMES)
-        table.kinds = tuple(kind for kind in KINDS if rows.get(kind) is not None)
+        table._assign(labels, rows, modules)
         return table
+
+    def _assign(self, labels: Labels, rows: dict[str, Any], modules: dict[str, Any]) -> None:
+        self.labels, self.notes, self.unreadable = labels, [], {}
+        for name in (*KINDS, "abstain"):
+            setattr(self, name, rows.get(name))
+        self._ids, self._paths, self._splits = rows["ids"], rows.get("paths"), rows.get("splits")
+        self.link, self.calibrator, self.rule = (modules.get(name) for name in MODULES)
+        self.kinds = tuple(kind for kind in KINDS if rows.get(kind) is not None)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> StoredPredictions:
@@ -472,24 +458,15 @@ class Predictions(PredictionTable):
         Args:
             rows: (n,) whole numbers from 0 to N - 1, or (N,) bool.
         """
-        index = as_row_indices(rows, len(self))
-        positions = torch.from_numpy(index)
-        return self._mapped(lambda cells: cells[positions.to(cells.device)], lambda texts: texts.take(index))
+        return self._at(as_row_indices(rows, len(self)))
 
     def slice(self, start: int, stop: int) -> Predictions:
         """The rows from `start` to before `stop`, sharing the memory of the table."""
-        stop = min(stop, len(self))
-        return self._mapped(lambda cells: cells[start:stop], lambda texts: texts.slice(start, stop))
+        return self._at(slice(start, stop))
 
-    def _mapped(
-        self, of_cells: Callable[[Tensor], Tensor], of_texts: Callable[[StringColumn], StringColumn]
-    ) -> Predictions:
-        """The table with other rows, given what becomes of its columns."""
-        columns = {
-            name: of_texts(column) if isinstance(column, StringColumn) else of_cells(column)
-            for name, column in self.columns().items()
-            if column is not None
-        }
+    def _at(self, rows: Any) -> Predictions:
+        """The rows of a slice, or of an array of row numbers."""
+        columns = {name: column[rows] for name, column in self.columns().items() if column is not None}
         return self.from_checked(self.labels, columns, self._modules())
 
     def _pieces(
@@ -497,7 +474,7 @@ class Predictions(PredictionTable):
     ) -> Iterator[Predictions]:
         columns = self.columns(kinds)
         if labels.names != self.labels.names:
-            selected = select_columns(self, labels)
+            selected = [self.labels.column(name) for name in labels.names]
             columns |= {kind: cells[:, selected] for kind in KINDS if (cells := columns[kind]) is not None}
         table = self.from_checked(labels, columns, modules)
         if rows >= len(self):
@@ -542,11 +519,11 @@ def render_html(table: PredictionTable) -> str:
     first = next(table.batches(HTML_ROWS))
     columns = {"id": first.ids, "path": first.paths, "split": first.splits}
     for kind in ("probs", "scores"):
-        cells = getattr(first, kind)
-        columns[f"highest {kind}"] = None if cells is None else top_labels(cells, first)
+        if kind in first.kinds:
+            columns[f"highest {kind}"] = top_labels(getattr(first, kind), first.labels)
     for kind in ("targets", "decisions"):
-        cells = getattr(first, kind)
-        columns[kind] = None if cells is None else [", ".join(names) or "none" for names in first.labels.decode(cells)]
+        if kind in first.kinds:
+            columns[kind] = [", ".join(names) or "none" for names in first.labels.decode(getattr(first, kind))]
     shown = {name: entries for name, entries in columns.items() if entries is not None}
     head = "".join(f"<th>{escape(name)}</th>" for name in shown)
     body = "".join(
@@ -558,10 +535,8 @@ def render_html(table: PredictionTable) -> str:
     return f"<p>{escape(repr(table))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def top_labels(cells: Tensor, table: Predictions) -> list[str]:
+def top_labels(cells: Tensor, labels: Labels) -> list[str]:
     """The highest cells of each row with the names of their labels."""
     top = cells.topk(min(HTML_TOP_LABELS, cells.shape[1]), dim=1)
-    return [
-        ", ".join(f"{table.labels.names[column]} {value:.3g}" for value, column in zip(values, columns, strict=True))
-        for values, columns in zip(top.values.tolist(), top.indices.tolist(), strict=True)
-    ]
+    rows = [zip(*row, strict=True) for row in zip(top.values.tolist(), top.indices.tolist(), strict=True)]
+    return [", ".join(f"{labels.names[column]} {value:.3g}" for value, column in row) for row in rows]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import check_choice, check_target_values
+from manyhot.checks import as_tensor, check_choice, check_target_values
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.labels import Labels
@@ -25,7 +25,6 @@ from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, op
 from manyhot.predictions.predictions import (
     Predictions,
     PredictionTable,
-    as_tensor,
     check_unique,
     concatenate,
     select_labels,
@@ -443,7 +442,7 @@ class AlignedTargets:
     """Targets in the order of the predictions."""
 
     def __init__(self, targets: Any) -> None:
-        self._targets = as_tensor(targets)
+        self._targets = as_tensor("read_predictions", targets, "targets")
 
     def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
         """Targets (n, K) of the next rows; `start` numbers the first one."""
