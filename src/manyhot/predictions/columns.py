@@ -122,7 +122,7 @@ def is_encodable(text: str) -> bool:
 
 def to_arrow_columns(cells: Tensor) -> list[Any]:
     """One column of Arrow for each column of (N, K), in memory of their own; targets that are -1 become nulls."""
-    pa = import_arrow()
+    pa, cells = import_arrow(), cells[:, None] if cells.ndim == 1 else cells
     buffer = torch.empty(cells.shape[::-1], dtype=cells.dtype)
     transposed = buffer.copy_(cells.cpu().T).numpy()
     if cells.dtype != torch.int8:

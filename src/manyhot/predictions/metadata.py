@@ -15,7 +15,9 @@ FORMAT = 1
 METADATA_KEY = b"manyhot"
 DEFAULT_OWNER = "open_predictions"
 TEXT_COLUMNS = {"ids": "id", "paths": "path", "splits": "split"}
-ABSTAIN_COLUMN = "abstain"
+ROW_COLUMNS = {**TEXT_COLUMNS, "abstain": "abstain"}
+# In the order of a file: what each row has once, then kind by kind what it has of each label.
+COLUMNS = (*ROW_COLUMNS, *COLUMN_PREFIXES)
 STATE_COLUMN = "state"  # of the files of a `PartsFolder`; predictions do not have it
 
 
@@ -84,5 +86,5 @@ class Metadata:
 
 
 def column_names(kind: str, labels: Iterable[str]) -> list[str]:
-    """The columns of a kind, one per label."""
-    return [COLUMN_PREFIXES[kind] + label for label in labels]
+    """The columns of a kind: one per label, or one of what each row has once."""
+    return [ROW_COLUMNS[kind]] if kind in ROW_COLUMNS else [COLUMN_PREFIXES[kind] + label for label in labels]

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -24,9 +23,9 @@ from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, fill_from_arrow, is_encodable, to_arrow_columns
 from manyhot.predictions.metadata import (
-    ABSTAIN_COLUMN,
     DEFAULT_OWNER,
     METADATA_KEY,
+    ROW_COLUMNS,
     STATE_COLUMN,
     TEXT_COLUMNS,
     Metadata,
@@ -50,52 +49,25 @@ from manyhot.tables.arrow import (
     with_constant_columns,
 )
 
+TEXT = "string"
 KIND_DTYPES = {"targets": "int8", "decisions": "bool"}
+# The columns of a file, of a batch, or of what is read: the type of each kind, as Arrow and torch call it, in the order
+# of the file. Kinds are those of `Predictions.columns`.
+Layout = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a file, of a batch, or of what is read.
+def layout_of(batch: Predictions) -> Layout:
+    """The columns of a batch."""
+    return {
+        kind: TEXT if isinstance(column, StringColumn) else str(column.dtype).removeprefix("torch.")
+        for kind, column in batch.columns().items()
+    }
 
-    Attributes:
-        labels: The names of the labels.
-        texts: Which of ids, paths and splits there are.
-        dtypes: Which kinds there are, in which types; first `abstain`, which is one column, where it is there.
-    """
 
-    labels: list[str]
-    texts: tuple[str, ...]
-    dtypes: dict[str, str]
-
-    @classmethod
-    def of(cls, batch: Predictions, labels: Labels) -> Columns:
-        """The columns of a batch with these labels."""
-        columns = batch.columns()
-        kinds = ("abstain",) * (batch.abstain is not None) + batch.kinds
-        texts = tuple(name for name in TEXT_COLUMNS if columns[name] is not None)
-        return cls(labels.names, texts, {kind: str(columns[kind].dtype).removeprefix("torch.") for kind in kinds})
-
-    def of_kind(self, kind: str) -> list[str]:
-        """The names of the columns of a kind."""
-        return [ABSTAIN_COLUMN] if kind == "abstain" else column_names(kind, self.labels)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all columns: first what each row has once, then kind by kind what it has of each label."""
-        texts = [TEXT_COLUMNS[name] for name in self.texts]
-        return texts + [name for kind in self.dtypes for name in self.of_kind(kind)]
-
-    def schema(self) -> Any:
-        """The same for Arrow."""
-        pa = import_arrow()
-        fields = [pa.field(TEXT_COLUMNS[name], pa.string(), nullable=False) for name in self.texts]
-        for kind, dtype in self.dtypes.items():
-            cell = pa.from_numpy_dtype(dtype)
-            fields += [pa.field(name, cell, nullable=kind == "targets") for name in self.of_kind(kind)]
-        return pa.schema(fields)
-
-    def __str__(self) -> str:
-        return ", ".join([*(f"{kind} of {dtype}" for kind, dtype in self.dtypes.items()), *self.texts])
+def describe_layout(layout: Layout) -> str:
+    """The columns, for an error."""
+    cells = [f"{kind} of {dtype}" for kind, dtype in layout.items() if dtype != TEXT]
+    return ", ".join([*cells, *(kind for kind in TEXT_COLUMNS if kind in layout)])
 
 
 WRITER_OWNER = "PredictionsWriter"
@@ -158,7 +130,7 @@ class PredictionsWriter:
 
     def __enter__(self) -> Self:
         self.rows = self._written = 0
-        self._columns: Columns | None = None
+        self._layout: Layout | None = None
         self._file: Any = None
         self._pending: list[Predictions] = []
         self._session = self._write_file()
@@ -174,7 +146,7 @@ class PredictionsWriter:
         with atomic_write(self.path) as self._temporary:
             try:
                 yield
-                if self._columns is None:
+                if self._layout is None:
                     hint = "Write a table without rows if there are none."
                     raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
                 self._flush(self.rows - self._written)
@@ -194,29 +166,34 @@ class PredictionsWriter:
             got, hint = "it outside of one", "Write `with` before it."
             raise InputError("batch", WRITER_OWNER, "be written in a `with` block", got, hint)
         self._check_labels(batch)
-        columns = Columns.of(batch, self.labels)
-        if self._columns is None:
-            self._columns = columns
-            self._open_file(batch, columns)
-        elif columns != self._columns:
-            rule = f"hold {self._columns} like the first one"
-            raise InputError("batch", WRITER_OWNER, rule, str(columns), "Give every batch the same columns.")
-        group_rows = min(GROUP_ROWS, max(MIN_GROUP_ROWS, GROUP_CELLS // max(len(self.labels) * len(columns.dtypes), 1)))
+        layout = layout_of(batch)
+        if self._layout is None:
+            self._layout = layout
+            self._open_file(batch, layout)
+        elif layout != self._layout:
+            rule, got = f"hold {describe_layout(self._layout)} like the first one", describe_layout(layout)
+            raise InputError("batch", WRITER_OWNER, rule, got, "Give every batch the same columns.")
+        kinds = sum(dtype != TEXT for dtype in layout.values())
+        group_rows = min(GROUP_ROWS, max(MIN_GROUP_ROWS, GROUP_CELLS // max(len(self.labels) * kinds, 1)))
         for piece in batch.batches(group_rows):
             self._pending.append(self._copy_batch(piece))
             self.rows += len(piece)
             if self.rows - self._written >= group_rows:
                 self._flush(group_rows)
 
-    def _open_file(self, first: Predictions, columns: Columns) -> None:
+    def _open_file(self, first: Predictions, layout: Layout) -> None:
         """Opens the file with the columns of the first batch."""
         pa = import_arrow()
         modules = {name: getattr(first, name) if module is None else module for name, module in self._modules.items()}
         described = {name: None if module is None else to_dict(module) for name, module in modules.items()}
         self.metadata[METADATA_KEY] = Metadata(self.labels.names, first.kinds, **described).to_json()
-        self._schema = columns.schema()
-        if self._states is not None:
-            self._schema = self._schema.append(pa.field(STATE_COLUMN, pa.string(), nullable=False))
+        fields = [
+            pa.field(name, pa.type_for_alias(dtype), nullable=kind == "targets")
+            for kind, dtype in layout.items()
+            for name in column_names(kind, self.labels.names)
+        ]
+        fields += [] if self._states is None else [pa.field(STATE_COLUMN, pa.string(), nullable=False)]
+        self._schema = pa.schema(fields)
         # Whole numbers and names repeat, so that a dictionary shrinks them; scores do not.
         repeating = [field.name for field in self._schema if pa.types.is_int8(field.type)] + [TEXT_COLUMNS["splits"]]
         self._file = pa.parquet.ParquetWriter(
@@ -240,12 +217,10 @@ class PredictionsWriter:
         """Writes the first `rows` rows of those that wait, as one row group."""
         if rows == 0:
             return
-        assert self._columns is not None
         table = concatenate(self._pending)
-        columns = table.slice(0, rows).columns()
-        arrays = [columns[name].arrow(name) for name in self._columns.texts]
-        for kind in self._columns.dtypes:
-            arrays += to_arrow_columns(columns[kind][:, None] if kind == "abstain" else columns[kind])
+        columns, arrays = table.slice(0, rows).columns(), []
+        for kind, dtype in (self._layout or {}).items():
+            arrays += [columns[kind].arrow(kind)] if dtype == TEXT else to_arrow_columns(columns[kind])
         if self._states is not None:
             arrays.append(StringColumn([self._states[name] for name in columns["ids"].tolist()]).arrow(STATE_COLUMN))
         self._file.write_table(import_arrow().Table.from_arrays(arrays, schema=self._schema), row_group_size=rows)
@@ -277,7 +252,7 @@ class Part:
 
     Attributes:
         metadata: What its metadata says of the table.
-        columns: Its columns; scores and probabilities are of float64 if those of any label are.
+        layout: Its columns; scores and probabilities are of float64 if those of any label are.
         names: The names of all columns in the file, also those that are none of predictions.
         rows: How many rows it has.
     """
@@ -295,13 +270,14 @@ class Part:
         folder_values = {} if split in types else hive_partitions(path)
         self._folder_values = {split: folder_values[split]} if split in folder_values else {}
         present = {*types, *self._folder_values}
-        texts = tuple(name for name, column in TEXT_COLUMNS.items() if name == "ids" or column in present)
-        dtypes = {"abstain": "bool"} if ABSTAIN_COLUMN in types else {}
+        self.layout = {kind: TEXT for kind, name in TEXT_COLUMNS.items() if kind == "ids" or name in present}
+        self.layout |= {"abstain": "bool"} if ROW_COLUMNS["abstain"] in types else {}
+        labels = self.metadata.labels
         for kind in self.metadata.kinds:
-            wide = import_arrow().float64() in map(types.get, column_names(kind, self.metadata.labels))
-            dtypes[kind] = KIND_DTYPES.get(kind, "float64" if wide else "float32")
-        self.columns = Columns(self.metadata.labels, texts, dtypes)
-        missing = next((name for name in self.columns.names if name not in present), None)
+            wide = import_arrow().float64() in map(types.get, column_names(kind, labels))
+            self.layout[kind] = KIND_DTYPES.get(kind, "float64" if wide else "float32")
+        needed = (name for kind in self.layout for name in column_names(kind, labels))
+        missing = next((name for name in needed if name not in present), None)
         if missing is not None:
             got = f"{str(path)!r} without {missing!r}"
             raise InputError("path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again.")
@@ -354,12 +330,12 @@ class Part:
 
 def check_same_table(parts: list[Part]) -> None:
     """Rejects parts that do not belong to one table."""
-    facts = [vars(part.metadata) | {"columns for rows": (part.columns.texts, [*part.columns.dtypes])} for part in parts]
+    facts = [vars(part.metadata) | {"columns for rows": list(part.layout)} for part in parts]
     for part, own in zip(parts, facts, strict=True):
         different = next((name for name, fact in own.items() if fact != facts[0][name]), None)
         if different is not None:
-            kinds, texts = f"others ({', '.join(part.metadata.kinds)})", ", ".join(part.columns.texts)
-            got = {"kinds": kinds, "columns for rows": texts}.get(different, "others")
+            texts = ", ".join(kind for kind in TEXT_COLUMNS if kind in part.layout)
+            got = {"kinds": f"others ({', '.join(own['kinds'])})", "columns for rows": texts}.get(different, "others")
             rule = f"hold parts with the same {different} as {parts[0].path.name!r}"
             hint = "Open the parts that belong together, by a pattern or a folder of their own."
             raise InputError("path", DEFAULT_OWNER, rule, f"{part.path.name!r} with {got}", hint)
@@ -427,7 +403,7 @@ class StoredPredictions(PredictionTable):
         if self._sizes is None:
             self._sizes = Counter()
             column = TEXT_COLUMNS["splits"]
-            for part in self._parts if "splits" in self._parts[0].columns.texts else ():
+            for part in self._parts if "splits" in self._parts[0].layout else ():
                 for piece in part.pieces([column], None):
                     self._sizes.update(StringColumn(as_strings(piece.column(column))).counts())
         return dict(self._sizes)
@@ -436,42 +412,41 @@ class StoredPredictions(PredictionTable):
         self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
     ) -> Iterator[Predictions]:
         """Tables of `rows` rows each, filled piece by piece as these come from the files."""
-        present = self._parts[0].columns
-        dtypes = {
-            kind: max(part.columns.dtypes[kind] for part in self._parts)  # float64 where any of them has it
-            for kind in present.dtypes
-            if kind in kinds or (kind == "abstain" and "decisions" in kinds)
+        kinds = (*ROW_COLUMNS, *kinds) if "decisions" in kinds else (*TEXT_COLUMNS, *kinds)
+        layout = {  # in the widest type of any part
+            kind: max(part.layout[kind] for part in self._parts) for kind in self._parts[0].layout if kind in kinds
         }
-        columns = Columns(labels.names, present.texts, dtypes)
-        names = {kind: columns.of_kind(kind) for kind in dtypes}
-        pieces = chain.from_iterable(part.pieces(columns.names, self._split) for part in self._parts)
+        names = {kind: column_names(kind, labels.names) for kind in layout}
+        columns = [name for kind in layout for name in names[kind]]
+        pieces = chain.from_iterable(part.pieces(columns, self._split) for part in self._parts)
         total, piece = len(self), None
         for start in range(0, max(total, 1), rows):
             count, filled = min(rows, total - start), 0
-            cells = {
-                kind: torch.empty(count, len(names[kind]), dtype=getattr(torch, dtype))
-                for kind, dtype in dtypes.items()
+            read: dict[str, Any] = {
+                kind: [] if dtype == TEXT else torch.empty(count, len(names[kind]), dtype=getattr(torch, dtype))
+                for kind, dtype in layout.items()
             }
-            texts: dict[str, list[Any]] = {name: [] for name in columns.texts}
             while filled < count:
                 piece = piece if piece is not None and len(piece) else next(pieces)
                 fitting, piece = piece[: count - filled], piece[count - filled :]
-                for kind, block in cells.items():
-                    fill_from_arrow(block[filled : filled + len(fitting)], fitting.select(names[kind]).columns)
-                for name, chunks in texts.items():
-                    chunks.append(as_strings(fitting.column(TEXT_COLUMNS[name])))
+                for kind, column in read.items():
+                    arrays = fitting.select(names[kind]).columns
+                    if layout[kind] == TEXT:
+                        column.append(as_strings(arrays[0]))
+                    else:
+                        fill_from_arrow(column[filled : filled + len(fitting)], arrays)
                 filled += len(fitting)
-            yield Predictions.from_checked(labels, _check_cells(cells) | _join_texts(texts), modules)
+            yield self._checked(labels, read, modules)
 
-
-def _check_cells(cells: dict[str, Tensor]) -> dict[str, Any]:
-    """Checks values, because other programs may have written them."""
-    for kind, check in (("scores", as_scores), ("probs", as_probs), ("targets", check_target_values)):
-        if kind in cells:
-            check("StoredPredictions", cells[kind])
-    return {kind: block.flatten() if kind == "abstain" else block for kind, block in cells.items()}
-
-
-def _join_texts(texts: dict[str, list[Any]]) -> dict[str, Any]:
-    pa = import_arrow()
-    return {name: StringColumn(pa.chunked_array(chunks, pa.string())) for name, chunks in texts.items()}
+    def _checked(self, labels: Labels, read: dict[str, Any], modules: dict[str, Any]) -> Predictions:
+        """The table of these columns; values are checked, because other programs may have written them."""
+        pa = import_arrow()
+        for kind, check in (("scores", as_scores), ("probs", as_probs), ("targets", check_target_values)):
+            if kind in read:
+                check("StoredPredictions", read[kind])
+        for kind, column in read.items():
+            if isinstance(column, list):
+                read[kind] = StringColumn(pa.chunked_array(column, pa.string()))
+            elif kind == "abstain":
+                read[kind] = column.flatten()
+        return Predictions.from_checked(labels, read, modules)

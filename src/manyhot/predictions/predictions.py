@@ -20,12 +20,13 @@ from manyhot.errors import InputError
 from manyhot.labels import Labels
 from manyhot.links import Link, SoftmaxLink
 from manyhot.predictions.columns import StringColumn, as_dense_targets
-from manyhot.tables.columns import check_split
+from manyhot.predictions.metadata import COLUMNS, TEXT_COLUMNS
+from manyhot.tables.columns import COLUMN_PREFIXES, check_split
 
 if TYPE_CHECKING:
     from manyhot.predictions.parquet import StoredPredictions
 
-KINDS = ("scores", "probs", "targets", "decisions")
+KINDS = tuple(COLUMN_PREFIXES)
 # What made the columns: the type of each, and what to pass.
 MODULES: dict[str, tuple[type[nn.Module], str]] = {
     "link": (Link, "Pass `loss.link`, or a link such as `SigmoidLink()`."),
@@ -331,9 +332,6 @@ class Predictions(PredictionTable):
     targets: Tensor | None
     decisions: Tensor | None
     abstain: Tensor | None
-    _ids: StringColumn
-    _paths: StringColumn | None
-    _splits: StringColumn | None
     # Why samples that were asked for are not among the rows, by name.
     unreadable: dict[str, str]
 
@@ -381,11 +379,11 @@ class Predictions(PredictionTable):
 
     def _assign(self, labels: Labels, rows: dict[str, Any], modules: dict[str, Any]) -> None:
         self.labels, self.notes, self.unreadable = labels, [], {}
+        self._columns = {name: rows[name] for name in COLUMNS if rows.get(name) is not None}
         for name in (*KINDS, "abstain"):
             setattr(self, name, rows.get(name))
-        self._ids, self._paths, self._splits = rows["ids"], rows.get("paths"), rows.get("splits")
         self.link, self.calibrator, self.rule = (modules.get(name) for name in MODULES)
-        self.kinds = tuple(kind for kind in KINDS if rows.get(kind) is not None)
+        self.kinds = tuple(kind for kind in KINDS if kind in self._columns)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> StoredPredictions:
@@ -395,22 +393,26 @@ class Predictions(PredictionTable):
         return open_predictions(path)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._columns["ids"])
 
     @property
     def ids(self) -> list[str]:
         """One text a row; the row numbers if none were given."""
-        return self._ids.tolist()
+        return self._texts("ids") or []
 
     @property
     def paths(self) -> list[str] | None:
         """Where each sample lies, or None."""
-        return None if self._paths is None else self._paths.tolist()
+        return self._texts("paths")
 
     @property
     def splits(self) -> list[str] | None:
         """The split of each row, or None."""
-        return None if self._splits is None else self._splits.tolist()
+        return self._texts("splits")
+
+    def _texts(self, name: str) -> list[str] | None:
+        column: StringColumn | None = self._columns.get(name)
+        return None if column is None else column.tolist()
 
     def probabilities(self) -> Tensor:
         """(N, K): `probs` where they are there, else what the calibrator or the link makes of the scores."""
@@ -441,11 +443,12 @@ class Predictions(PredictionTable):
             >>> table.replace(probs=table.probabilities()).kinds
             ('scores', 'probs')
         """
-        current = {"labels": self.labels, **self._modules(), **self.columns()}
+        names = ("labels", *MODULES, *KINDS, "abstain", *TEXT_COLUMNS)
         for name in columns:
-            if name not in current:
-                rule, hint = f"be among {', '.join(current)}", "Use the names of the constructor."
+            if name not in names:
+                rule, hint = f"be among {', '.join(names)}", "Use the names of the constructor."
                 raise InputError("columns", "Predictions.replace", rule, repr(name), hint)
+        current = {"labels": self.labels, **self._modules(), **self.columns()}
         if "probs" in columns:
             current["calibrator"] = None
         if "decisions" in columns:
@@ -466,7 +469,7 @@ class Predictions(PredictionTable):
 
     def _at(self, rows: Any) -> Predictions:
         """The rows of a slice, or of an array of row numbers."""
-        columns = {name: column[rows] for name, column in self.columns().items() if column is not None}
+        columns = {name: column[rows] for name, column in self._columns.items()}
         return self.from_checked(self.labels, columns, self._modules())
 
     def _pieces(
@@ -475,7 +478,7 @@ class Predictions(PredictionTable):
         columns = self.columns(kinds)
         if labels.names != self.labels.names:
             selected = [self.labels.column(name) for name in labels.names]
-            columns |= {kind: cells[:, selected] for kind in KINDS if (cells := columns[kind]) is not None}
+            columns |= {kind: columns[kind][:, selected] for kind in KINDS if kind in columns}
         table = self.from_checked(labels, columns, modules)
         if rows >= len(self):
             return iter([table])
@@ -484,30 +487,26 @@ class Predictions(PredictionTable):
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
         self._check_split(name)
-        assert self._splits is not None
-        return self.take(self._splits.equal(name))
+        return self.take(self._columns["splits"].equal(name))
 
     def split_sizes(self) -> dict[str, int]:
         """The number of rows of each split, in the order in which they first occur."""
-        return {} if self._splits is None else self._splits.counts()
+        return self._columns["splits"].counts() if "splits" in self._columns else {}
 
     def columns(self, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
-        """The columns that have one entry a row, by name; None for kinds that are not wanted or not there."""
-        cells = {kind: getattr(self, kind) if kind in kinds else None for kind in KINDS}
-        abstain = self.abstain if "decisions" in kinds else None
-        return cells | {"abstain": abstain, "ids": self._ids, "paths": self._paths, "splits": self._splits}
+        """The columns that there are, by name, in the order of files: texts, and cells of these kinds."""
+        wanted = {*TEXT_COLUMNS, *kinds, *(["abstain"] if "decisions" in kinds else [])}
+        return {name: column for name, column in self._columns.items() if name in wanted}
 
 
 def concatenate(tables: Sequence[Predictions]) -> Predictions:
     """The rows of tables of the same labels and kinds, one after the other; link and so on are those of the first."""
     if len(tables) == 1:
         return tables[0]
-    parts = [table.columns() for table in tables]
     rows = {}
-    for name, first in parts[0].items():
-        columns = [part[name] for part in parts]
-        if first is not None:
-            rows[name] = StringColumn.concatenated(columns) if isinstance(first, StringColumn) else torch.cat(columns)
+    for name, first in tables[0].columns().items():
+        columns = [table.columns()[name] for table in tables]
+        rows[name] = StringColumn.concatenated(columns) if isinstance(first, StringColumn) else torch.cat(columns)
     return Predictions.from_checked(tables[0].labels, rows, tables[0]._modules())
 
 

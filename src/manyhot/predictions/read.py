@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from manyhot.tables.arrow import (
     read_footer,
 )
 from manyhot.tables.columns import (
+    Array,
     ColumnRoles,
     LabelNameReader,
     ReadOptions,
@@ -128,37 +130,35 @@ def read_predictions(
         is_path = isinstance(source, str | os.PathLike)
         is_stored = is_path and _is_manyhot_table(source)
         _check_arguments(kind, other_labels, separator, dtype, known=is_stored)
-        names = None if labels is None else Labels(labels).names
         options = ReadOptions(
             "read_predictions",
-            label_names=names,
+            label_names=None if labels is None else Labels(labels).names,
             id_column=id_column,
             labels_column=labels_column,
             separator=separator,
             leave_out=other_labels == "leave out",
         )
-        batches: Iterable[Predictions]
         if is_stored:
             stored = _open_stored(source, kind)
-            notes = [f"Opened {stored!r}."]
             if targets is None and labels is None and link is None and to is None:
-                return _of_split(stored, split, notes)
-            taken = select_labels(stored, names)
-            batches = (batch.read(labels=taken) for batch in stored.batches())
-            batches = batches if link is None else (batch.replace(link=link) for batch in batches)
+                return _of_split(stored, split, [f"Opened {stored!r}."])
+            table = _read_stored(stored, options, link)
         elif is_path and is_archive(source):
-            archive, notes = _read_archive(Path(source), str(kind), options, link, with_targets=targets is None)
-            taken, batches = archive.labels, [archive]
+            table = _read_archive(Path(source), str(kind), options, link, with_targets=targets is None)
         else:
             # Where targets come from another file, the column of label names is one of that file.
             own = options if targets is None else replace(options, labels_column=None)
-            tables = open_tables(source, delimiter=delimiter, double=dtype == torch.float64)
-            foreign = ForeignTable(tables, own, str(kind), link, dtype, with_targets=targets is None)
-            taken, notes, batches = foreign.labels, foreign.notes, foreign.batches()
+            files = open_tables(source, delimiter=delimiter, double=dtype == torch.float64)
+            table = _read_files(files, str(kind), own, link, dtype, with_targets=targets is None)
+        taken, notes, batches = table
         if targets is not None:
-            batches = _join_targets(batches, _open_targets(targets, taken, options), notes)
+            batches = _add_targets(batches, targets, taken, options, notes)
         batches = _note_likely_probs(batches, notes)
         return _of_split(_load(batches) if to is None else _write(batches, taken, to), split, notes)
+
+
+# The labels of a table, notes about it, which are complete after the last batch, and its rows.
+OpenTable = tuple[Labels, list[str], Iterable[Predictions]]
 
 
 @contextmanager
@@ -212,6 +212,24 @@ def _of_split(table: PredictionTable, split: str | None, notes: list[str]) -> Pr
     return table
 
 
+def _read_stored(stored: StoredPredictions, options: ReadOptions, link: Link | None) -> OpenTable:
+    """Some labels of a table of this package, and with another link if there is one."""
+    labels = select_labels(stored, options.label_names)
+    batches = (batch.read(labels=labels) for batch in stored.batches())
+    batches = batches if link is None else (batch.replace(link=link) for batch in batches)
+    return labels, [f"Opened {stored!r}."], batches
+
+
+def _read_archive(path: Path, kind: str, options: ReadOptions, link: Link | None, *, with_targets: bool) -> OpenTable:
+    """A NumPy archive."""
+    columns, notes = read_archive(path, kind)
+    if not with_targets:
+        columns.pop("targets", None)
+    table = Predictions(**({"labels": options.label_names} | columns), link=link)
+    table = table.read(labels=options.label_names) if "labels" in columns else table
+    return table.labels, notes, [table]
+
+
 def _load(batches: Iterable[Predictions]) -> Predictions:
     """All batches in memory, with different ids."""
     table = concatenate(list(batches))
@@ -244,108 +262,153 @@ def _note_likely_probs(batches: Iterable[Predictions], notes: list[str]) -> Iter
         notes.append("All scores lie between 0 and 1. If they are probabilities, choose the kind 'probs'.")
 
 
-def _read_archive(
-    path: Path, kind: str, options: ReadOptions, link: Link | None, *, with_targets: bool
-) -> tuple[Predictions, list[str]]:
-    """A NumPy archive, and what was taken from where."""
-    columns, notes = read_archive(path, kind)
-    if not with_targets:
-        columns.pop("targets", None)
-    table = Predictions(**({"labels": options.label_names} | columns), link=link)
-    return table.read(labels=options.label_names) if "labels" in columns else table, notes
-
-
-class ForeignTable:
-    """A table of another program, which may lie in several files of the same columns.
+class TableRows:
+    """Rows of a table of another program, which may lie in several files of the same columns.
 
     Args:
         files: The table.
+        roles: The columns by what they hold.
+        labels: The labels of its targets.
         options: Options of the user.
-        kind: What its numbers are, "scores" or "probs".
-        link: What its scores mean.
-        dtype: The type in which they are kept; as wide as the widest column by default.
-        with_targets: Whether the table may hold targets; False if they come from another source.
-
-    Attributes:
-        labels: The labels of the table.
-        notes: What was detected; complete after the last batch.
     """
 
-    def __init__(
-        self,
-        files: Sequence[TableFile],
-        options: ReadOptions,
-        kind: str,
-        link: Link | None,
-        dtype: torch.dtype | None,
-        *,
-        with_targets: bool,
-    ) -> None:
-        self._files, self._kind, self._link = files, kind, link
-        self._roles = assign_value_roles(files[0].columns, options, kind, with_targets=with_targets)
-        check_same_columns(files, self._roles.used)
-        double = not files[0].doubles.isdisjoint(self._roles.cells.values())
-        self._dtype = dtype or (torch.float64 if double else torch.float32)
-        self.labels = Labels(list(self._roles.cells))
+    def __init__(self, files: Sequence[TableFile], roles: ColumnRoles, labels: Labels, options: ReadOptions) -> None:
+        check_same_columns(files, roles.used)
+        self.roles, self.labels, self._files = roles, labels, files
+        self._notes: dict[str, None] = {}
         self._names: LabelNameReader | None = None
-        if self._roles.lists is not None:
-            self._names = LabelNameReader(self.labels.names, options.separator, leave_out=options.leave_out)
-        self._strings = StringReader()
-        self.notes = [*files[0].notes, *_describe_roles(self._roles, kind)]
+        if roles.lists is not None:
+            self._names = LabelNameReader(labels.names, options.separator, leave_out=options.leave_out)
 
-    def batches(self) -> Iterator[Predictions]:
-        """The table in pieces; one without rows if it has none."""
-        start = 0
-        for file in self._files:
-            for piece in file.batches(self._roles):
-                if len(piece):
-                    yield self._batch(piece, start)
-                    start += len(piece)
-        if start == 0:
-            yield self._batch(empty_batch(self._roles.used), 0)
-        if self._names is not None:
-            self.notes += self._names.notes(str(self._roles.lists))
-        self.notes += self._strings.notes
+    def batches(self) -> Iterator[Any]:
+        """Record batches of the columns that have a role; one without rows if there are none."""
+        pieces = (piece for file in self._files for piece in file.batches(self.roles) if len(piece))
+        return chain([next(pieces, empty_batch(self.roles.used))], pieces)
 
-    def _batch(self, piece: Any, start: int) -> Predictions:
-        roles, strings = self._roles, self._strings
-        cells = _read_values(piece, roles.cells.values(), self._dtype)
-        self._check(cells, start)
-        targets: Tensor | None = None
-        if roles.targets:
-            targets = _read_target_columns(piece, roles.targets, self.labels)
-        elif self._names is not None:
-            rows, columns = self._names.read(piece.column(roles.lists))
-            targets = SparseTargets.from_cells(rows, columns, shape=(len(cells), len(self.labels))).dense()
-        paths = None if roles.path is None else StringColumn(strings.paths(piece.column(roles.path)))
-        ids = StringColumn(range(start, start + len(piece))) if paths is None else paths
-        splits = None if roles.split is None else strings.splits(piece.column(roles.split), roles.split)
-        return Predictions(
-            scores=cells if self._kind == "scores" else None,
-            probs=cells if self._kind == "probs" else None,
-            targets=targets,
-            labels=self.labels,
-            ids=ids if roles.id is None else StringColumn(strings.ids(piece.column(roles.id))),
-            paths=paths,
-            splits=None if splits is None else StringColumn(splits),
-            link=self._link,
+    def texts(self, piece: Any, column: str | None) -> Any:
+        """A column of texts, None for none; spaces around a text are not part of it."""
+        trim = import_arrow().compute.utf8_trim_whitespace
+        return None if column is None else trim(as_strings(piece.column(column)))
+
+    def paths(self, piece: Any) -> Any:
+        """Paths with slashes, also where Windows wrote them, or None."""
+        compute, texts = import_arrow().compute, self.texts(piece, self.roles.path)
+        if texts is None or not compute.any(compute.match_substring(texts, "\\")).as_py():
+            return texts
+        self._notes["Backslashes in paths are read as slashes."] = None
+        return with_slashes(texts)
+
+    def splits(self, piece: Any) -> Any:
+        """Splits under their usual names, or None."""
+        pa, texts = import_arrow(), self.texts(piece, self.roles.split)
+        if texts is None:
+            return None
+        coded = texts.dictionary_encode()
+        names, notes = rename_splits(coded.dictionary.to_pylist(), flag=is_flag(str(self.roles.split)))
+        self._notes |= dict.fromkeys(notes)
+        return pa.array(names, pa.string()).take(coded.indices)
+
+    def present(self, piece: Any) -> tuple[Array, Array]:
+        """Rows and columns of the labels in lists of names."""
+        assert self._names is not None
+        return self._names.read(piece.column(self.roles.lists))
+
+    def targets(self, piece: Any) -> Tensor | None:
+        """Targets (n, K), -1 where a cell is blank or a label has no column; None if the table has none."""
+        shape, columns = (len(piece), len(self.labels)), self.roles.targets
+        if not columns:
+            return None if self._names is None else SparseTargets.from_cells(*self.present(piece), shape=shape).dense()
+        cells = _read_values(piece, columns.values(), torch.float32)
+        targets = torch.full(shape, -1.0)
+        targets[:, [self.labels.column(name) for name in columns]] = torch.where(cells.isnan(), -1.0, cells)
+        return targets
+
+    def list_notes(self, of_file: str = "") -> list[str]:
+        """Notes about the lists of names."""
+        return [] if self._names is None else self._names.notes(str(self.roles.lists), of_file)
+
+    def text_notes(self) -> list[str]:
+        """Notes about the texts."""
+        return list(self._notes)
+
+
+def with_slashes(texts: Any) -> Any:
+    """Texts of Arrow with slashes for backslashes."""
+    return import_arrow().compute.replace_substring(texts, "\\", "/")
+
+
+def _read_values(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
+    """(n, K) of columns of a record batch, whatever type of number they hold; NaN where there is none."""
+    pa, types = import_arrow(), import_arrow().types
+    numbers = [piece.column(name) for name in columns]
+    numbers = [
+        column if types.is_primitive(column.type) and not types.is_null(column.type) else column.cast(pa.float64())
+        for column in numbers
+    ]
+    cells = torch.empty(len(piece), len(numbers), dtype=dtype)
+    fill_from_arrow(cells, numbers)
+    return cells
+
+
+def _read_files(
+    files: Sequence[TableFile],
+    kind: str,
+    options: ReadOptions,
+    link: Link | None,
+    dtype: torch.dtype | None,
+    *,
+    with_targets: bool,
+) -> OpenTable:
+    """A table of another program, in numbers as wide as its widest column by default."""
+    roles = assign_value_roles(files[0].columns, options, kind, with_targets=with_targets)
+    rows = TableRows(files, roles, Labels(list(roles.cells)), options)
+    double = not files[0].doubles.isdisjoint(roles.cells.values())
+    notes = [*files[0].notes, *_describe_roles(roles, kind)]
+    batches = _read_batches(rows, kind, link, dtype or (torch.float64 if double else torch.float32), notes)
+    return rows.labels, notes, batches
+
+
+def _read_batches(
+    rows: TableRows, kind: str, link: Link | None, dtype: torch.dtype, notes: list[str]
+) -> Iterator[Predictions]:
+    start = 0
+    for piece in rows.batches():
+        cells: Any = _read_values(piece, rows.roles.cells.values(), dtype)
+        _check_values(cells, kind, rows.roles, start)
+        ids, paths, splits = (
+            None if texts is None else StringColumn(texts)
+            for texts in (rows.texts(piece, rows.roles.id), rows.paths(piece), rows.splits(piece))
         )
+        if ids is None:
+            ids = StringColumn(range(start, start + len(piece))) if paths is None else paths
+        yield Predictions(
+            **{kind: cells},
+            targets=rows.targets(piece),
+            labels=rows.labels,
+            ids=ids,
+            paths=paths,
+            splits=splits,
+            link=link,
+        )
+        start += len(piece)
+    notes += rows.list_notes() + rows.text_notes()
 
-    def _check(self, cells: Tensor, start: int) -> None:
-        """Rejects blank cells and invalid probabilities; the error names the column."""
-        low, high = (float(bound) for bound in torch.aminmax(cells)) if cells.numel() else (0.0, 1.0)
-        blank, is_probs = math.isnan(low), self._kind == "probs"
-        if not blank and (not is_probs or (low >= 0 and high <= 1)):
-            return
-        invalid = cells.isnan() if blank else (cells < 0) | (cells > 1)
-        rule, content = "have a number in every cell of its labels", "none"
+
+def _check_values(cells: Tensor, kind: str, roles: ColumnRoles, start: int) -> None:
+    """Rejects blank cells and invalid probabilities; the error names the column."""
+    low, high = (float(bound) for bound in torch.aminmax(cells)) if cells.numel() else (0.0, 1.0)
+    if math.isnan(low):
+        invalid, rule = cells.isnan(), "have a number in every cell of its labels"
         hint = "Fill or drop these rows, or name the columns of labels with {labels}."
-        if not blank:
-            rule, content = "hold probabilities between 0 and 1", f"{float(cells[invalid][0]):g}"
-            hint = "Say `{kind='scores'}`, or name the columns of labels with {labels}."
-        row, column = (int(position) for position in invalid.nonzero()[0])
-        got = f"{content} in column {list(self._roles.cells.values())[column]!r}, row {start + row}"
-        raise InputError("table", rule=rule, got=got, hint=hint)
+    elif kind == "probs" and (low < 0 or high > 1):
+        invalid, rule = (cells < 0) | (cells > 1), "hold probabilities between 0 and 1"
+        hint = "Say `{kind='scores'}`, or name the columns of labels with {labels}."
+    else:
+        return
+    row, column = invalid.nonzero()[0].tolist()
+    content = "none" if math.isnan(low) else f"{float(cells[row, column]):g}"
+    got = f"{content} in column {list(roles.cells.values())[column]!r}, row {start + row}"
+    raise InputError("table", rule=rule, got=got, hint=hint)
 
 
 def _describe_roles(roles: ColumnRoles, kind: str) -> list[str]:
@@ -366,104 +429,35 @@ def _describe_roles(roles: ColumnRoles, kind: str) -> list[str]:
     return notes
 
 
-def _read_values(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
-    """(n, K) of columns of a foreign record batch, whatever type of number they hold; NaN where there is none."""
-    pa = import_arrow()
-    positions = {name: position for position, name in enumerate(piece.schema.names)}
-    selected = [piece.column(positions[name]) for name in columns]
-    numbers = [
-        column
-        if pa.types.is_primitive(column.type) and not pa.types.is_null(column.type)
-        else column.cast(pa.float64())
-        for column in selected
-    ]
-    cells = torch.empty(len(piece), len(numbers), dtype=dtype)
-    fill_from_arrow(cells, numbers)
-    return cells
+def _add_targets(
+    batches: Iterable[Predictions], source: Any, labels: Labels, options: ReadOptions, notes: list[str]
+) -> Iterator[Predictions]:
+    """The batches with targets of a file, or of anything that `Predictions` takes."""
+    if isinstance(source, str | os.PathLike):
+        with _path_is("targets"):
+            check_format(source, "", "path")
+            if not is_archive(source):
+                return TargetsFile(source, labels, options).join(batches, notes)
+            source = read_target_array(Path(source))
+    return _align_targets(batches, as_dense_targets(source, labels), notes)
 
 
-def _read_target_columns(piece: Any, columns: Mapping[str, str], labels: Labels) -> Tensor:
-    """Targets (n, K) of a foreign record batch; -1 where a cell is blank or a label has no column."""
-    present = [position for position, name in enumerate(labels.names) if name in columns]
-    cells = _read_values(piece, [columns[labels.names[position]] for position in present], torch.float32)
-    targets = torch.full((len(piece), len(labels)), -1.0)
-    targets[:, present] = torch.where(cells.isnan(), -1.0, cells)
-    return targets
-
-
-class StringReader:
-    """Reads columns of texts, batch after batch, and collects notes; spaces around a text are not part of it."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def ids(self, column: Any) -> Any:
-        """Ids as they are."""
-        return import_arrow().compute.utf8_trim_whitespace(as_strings(column))
-
-    def paths(self, column: Any) -> Any:
-        """Paths with slashes, also where Windows wrote them."""
-        compute = import_arrow().compute
-        strings = self.ids(column)
-        if not compute.any(compute.match_substring(strings, "\\")).as_py():
-            return strings
-        self._note("Backslashes in paths are read as slashes.")
-        return with_slashes(strings)
-
-    def splits(self, column: Any, name: str) -> Any:
-        """Splits of a column of this name under their usual names."""
-        pa = import_arrow()
-        coded = self.ids(column).dictionary_encode()
-        canonical, notes = rename_splits(coded.dictionary.to_pylist(), flag=is_flag(name))
-        self._note(*notes)
-        return pa.array(canonical, pa.string()).take(coded.indices)
-
-    def _note(self, *notes: str) -> None:
-        self.notes += [note for note in notes if note not in self.notes]
-
-
-def with_slashes(strings: Any) -> Any:
-    """Texts of Arrow with slashes for backslashes."""
-    return import_arrow().compute.replace_substring(strings, "\\", "/")
-
-
-def _open_targets(source: Any, labels: Labels, options: ReadOptions) -> AlignedTargets | JoinedTargets:
-    """Targets of a file, or of anything that `Predictions` takes."""
-    if not isinstance(source, str | os.PathLike):
-        return AlignedTargets(as_dense_targets(source, labels))
-    with _path_is("targets"):
-        check_format(source, "", "path")
-        if is_archive(source):
-            return AlignedTargets(as_dense_targets(read_target_array(Path(source)), labels))
-        return JoinedTargets(source, labels, options)
-
-
-class AlignedTargets:
-    """Targets in the order of the predictions."""
-
-    def __init__(self, targets: Any) -> None:
-        self._targets = as_tensor("read_predictions", targets, "targets")
-
-    def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
-        """Targets (n, K) of the next rows; `start` numbers the first one."""
-        stop = start + len(ids)
-        if stop > len(self._targets):
-            self._raise_row_count(f"at least {stop}")
-        return {"targets": self._targets[start:stop]}
-
-    def finish(self, rows: int) -> list[str]:
-        """Notes, after all `rows` rows were read; raises an error if targets are left over."""
-        if rows != len(self._targets):
-            self._raise_row_count(str(rows))
-        return ["Targets are taken row by row."]
-
-    def _raise_row_count(self, rows: str) -> None:
+def _align_targets(batches: Iterable[Predictions], targets: Any, notes: list[str]) -> Iterator[Predictions]:
+    """The batches with targets in the order of their rows."""
+    targets, rows = torch.atleast_1d(as_tensor("read_predictions", targets, "targets")), 0
+    for batch in batches:
+        rows += len(batch)
+        if rows > len(targets):
+            break
+        yield batch.replace(targets=targets[rows - len(batch) : rows])
+    if rows != len(targets):
         hint = "Pass a table of targets with an id column to join them."
-        rule = f"have as many rows as the predictions, {rows}"
-        raise InputError("targets", rule=rule, got=str(len(self._targets)), hint=hint)
+        rule = f"have as many rows as the predictions, {'at least ' if rows > len(targets) else ''}{rows}"
+        raise InputError("targets", rule=rule, got=str(len(targets)), hint=hint)
+    notes.append("Targets are taken row by row.")
 
 
-class JoinedTargets:
+class TargetsFile:
     """Targets of another file, looked up by id or path; rows that are not in it are unknown.
 
     Args:
@@ -473,105 +467,84 @@ class JoinedTargets:
     """
 
     def __init__(self, path: str | os.PathLike[str], labels: Labels, options: ReadOptions) -> None:
-        self._labels, self._options, self._name = labels, options, Path(path).name
         files = open_tables(path)
         columns = files[0].columns
         named = options.id_column if options.id_column in columns else None
-        self._roles = assign_target_roles(columns, replace(options, id_column=named), labels)
-        if self._roles.key is None:
+        roles = assign_target_roles(columns, replace(options, id_column=named), labels)
+        if roles.key is None:
             rule, got = "have a column of ids or paths", f"the columns {preview_names(columns)}"
             raise InputError("targets", rule=rule, got=got, hint="Name it with {id_column}.")
-        check_same_columns(files, self._roles.used)
-        self._key, self._notes, self._strings = self._roles.key, list(files[0].notes), StringReader()
-        self._matched_rows, self._example = 0, ""
-        pieces = [piece for file in files for piece in file.batches(self._roles)]
-        self._load(pieces or [empty_batch(self._roles.used)])
-
-    def columns(self, ids: StringColumn, paths: StringColumn | None, start: int) -> dict[str, Any]:
-        """Targets (n, K), and splits where known, of these ids, or of these paths where the file has only paths."""
-        source = ids if paths is None or self._roles.id is not None else paths
-        keys = [key.replace("\\", "/") for key in source.tolist()]
-        positions = np.fromiter((self._positions.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
-        matched = positions >= 0
-        rows = positions[matched]
-        self._used[rows] = True
-        self._matched_rows += len(rows)
-        self._example = keys[0] if keys else ""
-        targets = torch.full((len(keys), len(self._labels)), -1, dtype=torch.int8)
-        targets[torch.from_numpy(matched)] = self._targets.dense(rows)
-        if self._splits is None:
-            return {"targets": targets}
-        pa = import_arrow()
-        splits = self._splits.take(pa.array(positions, mask=~matched))
-        return {"targets": targets, "splits": StringColumn(as_strings(splits))}
-
-    def finish(self, rows: int) -> list[str]:
-        """Notes, after all `rows` rows were read; raises an error if the file shares no id with the predictions."""
-        if rows and not self._matched_rows:
-            example = next(iter(self._positions), "nothing")
-            got = f"{example!r} where the predictions have {self._example!r}"
-            rule = f"share the ids in column {self._key!r} with the predictions"
-            raise InputError("targets", rule=rule, got=got, hint="Name the column of ids with {id_column}.")
-        notes = [
-            f"Targets of {self._name} are joined by column {self._key!r}: "
-            f"{self._matched_rows:,} of {rows:,} rows have some."
-        ]
-        if self._matched_rows < rows:
-            notes.append(f"All labels of the other {rows - self._matched_rows:,} rows are unknown.")
-        if not self._used.all():
-            notes.append(f"{int((~self._used).sum()):,} ids of {self._name} are not among the predictions.")
-        if self._roles.lists is None and len(self._roles.targets) < len(self._labels):
-            without = [name for name in self._labels.names if name not in self._roles.targets]
-            notes.append(f"{self._name} has no column for {preview_names(without)}: unknown in all rows.")
-        return self._notes + notes + self._strings.notes
+        self._name, self._notes = Path(path).name, list(files[0].notes)
+        self._rows = TableRows(files, roles, labels, options)
+        self._load(list(self._rows.batches()))
 
     def _load(self, pieces: list[Any]) -> None:
         """Keys without repetition, and for each its split and either its lists of names or its row of targets."""
-        pa, roles, strings = import_arrow(), self._roles, self._strings
-        keys = pa.chunked_array([strings.ids(piece.column(self._key)) for piece in pieces])
-        keys = with_slashes(keys)  # what Windows wrote is joined with what Linux wrote, and the other way round
-        coded = keys.combine_chunks().dictionary_encode()
+        pa, table, labels = import_arrow(), self._rows, self._rows.labels
+        # What Windows wrote is joined with what Linux wrote, and the other way round.
+        keys = [with_slashes(table.texts(piece, table.roles.key)) for piece in pieces]
+        coded = pa.chunked_array(keys).combine_chunks().dictionary_encode()
         rows = as_numpy(coded.indices).astype(np.int64)
         self._positions = {key: position for position, key in enumerate(coded.dictionary.to_pylist())}
-        self._used = np.zeros(len(self._positions), dtype=np.bool_)
         self._splits: Any = None
-        if roles.split is not None:
-            splits = pa.chunked_array([strings.splits(piece.column(roles.split), roles.split) for piece in pieces])
+        if table.roles.split is not None:
+            splits = pa.chunked_array([table.splits(piece) for piece in pieces])
             self._splits = splits.take(pa.array(np.unique(rows, return_index=True)[1]))
-        if roles.lists is not None:  # several rows of one key are put together
-            reader = LabelNameReader(self._labels.names, self._options.separator, leave_out=self._options.leave_out)
-            starts = np.cumsum([0, *(len(piece) for piece in pieces)])
-            cells = [reader.read(piece.column(roles.lists)) for piece in pieces]
+        if table.roles.lists is not None:  # several rows of one key are put together
+            cells = [table.present(piece) for piece in pieces]
+            starts = np.cumsum([0, *map(len, pieces)])
             owners = np.concatenate([rows[start + own] for start, (own, _) in zip(starts, cells, strict=False)])
-            columns = np.concatenate([columns for _, columns in cells])
-            shape = (len(self._positions), len(self._labels))
-            self._targets = SparseTargets.from_cells(owners, columns, shape=shape)
-            self._notes += reader.notes(roles.lists, f" of {self._name}")
+            present = np.concatenate([columns for _, columns in cells])
+            self._targets = SparseTargets.from_cells(owners, present, shape=(len(self._positions), len(labels)))
+            self._notes += table.list_notes(f" of {self._name}")
             return
         if len(self._positions) < len(rows):
-            duplicate = next(text for text, count in StringColumn(keys).counts().items() if count > 1)
-            got, hint = f"{duplicate!r} twice", "Keep one row of each."
+            got, hint = f"{StringColumn(pa.chunked_array(keys)).first_duplicate()!r} twice", "Keep one row of each."
             raise InputError("targets", rule="have one row per id", got=got, hint=hint)
         parts = []
         for piece in pieces:
-            values = _read_target_columns(piece, roles.targets, self._labels)
-            check_target_values("", values)
-            parts.append(values.to(torch.int8))
+            targets = table.targets(piece)
+            assert targets is not None
+            check_target_values("", targets)
+            parts.append(targets.to(torch.int8))
         self._targets = SparseTargets.from_dense(torch.cat(parts))
 
+    def join(self, batches: Iterable[Predictions], notes: list[str]) -> Iterator[Predictions]:
+        """The batches with their targets by id, or by path where the file has only paths.
 
-def _join_targets(
-    batches: Iterable[Predictions], targets: AlignedTargets | JoinedTargets, notes: list[str]
-) -> Iterator[Predictions]:
-    """The batches with targets from elsewhere, and with splits from there where they have none of their own."""
-    start, splits = 0, False
-    for batch in batches:
-        columns = batch.columns()
-        content = targets.columns(columns["ids"], columns["paths"], start)
-        if columns["splits"] is not None:
-            content.pop("splits", None)
-        splits = "splits" in content
-        yield batch.replace(**content)
-        start += len(batch)
-    notes += targets.finish(start)
-    notes += ["Splits come from the same file as the targets."] if splits else []
+        They get its splits too, where it has some and they have none.
+        """
+        pa, roles, labels = import_arrow(), self._rows.roles, self._rows.labels
+        used = np.zeros(len(self._positions), dtype=np.bool_)
+        rows, matched_rows, example, splits = 0, 0, "", False
+        for batch in batches:
+            columns = batch.columns()
+            by_path = roles.id is None and "paths" in columns
+            keys = [key.replace("\\", "/") for key in columns["paths" if by_path else "ids"].tolist()]
+            positions = np.array([self._positions.get(key, -1) for key in keys], dtype=np.int64)
+            matched = positions >= 0
+            targets = torch.full((len(keys), len(labels)), -1, dtype=torch.int8)
+            targets[torch.from_numpy(matched)] = self._targets.dense(positions[matched])
+            joined: dict[str, Any] = {"targets": targets}
+            splits = self._splits is not None and "splits" not in columns
+            if splits:
+                joined["splits"] = StringColumn(as_strings(self._splits.take(pa.array(positions, mask=~matched))))
+            yield batch.replace(**joined)
+            used[positions[matched]] = True
+            rows, matched_rows = rows + len(keys), matched_rows + int(matched.sum())
+            example = keys[0] if keys else ""
+        if rows and not matched_rows:
+            got = f"{next(iter(self._positions), 'nothing')!r} where the predictions have {example!r}"
+            rule = f"share the ids in column {roles.key!r} with the predictions"
+            raise InputError("targets", rule=rule, got=got, hint="Name the column of ids with {id_column}.")
+        share = f"{matched_rows:,} of {rows:,} rows have some."
+        notes += [*self._notes, f"Targets of {self._name} are joined by column {roles.key!r}: {share}"]
+        if matched_rows < rows:
+            notes.append(f"All labels of the other {rows - matched_rows:,} rows are unknown.")
+        if not used.all():
+            notes.append(f"{int((~used).sum()):,} ids of {self._name} are not among the predictions.")
+        if roles.lists is None and len(roles.targets) < len(labels):
+            without = [name for name in labels.names if name not in roles.targets]
+            notes.append(f"{self._name} has no column for {preview_names(without)}: unknown in all rows.")
+        notes += self._rows.text_notes()
+        notes += ["Splits come from the same file as the targets."] if splits else []
