@@ -60,8 +60,10 @@ def connected(address: str | None) -> Iterator[Any]:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
+        # The cores that this process may use, which in a container are fewer than the machine has.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # Only lists of images go through the store. Ray would take a third of the memory for it.
-        options |= {"include_dashboard": False, "num_cpus": _cores(), "object_store_memory": 2**28}
+        options |= {"include_dashboard": False, "num_cpus": cores, "object_store_memory": 2**28}
     try:
         ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
@@ -89,11 +91,6 @@ class Workers:
     gpus: int
     readers: int
 
-    @property
-    def device(self) -> str:
-        """Where each of them computes."""
-        return "cuda" if self.gpus else "cpu"
-
 
 def plan_workers(ray: Any, *, workers: int | None, device: str | None) -> Workers:
     """One process for each GPU of a cluster, or for each core where there are none; not more than `workers`."""
@@ -111,51 +108,37 @@ def plan_workers(ray: Any, *, workers: int | None, device: str | None) -> Worker
     return Workers(min(workers or cpus, cpus), 0, 0)
 
 
-def _cores() -> int:
-    """The cores that this process may use, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @dataclass(frozen=True)
-class ScoringJob:
-    """The settings that all processes share.
+class RayScorer:
+    """Scores parts; lives in a process of its own, and may be started again there at any time.
 
     Attributes:
-        classifier: The folder of the classifier.
+        folder: The folder of the classifier.
         rule: Another rule than that of the folder, as `serialization.to_dict` returns it.
-        folder: Where the parts go.
+        parts: Where the parts go.
         working_directory: The folder that relative paths start from.
         batch_size: How many images the network sees at once.
         on_bad_image: "skip" or "fail".
         workers: How many processes there are, and with what.
     """
 
-    classifier: Path
-    rule: dict[str, Any] | None
     folder: Path
+    rule: dict[str, Any] | None
+    parts: PartsFolder
     working_directory: Path
     batch_size: int
     on_bad_image: str
     workers: Workers
 
-
-class RayScorer:
-    """Scores parts; lives in a process of its own, and may be started again there at any time.
-
-    Args:
-        job: What all processes need to know.
-    """
-
-    def __init__(self, job: ScoringJob) -> None:
-        self.job = job
-        if job.working_directory.is_dir():
-            os.chdir(job.working_directory)
+    def __post_init__(self) -> None:
+        if self.working_directory.is_dir():
+            os.chdir(self.working_directory)
 
     @cached_property
     def _classifier(self) -> Classifier:
-        classifier = Classifier.load(self.job.classifier, device=self.job.workers.device)
-        if self.job.rule is not None:
-            classifier.rule = from_dict(self.job.rule)
+        classifier = Classifier.load(self.folder, device="cuda" if self.workers.gpus else "cpu")
+        if self.rule is not None:
+            classifier.rule = from_dict(self.rule)
         return classifier
 
     def prepare(self, probe: Dataset, state: str) -> None:
@@ -166,7 +149,7 @@ class RayScorer:
             state: The expected state of that image.
         """
         assert probe.images is not None
-        needed = (self.job.classifier / "classifier.json", self.job.folder / WORK_FILE)
+        needed = (self.folder / "classifier.json", self.parts.path / WORK_FILE)
         missing = [str(path) for path in needed if not path.is_file()]
         if missing or image_states(probe.images) != [state]:
             name = missing[0] if missing else probe.images.name(0)
@@ -183,14 +166,14 @@ class RayScorer:
         names = {name: part.images.name(row) for row, name in enumerate(part.ids)}
         unreadable: dict[str, str] = {}
         handled: list[int] = []
-        folder, classifier = PartsFolder(self.job.folder), self._classifier
-        with folder.write_part(number, classifier.labels, states) as (writer, left_out):
+        classifier = self._classifier
+        with self.parts.write_part(number, classifier.labels, states) as (writer, left_out):
             for table in classifier.predict_parts(
                 replace(part, notes=[]),
                 rows=1,
-                batch_size=self.job.batch_size,
-                workers=self.job.workers.readers,
-                on_bad_image=self.job.on_bad_image,
+                batch_size=self.batch_size,
+                workers=self.workers.readers,
+                on_bad_image=self.on_bad_image,
                 advance=handled.append,
             ):
                 writer.write(table)
@@ -207,20 +190,21 @@ RETRIES = 3
 
 
 def score_parts(
-    ray: Any, job: ScoringJob, parts: Iterator[tuple[int, Dataset]], *, probe: Dataset, advance: Callable[[int], None]
+    ray: Any, scorer: RayScorer, parts: Iterator[tuple[int, Dataset]], *, probe: Dataset, advance: Callable[[int], None]
 ) -> None:
     """Scores all parts; the first error ends it, and the parts that are finished by then stay.
 
     Args:
         ray: The module, connected.
-        job: What the processes need to know.
+        scorer: What each of the processes becomes.
         parts: Numbers and images, made when a process asks for them.
         probe: An image by which machines are checked to see the same files.
         advance: Called with the number of images that have been processed.
     """
     assert probe.images is not None
-    kind = ray.remote(num_cpus=1, num_gpus=job.workers.gpus, max_restarts=RETRIES, max_task_retries=RETRIES)(RayScorer)
-    processes = [kind.remote(job) for _ in range(job.workers.size)]
+    options = {"num_cpus": 1, "num_gpus": scorer.workers.gpus, "max_restarts": RETRIES, "max_task_retries": RETRIES}
+    kind = ray.remote(**options)(type(scorer))
+    processes = [kind.remote(**vars(scorer)) for _ in range(scorer.workers.size)]
     (state,) = image_states(probe.images)
     # Parts go to processes that are ready. On a busy cluster some never start, and the others do not wait for them.
     busy = {process.prepare.remote(probe, state): (process, "The start") for process in processes}
@@ -354,10 +338,10 @@ def predict_with_ray(
                     share = math.ceil(len(dataset) / (PARTS_PER_WORKER * planned.size * batch_size)) * batch_size
                     size = rows or max(batch_size, min(share, MAX_PART_ROWS // batch_size * batch_size))
                     planned = replace(planned, size=min(planned.size, math.ceil(len(todo) / size)))
-                    job = ScoringJob(source, described, parts.path, Path.cwd(), batch_size, on_bad_image, planned)
+                    scorer = RayScorer(source, described, parts, Path.cwd(), batch_size, on_bad_image, planned)
                     groups = (dataset.take(todo[start : start + size]) for start in range(0, len(todo), size))
                     numbered = zip(parts.free_numbers(), groups, strict=False)
-                    score_parts(ray, job, numbered, probe=dataset.take(todo[:1]), advance=advance)
+                    score_parts(ray, scorer, numbered, probe=dataset.take(todo[:1]), advance=advance)
         left_out = parts.list_left_out()
         named = {name: left_out[name] for name in dataset.ids if name in left_out}
         return PartsWritten(parts.path, parts.rows(), parts.rows() - before, named)

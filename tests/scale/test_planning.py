@@ -17,7 +17,7 @@ from manyhot.errors import InputError
 from manyhot.images import UnreadableImage
 from manyhot.network import Network
 from manyhot.predictions.parts_folder import PartsFolder, image_states
-from manyhot.scale import RayScorer, predict_with_ray
+from manyhot.scale import predict_with_ray
 from tests.scale.folders import check_same, draw_images, stamps, watching
 from tests.waiting import HANG
 
@@ -26,8 +26,7 @@ from tests.waiting import HANG
 def one_process(monkeypatch):
     """Lets this process do what those of Ray do."""
 
-    def score_parts(ray, job, parts, *, probe, advance):
-        scorer = RayScorer(job)
+    def score_parts(ray, scorer, parts, *, probe, advance):
         scorer.prepare(probe, *image_states(probe.images))
         for number, part in parts:
             for handled in scorer.score(number, part):

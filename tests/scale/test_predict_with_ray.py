@@ -110,9 +110,9 @@ def test_an_input_error_of_a_worker_keeps_its_fields(cluster, run_folder, tmp_pa
         "hint": "Pass a larger `size`.",
     }
 
-    class Failing:
-        def __init__(self, job):
-            pass
+    class Failing:  # made here by position, and in its process by name
+        def __init__(self, *settings, workers=None):
+            self.workers = settings[-1] if settings else workers
 
         def prepare(self, probe, state):
             raise InputError(**fields)

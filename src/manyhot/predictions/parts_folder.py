@@ -153,10 +153,8 @@ class PartsFolder:
             for piece in part.pieces(columns, None):
                 names, *recorded = (as_strings(column).to_pylist() for column in piece.columns)
                 states = recorded[0] if recorded else [listed.get(name, ("", ""))[0] for name in names]
-                scored |= {
-                    name: ProcessedImage(state, "", part.path.name if state else "")
-                    for name, state in zip(names, states, strict=True)
-                }
+                for name, state in zip(names, states, strict=True):
+                    scored[name] = ProcessedImage(state, "", part.path.name if state else "")
         return left_out | scored  # what could not be read may have been scored later
 
     def _listed(self, part: Part) -> dict[str, Sequence[str]]:
@@ -237,9 +235,7 @@ def rows_to_score(dataset: Dataset, processed: dict[str, ProcessedImage], *, ret
     states = image_states(dataset.images)
     scored = {record.state: name for name, record in processed.items() if record.state and not record.left_out}
     ids = set(dataset.ids)
-    rows: list[int] = []
-    changed: list[str] = []
-    renamed: list[str] = []
+    rows, changed, renamed = [], [], []
     for row, (name, state) in enumerate(zip(dataset.ids, states, strict=True)):
         record = processed.get(name)
         if record is None or (record.left_out and (retry or record.state != state)):
