@@ -129,7 +129,7 @@ class PredictionsWriter:
             raise InputError("path", WRITER_OWNER, "be a file", f"{self.path!r}, a folder", hint)
 
     def __enter__(self) -> Self:
-        self.rows = self._written = 0
+        self.rows = 0
         self._layout: Layout | None = None
         self._file: Any = None
         self._pending: list[Predictions] = []
@@ -149,7 +149,7 @@ class PredictionsWriter:
                 if self._layout is None:
                     hint = "Write a table without rows if there are none."
                     raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
-                self._flush(self.rows - self._written)
+                self._flush()
                 self._file.add_key_value_metadata(self.metadata)
             finally:
                 self._temporary, self._pending = None, []
@@ -175,11 +175,13 @@ class PredictionsWriter:
             raise InputError("batch", WRITER_OWNER, rule, got, "Give every batch the same columns.")
         kinds = sum(dtype != TEXT for dtype in layout.values())
         group_rows = min(GROUP_ROWS, max(MIN_GROUP_ROWS, GROUP_CELLS // max(len(self.labels) * kinds, 1)))
-        for piece in batch.batches(group_rows):
+        start = 0
+        while start < len(batch):
+            piece = batch.slice(start, start + group_rows - self.rows % group_rows)
             self._pending.append(self._copy_batch(piece))
-            self.rows += len(piece)
-            if self.rows - self._written >= group_rows:
-                self._flush(group_rows)
+            start, self.rows = start + len(piece), self.rows + len(piece)
+            if self.rows % group_rows == 0:
+                self._flush()
 
     def _open_file(self, first: Predictions, layout: Layout) -> None:
         """Opens the file with the columns of the first batch."""
@@ -213,19 +215,18 @@ class PredictionsWriter:
         copies = {name: column.clone() if isinstance(column, Tensor) else column for name, column in columns.items()}
         return Predictions.from_checked(self.labels, copies, {})
 
-    def _flush(self, rows: int) -> None:
-        """Writes the first `rows` rows of those that wait, as one row group."""
-        if rows == 0:
+    def _flush(self) -> None:
+        """Writes the rows that wait, as one row group."""
+        if not self._pending:
             return
-        table = concatenate(self._pending)
-        columns, arrays = table.slice(0, rows).columns(), []
+        columns, arrays = concatenate(self._pending).columns(), []
+        self._pending = []
         for kind, dtype in (self._layout or {}).items():
             arrays += [columns[kind].arrow(kind)] if dtype == TEXT else to_arrow_columns(columns[kind])
         if self._states is not None:
             arrays.append(StringColumn([self._states[name] for name in columns["ids"].tolist()]).arrow(STATE_COLUMN))
-        self._file.write_table(import_arrow().Table.from_arrays(arrays, schema=self._schema), row_group_size=rows)
-        self._written += rows
-        self._pending = [table.slice(rows, len(table))] if rows < len(table) else []
+        table = import_arrow().Table.from_arrays(arrays, schema=self._schema)
+        self._file.write_table(table, row_group_size=len(table))
 
     def _check_labels(self, batch: Predictions) -> None:
         if batch.labels.names in (self.labels.names, numbered_labels(len(self.labels)).names):

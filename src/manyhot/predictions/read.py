@@ -149,7 +149,10 @@ def read_predictions(
             # Where targets come from another file, the column of label names is one of that file.
             own = options if targets is None else replace(options, labels_column=None)
             files = open_tables(source, delimiter=delimiter, double=dtype == torch.float64)
-            table = _read_files(files, str(kind), own, link, dtype, with_targets=targets is None)
+            roles = assign_value_roles(files[0].columns, own, str(kind), with_targets=targets is None)
+            rows = TableRows(files, roles, Labels(list(roles.cells)), own)
+            table_notes = [*files[0].notes, *_describe_roles(roles, str(kind))]
+            table = rows.labels, table_notes, rows.predictions(str(kind), link, dtype, table_notes)
         taken, notes, batches = table
         if targets is not None:
             batches = _add_targets(batches, targets, taken, options, notes)
@@ -323,6 +326,28 @@ class TableRows:
         targets[:, [self.labels.column(name) for name in columns]] = torch.where(cells.isnan(), -1.0, cells)
         return targets
 
+    def predictions(
+        self, kind: str, link: Link | None, dtype: torch.dtype | None, notes: list[str]
+    ) -> Iterator[Predictions]:
+        """A table of scores or probabilities, in numbers as wide as its widest column by default."""
+        roles, start = self.roles, 0
+        double = dtype is None and self._not files[0].doubles.isdisjoint(roles.cells.values())
+        for piece in self.batches():
+            cells: Any = _read_values(piece, roles.cells.values(), torch.float64 if double else dtype or torch.float32)
+            _check_values(cells, kind, roles, start)
+            ids, paths, splits = (
+                None if texts is None else StringColumn(texts)
+                for texts in (self.texts(piece, roles.id), self.paths(piece), self.splits(piece))
+            )
+            if ids is None:
+                ids = StringColumn(range(start, start + len(piece))) if paths is None else paths
+            targets = self.targets(piece)
+            yield Predictions(
+                **{kind: cells}, targets=targets, labels=self.labels, ids=ids, paths=paths, splits=splits, link=link
+            )
+            start += len(piece)
+        notes += self.list_notes() + self.text_notes()
+
     def list_notes(self, of_file: str = "") -> list[str]:
         """Notes about the lists of names."""
         return [] if self._names is None else self._names.notes(str(self.roles.lists), of_file)
@@ -339,59 +364,13 @@ def with_slashes(texts: Any) -> Any:
 
 def _read_values(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
     """(n, K) of columns of a record batch, whatever type of number they hold; NaN where there is none."""
-    pa, types = import_arrow(), import_arrow().types
+    pa = import_arrow()
     numbers = [piece.column(name) for name in columns]
-    numbers = [
-        column if types.is_primitive(column.type) and not types.is_null(column.type) else column.cast(pa.float64())
-        for column in numbers
-    ]
+    floats = (pa.float32(), pa.float64())
+    numbers = [column if column.type in floats else column.cast(pa.float64(), safe=False) for column in numbers]
     cells = torch.empty(len(piece), len(numbers), dtype=dtype)
     fill_from_arrow(cells, numbers)
     return cells
-
-
-def _read_files(
-    files: Sequence[TableFile],
-    kind: str,
-    options: ReadOptions,
-    link: Link | None,
-    dtype: torch.dtype | None,
-    *,
-    with_targets: bool,
-) -> OpenTable:
-    """A table of another program, in numbers as wide as its widest column by default."""
-    roles = assign_value_roles(files[0].columns, options, kind, with_targets=with_targets)
-    rows = TableRows(files, roles, Labels(list(roles.cells)), options)
-    double = not files[0].doubles.isdisjoint(roles.cells.values())
-    notes = [*files[0].notes, *_describe_roles(roles, kind)]
-    batches = _read_batches(rows, kind, link, dtype or (torch.float64 if double else torch.float32), notes)
-    return rows.labels, notes, batches
-
-
-def _read_batches(
-    rows: TableRows, kind: str, link: Link | None, dtype: torch.dtype, notes: list[str]
-) -> Iterator[Predictions]:
-    start = 0
-    for piece in rows.batches():
-        cells: Any = _read_values(piece, rows.roles.cells.values(), dtype)
-        _check_values(cells, kind, rows.roles, start)
-        ids, paths, splits = (
-            None if texts is None else StringColumn(texts)
-            for texts in (rows.texts(piece, rows.roles.id), rows.paths(piece), rows.splits(piece))
-        )
-        if ids is None:
-            ids = StringColumn(range(start, start + len(piece))) if paths is None else paths
-        yield Predictions(
-            **{kind: cells},
-            targets=rows.targets(piece),
-            labels=rows.labels,
-            ids=ids,
-            paths=paths,
-            splits=splits,
-            link=link,
-        )
-        start += len(piece)
-    notes += rows.list_notes() + rows.text_notes()
 
 
 def _check_values(cells: Tensor, kind: str, roles: ColumnRoles, start: int) -> None:
@@ -414,10 +393,8 @@ def _check_values(cells: Tensor, kind: str, roles: ColumnRoles, start: int) -> N
 def _describe_roles(roles: ColumnRoles, kind: str) -> list[str]:
     """Notes about the role of each column."""
     notes = [f"Read {len(roles.cells):,} columns as {kind} of labels: {preview_names(roles.cells)}."]
-    if roles.id is not None:
-        notes.append(f"Ids are in column {roles.id!r}.")
-    else:
-        notes.append("Ids are row numbers." if roles.path is None else f"Ids are the paths in column {roles.path!r}.")
+    by_path = "Ids are row numbers." if roles.path is None else f"Ids are the paths in column {roles.path!r}."
+    notes.append(by_path if roles.id is None else f"Ids are in column {roles.id!r}.")
     if roles.split is not None:
         notes.append(f"Splits are in column {roles.split!r}.")
     if roles.targets:
