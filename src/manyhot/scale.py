@@ -315,13 +315,11 @@ def predict_with_ray(
             number of images processed since its last call.
     """
     import_ray()
-    check_int("batch_size", "", batch_size, low=1)
-    for name, value in (("rows", rows), ("workers", workers)):
-        if value is not None:
+    for name, value in (("batch_size", batch_size), ("rows", rows), ("workers", workers)):
+        if value is not None or name == "batch_size":
             check_int(name, "", value, low=1)
     check_choice("on_bad_image", "", on_bad_image, ("skip", "fail"))
-    if device is not None:
-        check_choice("device", "", device, ("cpu", "cuda"))
+    check_choice("device", "", "cpu" if device is None else device, ("cpu", "cuda"))
     source = Path(classifier).absolute()
     described = None if rule is None else to_dict(rule)
     digest, *earlier = _classifier_digests(source, described)

@@ -136,17 +136,13 @@ def fill_from_arrow(cells: Tensor, columns: Sequence[Any]) -> None:
     # The columns are laid side by side first, because torch turns such a block around tile by tile, much faster than
     # columns could be spread over rows one at a time.
     transposed = torch.empty(len(columns), len(cells), dtype=cells.dtype)
-    blank = -1 if cells.dtype == torch.int8 else math.nan
+    blank, types = -1 if cells.dtype == torch.int8 else math.nan, import_arrow().types
     for row, column in zip(transposed.numpy(), columns, strict=True):
-        row[:] = as_numpy(_fill_nulls(column, blank) if column.null_count else column)
+        if column.null_count:
+            holds_blank = types.is_floating(column.type) or (blank == -1 and types.is_signed_integer(column.type))
+            column = (column if holds_blank else column.cast(import_arrow().float64())).fill_null(blank)
+        row[:] = as_numpy(column)
     cells.copy_(transposed.T)
-
-
-def _fill_nulls(column: Any, blank: float) -> Any:
-    """A column without nulls; as floating-point numbers if its own cannot hold what stands for a null."""
-    pa = import_arrow()
-    holds = pa.types.is_floating(column.type) or (blank == -1 and pa.types.is_signed_integer(column.type))
-    return (column if holds else column.cast(pa.float64())).fill_null(blank)
 
 
 def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:

@@ -256,20 +256,22 @@ class Part:
         layout: Its columns; scores and probabilities are of float64 if those of any label are.
         names: The names of all columns in the file, also those that are none of predictions.
         rows: How many rows it has.
+        entries: The metadata of the file as it is.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stamp = _stamp(path)
         self._footer = read_footer(path)
-        self.metadata = Metadata.parse(self._footer.metadata, path)
+        self.entries: dict[bytes, bytes] = self._footer.metadata or {}
+        self.metadata = Metadata.parse(self.entries, path)
         self.rows: int = self._footer.num_rows
         types = {field.name: field.type for field in self._footer.schema.to_arrow_schema()}
         self.names = list(types)
         split = TEXT_COLUMNS["splits"]
         # The column of a file counts more than the folder that it lies in.
-        folder_values = {} if split in types else hive_partitions(path)
-        self._folder_values = {split: folder_values[split]} if split in folder_values else {}
+        in_folder = hive_partitions(path).get(split)
+        self._folder_values = {} if split in types or in_folder is None else {split: in_folder}
         present = {*types, *self._folder_values}
         self.layout = {kind: TEXT for kind, name in TEXT_COLUMNS.items() if kind == "ids" or name in present}
         self.layout |= {"abstain": "bool"} if ROW_COLUMNS["abstain"] in types else {}
@@ -282,11 +284,6 @@ class Part:
         if missing is not None:
             got = f"{str(path)!r} without {missing!r}"
             raise InputError("path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again.")
-
-    @property
-    def entries(self) -> dict[bytes, bytes]:
-        """The metadata of the file as it is."""
-        return dict(self._footer.metadata)
 
     def pieces(self, columns: list[str], split: str | None) -> Iterator[Any]:
         """Record batches of these columns, in order, restricted to a split if one is named."""
@@ -322,11 +319,9 @@ class Part:
         """Whether a row group can have rows of a split, as far as its statistics say."""
         if not split or self._folder_values:  # a null, of which statistics say nothing, is read as an empty name
             return True
-        position = self.names.index(TEXT_COLUMNS["splits"])
-        bounds = self._footer.row_group(group).column(position).statistics
-        if bounds is None or not bounds.has_min_max or not isinstance(bounds.min, str):
-            return True
-        return bool(bounds.min <= split <= bounds.max)
+        bounds = self._footer.row_group(group).column(self.names.index(TEXT_COLUMNS["splits"])).statistics
+        known = bounds is not None and bounds.has_min_max and isinstance(bounds.min, str)
+        return not known or bool(bounds.min <= split <= bounds.max)
 
 
 def check_same_table(parts: list[Part]) -> None:

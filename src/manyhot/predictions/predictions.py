@@ -131,7 +131,22 @@ class PredictionTable(ABC):
         return f"{type(self).__name__}({'; '.join(facts)})"
 
     def _repr_html_(self) -> str:
-        return render_html(self)
+        """The first rows: what is most probable, what is true, what was decided."""
+        first = next(self.batches(HTML_ROWS))
+        columns = {"id": first.ids, "path": first.paths, "split": first.splits}
+        for kind in ("probs", "scores"):
+            if kind in first.kinds:
+                columns[f"highest {kind}"] = top_labels(getattr(first, kind), first.labels)
+        for kind in ("targets", "decisions"):
+            if kind in first.kinds:
+                columns[kind] = [", ".join(names) or "none" for names in first.labels.decode(getattr(first, kind))]
+        shown = {name: entries for name, entries in columns.items() if entries is not None}
+        rows = [[escape(text) for text in row] for row in zip(*shown.values(), strict=True)]
+        head = "".join(f"<th>{escape(name)}</th>" for name in shown)
+        body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
+        rest = len(self) - len(first)
+        more = f"<p>and {rest:,} more rows</p>" if rest else ""
+        return f"<p>{escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def _modules(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in MODULES}
@@ -511,27 +526,6 @@ def concatenate(tables: Sequence[Predictions]) -> Predictions:
 
 
 HTML_ROWS, HTML_TOP_LABELS = 5, 3
-
-
-def render_html(table: PredictionTable) -> str:
-    """The first rows: what is most probable, what is true, what was decided."""
-    first = next(table.batches(HTML_ROWS))
-    columns = {"id": first.ids, "path": first.paths, "split": first.splits}
-    for kind in ("probs", "scores"):
-        if kind in first.kinds:
-            columns[f"highest {kind}"] = top_labels(getattr(first, kind), first.labels)
-    for kind in ("targets", "decisions"):
-        if kind in first.kinds:
-            columns[kind] = [", ".join(names) or "none" for names in first.labels.decode(getattr(first, kind))]
-    shown = {name: entries for name, entries in columns.items() if entries is not None}
-    head = "".join(f"<th>{escape(name)}</th>" for name in shown)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>"
-        for row in zip(*shown.values(), strict=True)
-    )
-    rest = len(table) - len(first)
-    more = f"<p>and {rest:,} more rows</p>" if rest else ""
-    return f"<p>{escape(repr(table))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
 def top_labels(cells: Tensor, labels: Labels) -> list[str]:

@@ -150,7 +150,7 @@ def read_predictions(
             own = options if targets is None else replace(options, labels_column=None)
             files = open_tables(source, delimiter=delimiter, double=dtype == torch.float64)
             roles = assign_value_roles(files[0].columns, own, str(kind), with_targets=targets is None)
-            rows = TableRows(files, roles, Labels(list(roles.cells)), own)
+            rows = RowReader(files, roles, Labels(list(roles.cells)), own)
             table_notes = [*files[0].notes, *_describe_roles(roles, str(kind))]
             table = rows.labels, table_notes, rows.predictions(str(kind), link, dtype, table_notes)
         taken, notes, batches = table
@@ -265,8 +265,8 @@ def _note_likely_probs(batches: Iterable[Predictions], notes: list[str]) -> Iter
         notes.append("All scores lie between 0 and 1. If they are probabilities, choose the kind 'probs'.")
 
 
-class TableRows:
-    """Rows of a table of another program, which may lie in several files of the same columns.
+class RowReader:
+    """Reads the rows of a table of another program, which may lie in several files of the same columns.
 
     Args:
         files: The table.
@@ -452,7 +452,7 @@ class TargetsFile:
             rule, got = "have a column of ids or paths", f"the columns {preview_names(columns)}"
             raise InputError("targets", rule=rule, got=got, hint="Name it with {id_column}.")
         self._name, self._notes = Path(path).name, list(files[0].notes)
-        self._rows = TableRows(files, roles, labels, options)
+        self._rows = RowReader(files, roles, labels, options)
         self._load(list(self._rows.batches()))
 
     def _load(self, pieces: list[Any]) -> None:
@@ -480,8 +480,7 @@ class TargetsFile:
             raise InputError("targets", rule="have one row per id", got=got, hint=hint)
         parts = []
         for piece in pieces:
-            targets = table.targets(piece)
-            assert targets is not None
+            targets: Any = table.targets(piece)
             check_target_values("", targets)
             parts.append(targets.to(torch.int8))
         self._targets = SparseTargets.from_dense(torch.cat(parts))
@@ -516,12 +515,10 @@ class TargetsFile:
             raise InputError("targets", rule=rule, got=got, hint="Name the column of ids with {id_column}.")
         share = f"{matched_rows:,} of {rows:,} rows have some."
         notes += [*self._notes, f"Targets of {self._name} are joined by column {roles.key!r}: {share}"]
-        if matched_rows < rows:
-            notes.append(f"All labels of the other {rows - matched_rows:,} rows are unknown.")
-        if not used.all():
-            notes.append(f"{int((~used).sum()):,} ids of {self._name} are not among the predictions.")
-        if roles.lists is None and len(roles.targets) < len(labels):
-            without = [name for name in labels.names if name not in roles.targets]
-            notes.append(f"{self._name} has no column for {preview_names(without)}: unknown in all rows.")
+        others, unused = rows - matched_rows, int((~used).sum())
+        notes += [f"All labels of the other {others:,} rows are unknown."] if others else []
+        notes += [f"{unused:,} ids of {self._name} are not among the predictions."] if unused else []
+        without = [name for name in labels.names if name not in roles.targets] if roles.lists is None else []
+        notes += [f"{self._name} has no column for {preview_names(without)}: unknown in all rows."] if without else []
         notes += self._rows.text_notes()
         notes += ["Splits come from the same file as the targets."] if splits else []

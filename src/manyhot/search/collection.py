@@ -904,7 +904,7 @@ def _check_addable(source: ParquetFiles, table: PredictionTable) -> None:
         hint = "Pass `ids` when you make the table, such as the paths of the samples."
         raise InputError("table", rule="have ids, which identify existing rows", got="row numbers", hint=hint)
     for text, name in (("path", "paths"), ("split", "splits")):
-        if (text in source.string_columns) != (columns[name] is not None):
+        if (text in source.string_columns) != (name in columns):
             rule = f"{'have' if text in source.string_columns else 'have no'} {name} like the existing parts"
             raise InputError("table", rule=rule, got="another table", hint=f"Pass `replace({name}=...)`.")
 
