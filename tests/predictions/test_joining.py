@@ -73,6 +73,13 @@ def test_targets_row_by_row(write, tmp_path):
     for rows in (1, 3):
         with raises_input_error(match=f"`targets` of `read_predictions` must have as many rows as the.*; got {rows}"):
             read_predictions(write(PLAIN), kind="probs", targets=np.zeros((rows, 3)))
+    with raises_input_error("targets", "read_predictions", rule="have as many rows as the predictions", got="1"):
+        read_predictions(write(PLAIN), kind="probs", targets=np.array(1))
+
+
+def test_targets_that_are_no_numbers(write):
+    with raises_input_error("targets", "read_predictions", rule="be a table of real numbers", got="dict"):
+        read_predictions(write(PLAIN), kind="probs", targets={"cat": 1})
 
 
 @pytest.mark.parametrize(

@@ -501,11 +501,11 @@ class TargetsFile:
             matched = positions >= 0
             targets = torch.full((len(keys), len(labels)), -1, dtype=torch.int8)
             targets[torch.from_numpy(matched)] = self._targets.dense(positions[matched])
-            joined: dict[str, Any] = {"targets": targets}
+            content: dict[str, Any] = {"targets": targets}
             splits = self._splits is not None and "splits" not in columns
             if splits:
-                joined["splits"] = StringColumn(as_strings(self._splits.take(pa.array(positions, mask=~matched))))
-            yield batch.replace(**joined)
+                content["splits"] = StringColumn(as_strings(self._splits.take(pa.array(positions, mask=~matched))))
+            yield batch.replace(**content)
             used[positions[matched]] = True
             rows, matched_rows = rows + len(keys), matched_rows + int(matched.sum())
             example = keys[0] if keys else ""
