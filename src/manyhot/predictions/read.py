@@ -60,8 +60,6 @@ from manyhot.tables.reader import (
     read_target_array,
 )
 
-OTHER_LABELS = ("refuse", "leave out")
-
 
 @owned("read_predictions")
 def read_predictions(
@@ -128,8 +126,15 @@ def read_predictions(
     """
     with _path_is("source"):
         is_path = isinstance(source, str | os.PathLike)
-        is_stored = is_path and _is_manyhot_table(source)
-        _check_arguments(kind, other_labels, separator, dtype, known=is_stored)
+        stored = open_predictions(source) if is_path and _is_manyhot_table(source) else None
+        _check_kind(kind, None if stored is None else stored.kinds)
+        check_choice("other_labels", "", other_labels, ("refuse", "leave out"))
+        if separator == "":
+            hint = "Leave it out to have it detected."
+            raise InputError("separator", rule="be a character", got="''", hint=hint)
+        if dtype not in (None, torch.float32, torch.float64):
+            hint = "Read the numbers in one of these, and convert them later."
+            raise InputError("dtype", rule="be torch.float32 or torch.float64", got=str(dtype), hint=hint)
         options = ReadOptions(
             "read_predictions",
             label_names=None if labels is None else Labels(labels).names,
@@ -138,8 +143,7 @@ def read_predictions(
             separator=separator,
             leave_out=other_labels == "leave out",
         )
-        if is_stored:
-            stored = _open_stored(source, kind)
+        if stored is not None:
             if targets is None and labels is None and link is None and to is None:
                 return _of_split(stored, split, [f"Opened {stored!r}."])
             table = _read_stored(stored, options, link)
@@ -175,21 +179,15 @@ def _path_is(argument: str) -> Iterator[None]:
         raise
 
 
-def _check_arguments(
-    kind: str | None, other_labels: str, separator: str | None, dtype: torch.dtype | None, *, known: bool
-) -> None:
-    """Checks the options that do not depend on the table; one of this package knows its kind."""
-    if kind not in ("scores", "probs") and not (known and kind is None):
+def _check_kind(kind: str | None, kinds: tuple[str, ...] | None) -> None:
+    """Checks what the numbers are said to be; a table of this package has `kinds` and knows it."""
+    if kind not in ("scores", "probs") and (kinds is None or kind is not None):
         hint = "Say 'scores' for any real numbers and 'probs' for probabilities: nothing is guessed."
         got = "nothing" if kind is None else repr(kind)
         raise InputError("kind", rule="be 'scores' or 'probs'", got=got, hint=hint)
-    check_choice("other_labels", "", other_labels, OTHER_LABELS)
-    if separator == "":
-        hint = "Leave it out to have it detected."
-        raise InputError("separator", rule="be a character", got="''", hint=hint)
-    if dtype not in (None, torch.float32, torch.float64):
-        hint = "Read the numbers in one of these, and convert them later."
-        raise InputError("dtype", rule="be torch.float32 or torch.float64", got=str(dtype), hint=hint)
+    if kinds is not None and kind not in (None, *kinds):
+        rule = f"be among those of the table, {', '.join(kinds)}"
+        raise InputError("kind", rule=rule, got=repr(kind), hint="Leave it out: the table knows what it holds.")
 
 
 def _is_manyhot_table(path: str | os.PathLike[str]) -> bool:
@@ -198,15 +196,6 @@ def _is_manyhot_table(path: str | os.PathLike[str]) -> bool:
     if is_text(path) or is_archive(path):
         return False
     return METADATA_KEY in (read_footer(find_parquet(path, "")[0], "").metadata or {})
-
-
-def _open_stored(path: str | os.PathLike[str], kind: str | None) -> StoredPredictions:
-    """A table of this package; raises an error if it does not hold the stated kind."""
-    table = open_predictions(path)
-    if kind is not None and kind not in table.kinds:
-        rule = f"be among those of the table, {', '.join(table.kinds)}"
-        raise InputError("kind", rule=rule, got=repr(kind), hint="Leave it out: the table knows what it holds.")
-    return table
 
 
 def _of_split(table: PredictionTable, split: str | None, notes: list[str]) -> PredictionTable:
