@@ -320,7 +320,7 @@ class RowReader:
     ) -> Iterator[Predictions]:
         """A table of scores or probabilities, in numbers as wide as its widest column by default."""
         roles, start = self.roles, 0
-        double = dtype is None and self._not files[0].doubles.isdisjoint(roles.cells.values())
+        double = dtype is None and not self._files[0].doubles.isdisjoint(roles.cells.values())
         for piece in self.batches():
             cells: Any = _read_values(piece, roles.cells.values(), torch.float64 if double else dtype or torch.float32)
             _check_values(cells, kind, roles, start)
