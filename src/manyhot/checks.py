@@ -399,10 +399,7 @@ def sparse_entries(owner: str, matrix: Any) -> tuple[Array, Array, Array]:
     """Rows, columns and values of the cells that a sparse matrix of SciPy stores; duplicates raise an error."""
     stored = matrix.tocoo()
     rows, columns, values = (np.asarray(part) for part in (stored.row, stored.col, stored.data))
-    keys = rows.astype(np.int64) * matrix.shape[1] + columns
-    distinct, counts = np.unique(keys, return_counts=True)
-    if len(distinct) < len(keys):
-        raise _duplicate_cell_error(owner, int(distinct[counts > 1][0]), matrix.shape[1], "matrix.sum_duplicates()")
+    _check_distinct_cells(owner, rows, columns, matrix.shape[1], "matrix.sum_duplicates()")
     if values.dtype.kind == "c" or not np.isin(values, (1, 0, UNKNOWN)).all():
         invalid = "complex numbers" if values.dtype.kind == "c" else f"{values[~np.isin(values, (1, 0, UNKNOWN))][0]:g}"
         raise InputError("targets", owner, "be 1, 0 or -1 where they are stored", invalid, "Store a 1 for each label.")
@@ -411,19 +408,18 @@ def sparse_entries(owner: str, matrix: Any) -> tuple[Array, Array, Array]:
 
 def to_dense_tensor(owner: str, targets: Tensor) -> Tensor:
     """A sparse tensor as a dense one; duplicate cells, which torch would add up, raise an error."""
-    if targets.layout == torch.sparse_coo and not targets.is_coalesced():
-        rows, columns = targets._indices()[:2]
-        distinct, counts = (rows * targets.shape[1] + columns).unique(return_counts=True)
-        if len(distinct) < len(rows):
-            raise _duplicate_cell_error(owner, int(distinct[counts > 1][0]), targets.shape[1], "targets.coalesce()")
+    if targets.layout == torch.sparse_coo and targets.ndim == 2 and not targets.is_coalesced():
+        rows, columns = targets._indices().cpu().numpy()
+        _check_distinct_cells(owner, rows, columns, targets.shape[1], "targets.coalesce()")
     return targets if targets.layout == torch.strided else targets.to_dense()
 
 
-def _duplicate_cell_error(owner: str, key: int, width: int, call: str) -> InputError:
-    row, column = divmod(key, width)
-    got = f"row {row}, column {column} more than once"
-    hint = f"Join them with `{call}`, and store 1, 0 or -1 there."
-    return InputError("targets", owner, "store each cell once", got, hint)
+def _check_distinct_cells(owner: str, rows: Array, columns: Array, width: int, remedy: str) -> None:
+    cells, counts = np.unique(rows.astype(np.int64) * width + columns, return_counts=True)
+    if len(cells) < len(rows):
+        row, column = divmod(int(cells[counts > 1][0]), width)
+        hint = f"Join them with `{remedy}`, and store 1, 0 or -1 there."
+        raise InputError("targets", owner, "store each cell once", f"row {row}, column {column} more than once", hint)
 
 
 _WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,13 +13,10 @@ from typing import Any
 
 # Arguments and functions that a hint may name as `{argument}` or {argument='value'}. The command line shows its own
 # options and commands instead. A part in square brackets is left out where there is none for what it names.
-# fmt: off
-PLACEHOLDERS = frozenset((
-    "check", "id_column", "kind", "labels", "labels_column", "layout", "other_labels", "overwrite",
-    "path_column", "read_images", "read_predictions", "root", "separator", "split_column", "splits", "targets",
-    "unlisted",
-))
-# fmt: on
+PLACEHOLDERS = frozenset(
+    """check id_column kind labels labels_column layout other_labels overwrite path_column read_images read_predictions
+    root separator split_column splits targets unlisted""".split()
+)
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:=('[^']*'|\w+))?\}")
 _OPTIONAL = re.compile(rf"\[([^\[\]{{}}]*{_PLACEHOLDER.pattern}[^\[\]{{}}]*)\]")
 
@@ -62,14 +60,8 @@ class InputError(ValueError):
         return f"`{names.get(self.argument, self.argument)}`{owner} must {rule}; got {self.got}. {hint}".rstrip()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keeps the fields through pickle, on the way out of worker processes."""
-        return _rebuild, (type(self), dict(vars(self)))
-
-
-def _rebuild(kind: type[InputError], fields: dict[str, Any]) -> InputError:
-    error = kind.__new__(kind)
-    vars(error).update(fields)
-    return error
+        """Keeps the fields through pickle, on the way out of worker processes, whatever a subclass is made of."""
+        return copyreg.__newobj__, (type(self),), vars(self)
 
 
 def _fill_in(text: str, names: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.classifier.onnx_graph import AnswerGraph
+from manyhot.classifier.onnx_export import AnswerGraph
 from manyhot.serialization import from_dict, to_dict
 from tests.errors.expected import raises_input_error
 

@@ -14,9 +14,8 @@ import manyhot as mh
 from manyhot.backbones import Preprocessing, create_backbone
 from manyhot.classifier import Classifier
 from manyhot.classifier import onnx_export as onnx_check
-from manyhot.classifier.onnx_export import build_images_model, exporter_silenced
-from manyhot.classifier.onnx_graph import AnswerGraph, decide_in_graph, expected_f_by_quadrature
-from manyhot.decide.sets import expected_f
+from manyhot.classifier.onnx_export import AnswerGraph, build_images_model, exporter_silenced
+from manyhot.decide.sets import expected_f, expected_f_by_quadrature
 from manyhot.network import Network
 from tests.classifier.networks import LABELS, held_out, of_features, pictures, small
 from tests.errors.expected import raises_input_error
@@ -90,7 +89,7 @@ class Same(nn.Module):
 
 
 def decided(rule, values):
-    decision = decide_in_graph(rule, values)
+    decision = rule(values)
     return decision.labels, decision.abstain
 
 

@@ -121,6 +121,13 @@ def test_sparse_targets_may_hold_unknown_cells_and_no_other_values():
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize(("indices", "shape"), [([[1, 1]], (2,)), ([[1, 1], [2, 2], [0, 0]], (2, 3, 1))])
+def test_sparse_targets_of_another_rank_are_refused_by_their_shape(indices, shape):
+    with raises_input_error("targets", "Predictions", rule="be (N, K)", got=str(shape)):
+        Predictions(scores=SCORES, targets=torch.sparse_coo_tensor(indices, [1, 1], shape))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 @pytest.mark.parametrize("values", [[1, 1], [1, 0], [1, -1], [0, 0]])
 def test_a_cell_that_is_stored_twice_is_refused_wherever_targets_are_taken(values):
     matrix = scipy.sparse.coo_matrix((values, ([1, 1], [2, 2])), shape=(2, 3))

@@ -13,19 +13,57 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.backbones import Preprocessing
+from manyhot.calibrate import Calibrator
 from manyhot.checks import check_int
 from manyhot.classifier.bundle import describe_classifier
-from manyhot.classifier.onnx_graph import AnswerGraph
-from manyhot.decide.rule import Unclipped, rule_values
+from manyhot.decide.rule import Rule, Unclipped, rule_values
 from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
-from manyhot.network import evaluation_mode
+from manyhot.links import Link
+from manyhot.network import Network, evaluation_mode
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
+
+class AnswerGraph(nn.Module):
+    """From the input of the network to scores, probabilities and decisions.
+
+    Args:
+        network: Gives scores.
+        link: Gives probabilities where there is no calibrator; None for scores alone.
+        calibrator: Gives probabilities.
+        rule: Gives decisions, on probabilities if there are any.
+    """
+
+    def __init__(self, network: Network, link: Link | None, calibrator: Calibrator | None, rule: Rule | None) -> None:
+        super().__init__()
+        if calibrator is not None:
+            calibrator.require_kind("scores")
+        self.network, self.link, self.calibrator, self.rule = network, link, calibrator, rule
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of what `forward` returns."""
+        gives_probs = self.calibrator is not None or self.link is not None
+        return ["scores"] + ["probs"] * gives_probs + ["decisions", "abstain"] * (self.rule is not None)
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """Scores (N, K); probabilities (N, K); labels (N, K) and abstention (N,) as bool."""
+        scores = self.network.scores(inputs).float()
+        answers = [scores]
+        if self.calibrator is not None:
+            answers.append(self.calibrator(scores))
+        elif self.link is not None:
+            answers.append(self.link.probs(scores.double()).float())
+        if self.rule is not None:
+            values = scores if len(answers) == 1 else rule_values(answers[-1], scores, self.link)
+            decision = self.rule(values)
+            answers += [decision.labels, decision.abstain]
+        return tuple(answers)
+
 
 # First the width, then the height, rounded between, as `prepare` does it.
 RESIZE_GRAPH = """

@@ -118,13 +118,15 @@ class Rule(Fitted):
             labels = self.decide(checked)
         if isinstance(labels, Decision):
             return labels
-        return Decision(labels, torch.zeros(len(labels), dtype=torch.bool, device=labels.device))
+        return Decision(labels, labels.new_zeros(labels.shape[0], dtype=torch.bool))
 
     def check_values(self, values: Any) -> Tensor:
         """The values as a floating-point tensor; raises an error if they are invalid."""
         owner = type(self).__name__
         if isinstance(values, Unclipped):
             values = values.probs if self.needs_probs else values.values
+        if torch.compiler.is_exporting():  # a graph reads no values
+            return values
         return as_probs(owner, values) if self.needs_probs else as_scores(owner, values, name="values")
 
     def check_targets(self, targets: Any, values: Tensor) -> Tensor:
