@@ -13,10 +13,13 @@ from typing import Any
 
 # Arguments and functions that a hint may name as `{argument}` or {argument='value'}. The command line shows its own
 # options and commands instead. A part in square brackets is left out where there is none for what it names.
-PLACEHOLDERS = frozenset(
-    """check id_column kind labels labels_column layout other_labels overwrite path_column read_images read_predictions
-    root separator split_column splits targets unlisted""".split()
-)
+# fmt: off
+PLACEHOLDERS = frozenset((
+    "check", "id_column", "kind", "labels", "labels_column", "layout", "other_labels", "overwrite",
+    "path_column", "read_images", "read_predictions", "root", "separator", "split_column", "splits", "targets",
+    "unlisted",
+))
+# fmt: on
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:=('[^']*'|\w+))?\}")
 _OPTIONAL = re.compile(rf"\[([^\[\]{{}}]*{_PLACEHOLDER.pattern}[^\[\]{{}}]*)\]")
 
@@ -61,7 +64,7 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keeps the fields through pickle, on the way out of worker processes, whatever a subclass is made of."""
-        return copyreg.__newobj__, (type(self),), vars(self)
+        return copyreg.__newobj__, (type(self),), vars(self)  # type: ignore[attr-defined]
 
 
 def _fill_in(text: str, names: Mapping[str, str]) -> str:

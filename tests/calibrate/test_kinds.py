@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.classifier.onnx_export import AnswerGraph
+from manyhot.classifier import Classifier
+from manyhot.network import Network
 from manyhot.serialization import from_dict, to_dict
 from tests.errors.expected import raises_input_error
 
@@ -84,13 +85,15 @@ def test_a_fit_that_fails_leaves_nothing_to_use():
         calibrator(scores)
 
 
-def test_tables_and_graphs_take_scores_only():
+def test_tables_and_classifiers_take_scores_only():
     scores, targets = data()
+    names = [str(column) for column in range(scores.shape[1])]
+    network = Network(None, mh.LinearHead(2, len(names)))
     calibrator = mh.BetaCalibration().fit(torch.sigmoid(scores), targets, kind="probs")
     with raises_input_error("kind", "BetaCalibration", rule="be 'probs', on which it was fitted", got="'scores'"):
         mh.Predictions(scores=scores, calibrator=calibrator).probabilities()
     with raises_input_error("kind", "BetaCalibration", rule="be 'probs'"):
-        AnswerGraph(mh.LinearHead(2, 3), None, calibrator, None)
+        Classifier(network, names, link=mh.SigmoidLink(), calibrator=calibrator)
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)

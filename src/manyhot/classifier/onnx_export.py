@@ -23,10 +23,11 @@ from manyhot.decide.rule import Rule, Unclipped, rule_values
 from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.links import Link
-from manyhot.network import Network, evaluation_mode
+from manyhot.network import Network, score_batch
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
+
 
 class AnswerGraph(nn.Module):
     """From the input of the network to scores, probabilities and decisions.
@@ -40,8 +41,6 @@ class AnswerGraph(nn.Module):
 
     def __init__(self, network: Network, link: Link | None, calibrator: Calibrator | None, rule: Rule | None) -> None:
         super().__init__()
-        if calibrator is not None:
-            calibrator.require_kind("scores")
         self.network, self.link, self.calibrator, self.rule = network, link, calibrator, rule
 
     @property
@@ -69,41 +68,32 @@ class AnswerGraph(nn.Module):
 RESIZE_GRAPH = """
 <ir_version: {ir_version}, opset_import: ["" : {opset}]>
 prepare (uint8[N, H, W, 3] images) => (uint8[N, 3, {height}, {width}] pixels)
-<int64[1] height = {{{height}}}, int64[1] width = {{{width}}}{constants}>
+<int64[1] width = {{{width}}}, int64[2] size = {{{height}, {width}}}{constants}>
 {{
   planes = Transpose <perm = [0, 3, 1, 2]> (images)
-  front = Shape <start = 0, end = 2> (planes)
   {region}
-  wide_size = Concat <axis = 0> (front, rows, width)
+  front = Shape <start = 0, end = 2> (kept)
+  front_and_rows = Shape <start = 0, end = 3> (kept)
+  wide_size = Concat <axis = 0> (front_and_rows, width)
   scaled_wide = Resize <{how}> (kept, , , wide_size)
-  size = Concat <axis = 0> (front, height, width)
-  pixels = Resize <{how}> (scaled_wide, , , size)
+  whole_size = Concat <axis = 0> (front, size)
+  pixels = Resize <{how}> (scaled_wide, , , whole_size)
 }}
 """
-WHOLE_IMAGE = """
-  rows = Shape <start = 2, end = 3> (planes)
-  kept = Identity (planes)
-"""
-CROP_CONSTANTS = ", int64[1] one = {1}, int64[1] two = {2}, int64[2] axes = {2, 3}"
+WHOLE_IMAGE = "kept = Identity (planes)"
+CROP_CONSTANTS = """,
+  int64[2] turned_size = {{{width}, {height}}}, int64[2] turn = {{1, 0}}, int64[2] axes = {{2, 3}},
+  int64[1] one = {{1}}, int64[1] two = {{2}}"""
 CENTRE_CROP = """
-  all_rows = Shape <start = 2, end = 3> (planes)
-  all_columns = Shape <start = 3, end = 4> (planes)
-  wide = Mul (all_rows, width)
-  fitting_columns = Div (wide, height)
-  some_columns = Min (all_columns, fitting_columns)
-  columns = Max (some_columns, one)
-  high = Mul (all_columns, height)
-  fitting_rows = Div (high, width)
-  some_rows = Min (all_rows, fitting_rows)
-  rows = Max (some_rows, one)
-  spare_rows = Sub (all_rows, rows)
-  spare_columns = Sub (all_columns, columns)
-  top = Div (spare_rows, two)
-  left = Div (spare_columns, two)
-  bottom = Add (top, rows)
-  right = Add (left, columns)
-  starts = Concat <axis = 0> (top, left)
-  ends = Concat <axis = 0> (bottom, right)
+  sides = Shape <start = 2, end = 4> (planes)
+  turned_sides = Gather (sides, turn)
+  scaled_sides = Mul (turned_sides, size)
+  fitting_sides = Div (scaled_sides, turned_size)
+  smaller_sides = Min (sides, fitting_sides)
+  kept_sides = Max (smaller_sides, one)
+  spare = Sub (sides, kept_sides)
+  starts = Div (spare, two)
+  ends = Add (starts, kept_sides)
   kept = Slice (planes, starts, ends, axes)
 """
 # As Pillow does it: weights outside the image are left out, not taken from its border, and the cubic curve has -0.5.
@@ -123,7 +113,7 @@ def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: 
         opset=opset,
         ir_version=ir_version,
         region=CENTRE_CROP if crops else WHOLE_IMAGE,
-        constants=CROP_CONSTANTS if crops else "",
+        constants=CROP_CONSTANTS.format(height=height, width=width) if crops else "",
         how=RESIZE_ATTRIBUTES.format(mode=RESIZE_MODES[preprocessing.interpolation]),
     )
     return parser.parse_model(text)
@@ -147,31 +137,24 @@ def check_model(classifier: Classifier, model: Any) -> None:
         raise ImportError(f"Checking an export needs onnxruntime. {install}") from None
     options = runtime.SessionOptions()
     options.log_severity_level = 3
-    data = _with_pixels(classifier, model)
+    outputs, count = model.graph.output, len(model.graph.output)
+    if classifier.preprocessing is not None:  # the pixels that the network sees, as one more output
+        from onnx import TensorProto, helper
+
+        shape = ["N", 3, *classifier.preprocessing.size]
+        outputs.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
+    data = model.SerializeToString()
+    del outputs[count:]
     for inputs, expected in _random_samples(classifier):
         try:
             session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-            outputs = session.run(None, {session.get_inputs()[0].name: inputs})
+            results = session.run(None, {session.get_inputs()[0].name: inputs})
         except Exception as error:  # its errors have no class of their own that they share
             message = str(error).strip().splitlines()[0].rstrip(".")
             hint = "Nothing was written. Export another `opset`, or update onnxruntime."
             raise InputError("network", "", "be one that ONNX Runtime takes", message, hint) from error
         names = [output.name for output in session.get_outputs()]
-        compare(classifier, expected, dict(zip(names, outputs, strict=True)))
-
-
-def _with_pixels(classifier: Classifier, model: Any) -> bytes:
-    """The model, with the pixels that the network sees as one more output."""
-    outputs = model.graph.output
-    if classifier.preprocessing is not None:
-        from onnx import TensorProto, helper
-
-        shape = ["N", 3, *classifier.preprocessing.size]
-        outputs.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
-    data: bytes = model.SerializeToString()
-    if classifier.preprocessing is not None:
-        del outputs[-1]
-    return data
+        compare(classifier, expected, dict(zip(names, results, strict=True)))
 
 
 def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -> None:
@@ -182,14 +165,12 @@ def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -
         inputs: What the network takes.
         outputs: The outputs of the file.
     """
-    network = classifier.network
     if "pixels" in outputs:
         difference = (torch.from_numpy(outputs["pixels"]).int() - inputs.int()).abs()
         _check_difference("images", difference.max(), PIXEL_TOLERANCE)
         _check_difference("images", (difference > 0).float().mean(), PIXEL_SHARE_TOLERANCE)
         inputs = torch.from_numpy(outputs["pixels"])
-    with evaluation_mode(network), torch.no_grad():
-        expected = network.scores(inputs.to(next(network.parameters()).device)).float().cpu()
+    expected = score_batch(classifier.network, inputs)
     values = torch.from_numpy(outputs["scores"])
     _check_difference("scores", (values - expected).abs().max(), SCORE_TOLERANCE * (1 + float(expected.abs().max())))
     table = classifier.decide(values)
@@ -275,12 +256,15 @@ def trace(classifier: Classifier, opset: int) -> Any:
     network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
     link = classifier.link if classifier.link.gives_probs else None
     graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule).eval()
-    name = "features" if network.backbone is None else "pixels"
+    # Two samples: from one, the exporter would infer a fixed batch size of 1.
+    name, example = "features", torch.zeros(2, classifier.in_features)
+    if classifier.preprocessing is not None:
+        name, example = "pixels", torch.zeros(2, 3, *classifier.preprocessing.size, dtype=torch.uint8)
     with exporter_silenced():
         try:
             program = torch.onnx.export(
                 graph,
-                (example_inputs(classifier),),
+                (example,),
                 dynamo=True,
                 verbose=False,
                 opset_version=opset,
@@ -293,13 +277,6 @@ def trace(classifier: Classifier, opset: int) -> Any:
             raise _untraceable_error(classifier, error) from error
     assert program is not None
     return program.model_proto
-
-
-def example_inputs(classifier: Classifier) -> Tensor:
-    """Two samples of the shape that the network takes; from one, the exporter would infer a fixed batch size of 1."""
-    if classifier.preprocessing is None:
-        return torch.zeros(2, classifier.in_features)
-    return torch.zeros(2, 3, *classifier.preprocessing.size, dtype=torch.uint8)
 
 
 @contextmanager
@@ -319,10 +296,8 @@ def exporter_silenced() -> Iterator[None]:
 def remove_exporter_notes(model: Any) -> None:
     """Takes out notes of the exporter, which name files of this machine."""
     graph = model.graph
-    parts = [model, *graph.input, *graph.output, *graph.initializer]
-    for each in (graph, *model.functions):
-        parts += [each, *each.node, *each.value_info]
-    for part in parts:
+    bodies = [part for body in (graph, *model.functions) for part in (body, *body.node, *body.value_info)]
+    for part in (model, *graph.input, *graph.output, *graph.initializer, *bodies):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
 
@@ -340,22 +315,20 @@ def add_label_names(model: Any, names: list[str]) -> None:
 def build_metadata(classifier: Classifier) -> dict[str, str]:
     """Texts by name: `labels` as a JSON list, and so on as in classifier.json."""
     content = describe_classifier(classifier)
-    version = str(content.pop("manyhot"))
     keys = ("labels", "preprocessing", "link", "calibrator", "rule", "backbone")
     entries = {name: json.dumps(content[name], allow_nan=False, ensure_ascii=False) for name in keys}
-    return {"manyhot": version, **entries}
+    return {"manyhot": content["manyhot"], **entries}
 
 
-def _untraceable_error(classifier: Classifier, error: Exception) -> Exception:
+def _untraceable_error(classifier: Classifier, error: Exception) -> InputError:
     """The error that names the part of the classifier that cannot be exported, as far as it is known."""
-    parts = {"rule": classifier.rule, "calibrator": classifier.calibrator, "link": classifier.link}
-    own = [
-        name for name, part in parts.items() if part is not None and not type(part).__module__.startswith("manyhot.")
-    ]
     lines = str(error.__cause__ or error).strip().splitlines()
     got = lines[0][:200].rstrip(".") if lines else type(error).__name__
     name, hint = "network", "Check that the network takes batches of any size and reads no values."
-    if own:
-        name, got = own[0], f"{type(parts[own[0]]).__name__} ({got})"
-        hint = f"Write its computation without reading values, or export a classifier with `{name}=None`."
+    for own in ("rule", "calibrator", "link"):
+        part = getattr(classifier, own)
+        if part is not None and not type(part).__module__.startswith("manyhot."):
+            name, got = own, f"{type(part).__name__} ({got})"
+            hint = f"Write its computation without reading values, or export a classifier with `{name}=None`."
+            break
     return InputError(name, "", "be one that ONNX can express", got, hint)

@@ -125,7 +125,7 @@ class Rule(Fitted):
         owner = type(self).__name__
         if isinstance(values, Unclipped):
             values = values.probs if self.needs_probs else values.values
-        if torch.compiler.is_exporting():  # a graph reads no values
+        if torch.compiler.is_exporting() and isinstance(values, Tensor):  # a graph reads no values
             return values
         return as_probs(owner, values) if self.needs_probs else as_scores(owner, values, name="values")
 
