@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -81,18 +80,6 @@ def register(kind: Class) -> Class:
     return kind
 
 
-@contextmanager
-def registered(*kinds: type) -> Iterator[None]:
-    """Registers classes for the length of a `with` statement."""
-    before = dict(_registered)
-    _registered.update({kind.__name__: kind for kind in kinds if kind.__name__ not in CLASSES})
-    try:
-        yield
-    finally:
-        _registered.clear()
-        _registered.update(before)
-
-
 def find_class(name: str) -> type | None:
     """The class of a name: one of manyhot, a registered one, or None."""
     if name in CLASSES:
@@ -127,16 +114,16 @@ def construct(
     builder = _Builder(text, argument, [*names, *wanted])
     # Dashes are allowed for readability; the string is parsed as Python, whose names hold none.
     plain = re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", text.strip())
+    try:
+        tree = ast.parse(plain, mode="eval").body
+    except SyntaxError:
+        example = f"Write it as for example {builder.advice[0]}."
+        raise InputError(argument, owner, "be a name with arguments in brackets", repr(text), example) from None
     with owned(owner):
-        try:
-            tree = ast.parse(plain, mode="eval").body
-        except SyntaxError:
-            example = f"Write it as for example {builder.advice[0]}."
-            raise builder.error("be a name with arguments in brackets", repr(text), example) from None
         built = builder.build(tree)
-        if not isinstance(built, base):
-            hint = f"Name one, such as {next(iter(wanted))}."
-            raise builder.error(f"be a {base.__name__.lower()}", type(built).__name__, hint)
+    if not isinstance(built, base):
+        hint = f"Name one, such as {next(iter(wanted))}."
+        raise InputError(argument, owner, f"be a {base.__name__.lower()}", type(built).__name__, hint)
     return built
 
 
@@ -152,7 +139,7 @@ class _Builder:
         """The object of a name or a call, its arguments checked by name."""
         node = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise self.error("be a name with arguments in brackets", repr(self.text), self.others)
+            raise InputError(self.argument, "", "be a name with arguments in brackets", repr(self.text), self.others)
         kind = self.kind(node.func.id)
         values = [self.value(item) for item in node.args]
         named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg}
@@ -161,12 +148,12 @@ class _Builder:
             if name not in signature.parameters:
                 known = ", ".join(signature.parameters) or "no arguments"
                 hint = suggest(name, signature.parameters, f"It takes {known}.")
-                raise self.error(f"use arguments that {kind.__name__} has", repr(name), hint)
+                raise InputError(self.argument, "", f"use arguments that {kind.__name__} has", repr(name), hint)
         try:
             signature.bind(*values, **named)
         except TypeError as error:
             rule = f"fit {kind.__name__}({', '.join(signature.parameters)})"
-            raise self.error(rule, str(error), "Add or drop arguments.") from None
+            raise InputError(self.argument, "", rule, str(error), "Add or drop arguments.") from None
         return kind(*values, **named)
 
     def kind(self, name: str) -> type:
@@ -178,7 +165,7 @@ class _Builder:
         hint = suggest(plain, known, self.others, cutoff=0.5, show=known.__getitem__)
         if plain in _CURRENT:
             hint = f"Did you mean {_CURRENT[plain]}?"
-        raise self.error("name something known", repr(name), hint)
+        raise InputError(self.argument, "", "name something known", repr(name), hint)
 
     def value(self, node: ast.expr) -> Any:
         """A literal, or the object of a further name or call."""
@@ -188,11 +175,9 @@ class _Builder:
             return ast.literal_eval(node)
         except ValueError:
             got = ast.unparse(node)
-            raise self.error("have numbers, strings and lists as arguments", got, "Write the value out.") from None
-
-    def error(self, rule: str, got: str, hint: str) -> InputError:
-        """The error for a string that cannot be built."""
-        return InputError(self.argument, rule=rule, got=got, hint=hint)
+            raise InputError(
+                self.argument, "", "have numbers, strings and lists as arguments", got, "Write the value out."
+            ) from None
 
 
 def upgrade_text(text: str) -> str:

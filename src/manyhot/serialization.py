@@ -10,6 +10,7 @@ import os
 import re
 from abc import ABC
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -163,7 +164,6 @@ def stable_repr(value: Any) -> str:
 # Files of all formats up to this one are read. 2: calibrators say what they were fitted on, and keep their bounds.
 # 3: classes and arguments have other names. 4: parametric calibrators keep the covariance of their parameters.
 FORMAT = 4
-_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 
 def save(module: ExactState, path: str | os.PathLike[str]) -> None:
@@ -259,22 +259,16 @@ def upgrade_names(content: dict[str, Any]) -> dict[str, Any]:
 
 def earlier_spellings(content: dict[str, Any]) -> list[dict[str, Any]]:
     """What formats 3, 2 and 1 wrote for a rule of a content of today's format, for digests that were taken of it."""
-    old_kinds = {new: old for old, new in RENAMED.items()}
+    text, old_names = json.dumps(content), {new: old for old, new in RENAMED.items()}
 
-    def spelled(value: Any, version: int) -> Any:
-        if isinstance(value, list):
-            return [spelled(item, version) for item in value]
-        if not isinstance(value, dict):
-            return value
-        value = {key: spelled(item, version) for key, item in value.items()}
-        if "kind" in value:
-            kind = value["kind"] if version > 2 else old_kinds.get(value["kind"], value["kind"])
-            value |= {"kind": kind, "format": version}
-            if version == 1:
-                del value["format"]
-        return value
+    def spelled(version: int, part: dict[str, Any]) -> dict[str, Any]:
+        if "kind" not in part:
+            return part
+        part.pop("format", None)
+        kind = part["kind"] if version > 2 else old_names.get(part["kind"], part["kind"])
+        return part | {"kind": kind} | ({"format": version} if version > 1 else {})
 
-    return [spelled(content, version) for version in (3, 2, 1)]
+    return [json.loads(text, object_hook=partial(spelled, version)) for version in (3, 2, 1)]
 
 
 def _find_class(name: str) -> type[ExactState]:
@@ -308,6 +302,6 @@ def _decode(value: Any) -> Any:
     if "module" in value:
         return from_dict(value["module"])
     if "number" in value:
-        return _SPECIAL[value["number"]]
-    numbers = [_SPECIAL[item] if isinstance(item, str) else item for item in value["values"]]
+        return float(value["number"])
+    numbers = [float(item) if isinstance(item, str) else item for item in value["values"]]
     return torch.tensor(numbers, dtype=getattr(torch, value["tensor"])).reshape(value["shape"])

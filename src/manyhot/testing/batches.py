@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-from manyhot.registry import registered
 from manyhot.serialization import Fitted, load, save
 
 
@@ -140,8 +140,8 @@ def assert_error(call: Callable[[], Any], otherwise: str, *words: str) -> None:
 
 def restored(fitted: Fitted, fresh: Fitted) -> Iterator[tuple[str, Any]]:
     """A calibrator or rule after `save` and `load`, as a fresh one with its `state_dict`, and after `half`."""
-    own = [type(part) for part in fitted.modules() if isinstance(part, Fitted)]
-    with tempfile.TemporaryDirectory() as folder, registered(*own):
+    own = {type(part).__name__: type(part) for part in fitted.modules() if isinstance(part, Fitted)}
+    with tempfile.TemporaryDirectory() as folder, patch.dict("manyhot.registry._registered", own):
         save(fitted, Path(folder) / "saved.json")
         yield "saved", load(Path(folder) / "saved.json").to(fitted.fitted.device)
     fresh.to(fitted.fitted.device).load_state_dict(fitted.state_dict())
