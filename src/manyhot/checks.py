@@ -414,11 +414,11 @@ def to_dense_tensor(owner: str, targets: Tensor) -> Tensor:
     return targets if targets.layout == torch.strided else targets.to_dense()
 
 
-def _check_distinct_cells(owner: str, rows: Array, columns: Array, width: int, remedy: str) -> None:
+def _check_distinct_cells(owner: str, rows: Array, columns: Array, width: int, call: str) -> None:
     cells, counts = np.unique(rows.astype(np.int64) * width + columns, return_counts=True)
     if len(cells) < len(rows):
         row, column = divmod(int(cells[counts > 1][0]), width)
-        hint = f"Join them with `{remedy}`, and store 1, 0 or -1 there."
+        hint = f"Join them with `{call}`, and store 1, 0 or -1 there."
         raise InputError("targets", owner, "store each cell once", f"row {row}, column {column} more than once", hint)
 
 
