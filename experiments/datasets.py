@@ -287,7 +287,7 @@ def long_tailed(labels_of_rows: Sequence[int] | np.ndarray, *, ratio: float = 10
         got = f"{labels.shape} of {labels.dtype}" if labels.ndim != 1 or labels.dtype.kind not in "iu" else "-1"
         rule, hint = "be (N,) of whole numbers from 0", "Pass one label a row, and leave out rows without any."
         raise InputError("labels_of_rows", "long_tailed", rule, got, hint)
-    check_number("ratio", "long_tailed", ratio, low=1)
+    check_number("ratio", "long_tailed", ratio, "[1, inf)")
     draws = np.random.default_rng(seed)
     classes, sizes = np.unique(labels, return_counts=True)
     selected = [np.zeros(0, dtype=np.int64)]

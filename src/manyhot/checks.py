@@ -21,25 +21,16 @@ from manyhot.labels import UNKNOWN
 from manyhot.numerics import mask_scores
 
 
-def check_number(
-    argument: str,
-    owner: str,
-    value: object,
-    *,
-    low: float = -math.inf,
-    high: float = math.inf,
-    low_open: bool = False,
-    high_open: bool = False,
-) -> float:
-    """Returns `value` as a float; raises an error if it is outside the bounds. An open bound is itself outside."""
+def check_number(argument: str, owner: str, value: object, interval: str = "(-inf, inf)") -> float:
+    """Returns `value` as a float; raises an error if it is not a finite number of the interval, such as "[0, 1)"."""
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    fits = math.isfinite(number) and not (
-        number < low or number > high or (low_open and number <= low) or (high_open and number >= high)
-    )
-    if fits:
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    left, above = ("above", number > low) if interval.startswith("(") else ("at least", number >= low)
+    right, below = ("below", number < high) if interval.endswith(")") else ("at most", number <= high)
+    if math.isfinite(number) and above and below:
         return number
-    bounds = [f"{'above' if low_open else 'at least'} {low:g}"] if low > -math.inf else []
-    bounds += [f"{'below' if high_open else 'at most'} {high:g}"] if high < math.inf else []
+    bounds = [f"{left} {low:g}"] if low > -math.inf else []
+    bounds += [f"{right} {high:g}"] if high < math.inf else []
     rule = " ".join(["be a number", " and ".join(bounds)]).strip()
     raise InputError(argument, owner, rule, repr(value), "Change it, or leave it out for the default.")
 
@@ -290,7 +281,7 @@ def check_weights(owner: str, parts: int, weights: Sequence[float]) -> tuple[flo
     if not isinstance(weights, list | tuple) or len(weights) != parts or not parts:
         got = f"{len(weights)} for {parts}" if isinstance(weights, list | tuple) else describe_type(weights)
         raise InputError("weights", owner, "be one number for each part", got, "Pass, for example, (1, 0.01).")
-    return tuple(check_number("weights", owner, weight, low=0, low_open=True) for weight in weights)
+    return tuple(check_number("weights", owner, weight, "(0, inf)") for weight in weights)
 
 
 Array = np.ndarray[Any, Any]

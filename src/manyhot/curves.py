@@ -31,7 +31,7 @@ class Asymmetry(NamedTuple):
     def check(self, owner: str) -> Asymmetry:
         """Returns itself; raises an error for numbers with which the loss would not be strictly proper."""
         for name in ("zeta_pos", "k_pos", "zeta_neg", "k_neg"):
-            check_number(name, owner, getattr(self, name), low=0, low_open=True)
+            check_number(name, owner, getattr(self, name), "(0, inf)")
         for name in ("b_pos", "b_neg"):
             check_number(name, owner, getattr(self, name))
         return Asymmetry(*(float(number) for number in self))
@@ -129,9 +129,9 @@ class FocalCurve(Curve):
     """
 
     def __init__(self, gamma_neg: float, gamma_pos: float, margin: float = 0.0) -> None:
-        self.gamma_neg = check_number("gamma_neg", "", gamma_neg, low=0)
-        self.gamma_pos = check_number("gamma_pos", "", gamma_pos, low=0)
-        self.margin = check_number("margin", "", margin, low=0, high=1, high_open=True)
+        self.gamma_neg = check_number("gamma_neg", "", gamma_neg, "[0, inf)")
+        self.gamma_pos = check_number("gamma_pos", "", gamma_pos, "[0, inf)")
+        self.margin = check_number("margin", "", margin, "[0, 1)")
 
     @property
     def finite(self) -> bool:  # type: ignore[override]

@@ -141,7 +141,7 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The path on all samples, and the number of its strength; fits calibrator and rule on the way."""
         strengths = STRENGTHS
         if self.strength is not None:
-            strengths = [check_number("strength", OWNER, self.strength, low=0, low_open=True)]
+            strengths = [check_number("strength", OWNER, self.strength, "(0, inf)")]
 
         def fit(subset: Tensor, their_targets: Tensor) -> LinearPath:
             return fit_path(

@@ -195,7 +195,7 @@ class CosineHead(Head):
 
     def __init__(self, in_features: int, num_labels: int, *, bias: str = "shared", scale: float = 96.0) -> None:
         super().__init__(in_features, num_labels, bias=bias)
-        self.scale = check_number("scale", "CosineHead", scale, low=0, low_open=True)
+        self.scale = check_number("scale", "CosineHead", scale, "(0, inf)")
 
     def metrics(self, features: Tensor) -> Tensor:
         """scale cos(w_k, x); 0 for a zero vector."""
@@ -238,7 +238,7 @@ class MLPHead(nn.Module):
         self.in_features = check_int("in_features", "MLPHead", in_features, low=1)
         self.num_labels = check_int("num_labels", "MLPHead", num_labels, low=1)
         self.hidden = check_int("hidden", "MLPHead", hidden, low=1)
-        self.dropout = check_number("dropout", "MLPHead", dropout, low=0, high=1, high_open=True)
+        self.dropout = check_number("dropout", "MLPHead", dropout, "[0, 1)")
         self.layer = nn.Linear(self.in_features, self.hidden)
         self.last = LinearHead(self.hidden, self.num_labels, bias=bias)
 
@@ -297,7 +297,7 @@ class TwoHeads(nn.Module):
         self.in_features = check_int("in_features", "TwoHeads", in_features, low=1)
         self.num_labels = check_int("num_labels", "TwoHeads", num_labels, low=1)
         self.hidden = check_int("hidden", "TwoHeads", hidden, low=0)
-        self.dropout = check_number("dropout", "TwoHeads", dropout, low=0, high=1, high_open=True)
+        self.dropout = check_number("dropout", "TwoHeads", dropout, "[0, 1)")
         self.scale = scale
         self.layer = nn.Linear(self.in_features, self.hidden) if self.hidden else None
         self.single, self.multi = (self._head(self.hidden or self.in_features, centred) for _ in range(2))

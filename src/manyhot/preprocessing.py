@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,6 +136,6 @@ def _channels(argument: str, value: object, *, positive: bool) -> tuple[float, f
     if len(numbers) != 3:
         rule = "be one number, or one for each of red, green and blue"
         raise InputError(argument, "Preprocessing", rule, repr(value), "Pass three numbers in units of 0 to 255.")
-    low = 0.0 if positive else float("-inf")
-    check = partial(check_number, argument, "Preprocessing", low=low, low_open=positive)
-    return check(numbers[0]), check(numbers[1]), check(numbers[2])
+    interval = "(0, inf)" if positive else "(-inf, inf)"
+    red, green, blue = (check_number(argument, "Preprocessing", number, interval) for number in numbers)
+    return red, green, blue

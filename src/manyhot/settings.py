@@ -114,7 +114,7 @@ def check_milestones(argument: str, owner: str, value: Any) -> tuple[float, ...]
     return shares
 
 
-_positive = partial(check_number, low=0, low_open=True)
+_positive = partial(check_number, interval="(0, inf)")
 _at_least_one = partial(check_int, low=1)
 
 FIT_CHECKS: dict[str, Check] = {
@@ -124,12 +124,12 @@ FIT_CHECKS: dict[str, Check] = {
     "optimizer": partial(check_choice, choices=OPTIMIZERS),
     "lr": _positive,
     "head_lr": optional(_positive),
-    "weight_decay": partial(check_number, low=0),
+    "weight_decay": partial(check_number, interval="[0, inf)"),
     "schedule": partial(check_choice, choices=SCHEDULES),
-    "warmup": partial(check_number, low=0, high=1, high_open=True),
+    "warmup": partial(check_number, interval="[0, 1)"),
     "milestones": check_milestones,
-    "drop": partial(check_number, low=0, high=1, low_open=True),
-    "ema": optional(partial(check_number, low=0, high=1, low_open=True, high_open=True)),
+    "drop": partial(check_number, interval="(0, 1]"),
+    "ema": optional(partial(check_number, interval="(0, 1)")),
     "clip": optional(_positive),
     "patience": optional(_at_least_one),
     "monitor": check_str,
@@ -339,7 +339,7 @@ def spell_call(part: Any) -> str:
 FORMAT = 2
 PARTS: dict[str, type] = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}
 EXAMPLES = {"loss": "AsymmetricLoss(gamma_neg=3)", "calibrator": "IsotonicCalibration()", "rule": "AverageK(3)"}
-_share = partial(check_number, low=0, high=1, high_open=True)
+_share = partial(check_number, interval="[0, 1)")
 TRAIN_CHECKS: dict[str, Check] = {
     "tune": partial(check_choice, choices=TUNES),
     "backbone": check_str,

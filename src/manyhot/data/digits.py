@@ -79,8 +79,8 @@ def digit_scenes(
     owner = "digit_scenes"
     if n < 1:
         raise InputError("n", owner, "be at least 1", str(n), "Pass the number of scenes.")
-    check_number("max_labels", owner, max_labels, low=0, high=10)
-    check_number("clutter", owner, clutter, low=0, high=1)
+    check_number("max_labels", owner, max_labels, "[0, 10]")
+    check_number("clutter", owner, clutter, "[0, 1]")
     pool = _Pool.load(check_choice("split", owner, split, ("train", "test")))
     cells = (size[0] // PATCH) * (size[1] // PATCH)
     if cells < max(max_labels, 1):
@@ -121,7 +121,7 @@ def template_features(images: Tensor, *, per_label: int = 20, rivalry: float = 0
     if images.ndim != 3 or min(images.shape[1:]) < DIGIT:
         rule = f"be (N, H, W) of at least {DIGIT} x {DIGIT} pixels"
         raise InputError("images", "template_features", rule, str(tuple(images.shape)), "Pass `scenes.images`.")
-    check_number("per_label", "template_features", per_label, low=1, high=100)
+    check_number("per_label", "template_features", per_label, "[1, 100]")
     templates = digit_templates(per_label)
     return torch.cat([template_similarity(batch, templates, rivalry) for batch in images.split(batch_size)])
 

@@ -66,10 +66,10 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         owner = "Augmentation"
-        check_number("crop", owner, self.crop, low=0, high=1, low_open=True)
-        check_number("stretch", owner, self.stretch, low=1)
-        check_number("colour", owner, self.colour, low=0, high=1)
-        check_number("erase", owner, self.erase, low=0, high=1)
+        check_number("crop", owner, self.crop, "(0, 1]")
+        check_number("stretch", owner, self.stretch, "[1, inf)")
+        check_number("colour", owner, self.colour, "[0, 1]")
+        check_number("erase", owner, self.erase, "[0, 1]")
 
     def apply(self, image: Image.Image, preprocessing: Preprocessing, *, seed: int) -> Tensor:
         """The pixels (3, H, W) uint8 of a changed image; the same seed gives the same change."""

@@ -50,7 +50,7 @@ def stratified_split(
         array([1, 1])
     """
     owner, hint = "stratified_split", 'Pass {"train": 0.8, "val": 0.1, "test": 0.1}, for instance.'
-    parts = [check_number("shares", owner, share, low=0, high=1, low_open=True) for share in shares.values()]
+    parts = [check_number("shares", owner, share, "(0, 1]") for share in shares.values()]
     if abs(sum(parts) - 1) > 1e-6:
         raise InputError("shares", owner, "add up to 1", f"{sum(parts):g}", hint)
     traits, totals = _traits(targets)

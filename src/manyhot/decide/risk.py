@@ -114,7 +114,7 @@ class ConformalRiskControl(Rule):
 
 
 def _probability(argument: str, value: object) -> float:
-    return check_number(argument, "ConformalRiskControl", value, low=0, high=1, low_open=True, high_open=True)
+    return check_number(argument, "ConformalRiskControl", value, "(0, 1)")
 
 
 class LossSteps(NamedTuple):

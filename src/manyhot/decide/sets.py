@@ -80,7 +80,7 @@ class AverageK(Rule):
 
     def __init__(self, k: float) -> None:
         super().__init__()
-        self.k = check_number("k", "AverageK", k, low=0)
+        self.k = check_number("k", "AverageK", k, "[0, inf)")
         self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
@@ -257,7 +257,7 @@ class ExpectedFBeta(Rule):
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__(fitted=True)
-        self.beta = check_number("beta", "ExpectedFBeta", beta, low=0, low_open=True)
+        self.beta = check_number("beta", "ExpectedFBeta", beta, "(0, inf)")
 
     def decide(self, values: Tensor) -> Tensor:
         """The set of each row with the largest expected F-beta."""

@@ -166,12 +166,11 @@ class LabelThresholds(Rule):
             got, hint = " and ".join(f"`{name}`" for name in named), "Fit one rule for each goal."
             raise InputError("goal", "LabelThresholds", "be one of `beta`, `precision` and `recall`", got, hint)
         for name in named:
-            high = math.inf if name == "beta" else 1.0
-            goals[name] = check_number(name, "LabelThresholds", goals[name], low=0, low_open=True, high=high)
+            goals[name] = check_number(name, "LabelThresholds", goals[name], "(0, inf)" if name == "beta" else "(0, 1]")
         self.precision, self.recall = goals["precision"], goals["recall"]
         self.beta = goals["beta"] if named else 1.0
         default = 0.0 if self.beta is None else 10.0
-        self.shrink = default if shrink is None else check_number("shrink", "LabelThresholds", shrink, low=0)
+        self.shrink = default if shrink is None else check_number("shrink", "LabelThresholds", shrink, "[0, inf)")
         self.register_buffer("thresholds", torch.empty(0, dtype=torch.float64))
         self.register_buffer("common", torch.tensor(torch.nan, dtype=torch.float64))
         self.register_buffer("reached", torch.empty(0, dtype=torch.bool))

@@ -73,7 +73,7 @@ class NoneOfThese(Wrapper):
         _check_exclusive("NoneOfThese", keep=keep, threshold=threshold)
         self.threshold = None if threshold is None else check_number("threshold", "NoneOfThese", threshold)
         share = 0.95 if keep is None and threshold is None else keep
-        self.keep = None if share is None else check_number("keep", "NoneOfThese", share, low=0, low_open=True, high=1)
+        self.keep = None if share is None else check_number("keep", "NoneOfThese", share, "(0, 1]")
         self.needs_probs = rule.needs_probs
         self.needs_targets = rule.needs_targets or self.keep is not None
         limit = torch.nan if self.threshold is None else self.threshold
@@ -146,8 +146,8 @@ class Abstain(Wrapper):
         super().__init__(rule)
         _check_exclusive("Abstain", at_most=at_most, max_errors=max_errors)
         share = 0.1 if at_most is None and max_errors is None else at_most
-        self.at_most = None if share is None else check_number("at_most", "Abstain", share, low=0, high=1)
-        self.max_errors = None if max_errors is None else check_number("max_errors", "Abstain", max_errors, low=0)
+        self.at_most = None if share is None else check_number("at_most", "Abstain", share, "[0, 1]")
+        self.max_errors = None if max_errors is None else check_number("max_errors", "Abstain", max_errors, "[0, inf)")
         self.needs_targets = rule.needs_targets or self.max_errors is not None
         self.register_buffer("limit", torch.tensor(torch.nan, dtype=torch.float64))
         self.register_buffer("reached", torch.tensor(False))

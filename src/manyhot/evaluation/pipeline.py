@@ -85,7 +85,7 @@ def evaluate(
     counts = None if train_counts is None else check_train_counts(train_counts, predictions.labels)
     replicates = check_int("replicates", "", replicates, low=1)
     if intervals is not None:
-        intervals = check_number("intervals", "", intervals, low=0, high=1, low_open=True, high_open=True)
+        intervals = check_number("intervals", "", intervals, "(0, 1)")
 
     if intervals is not None and len(predictions) * len(predictions.labels) > MOST_DRAWN_CELLS:
         notes.append(NO_INTERVALS)

@@ -92,7 +92,7 @@ def fit_path(
     table = checked_targets(targets, matrix)
     check_loss(loss)
     ordered = checked_strengths(strengths)
-    tolerance = check_number("tolerance", "", tolerance, low=0, low_open=True)
+    tolerance = check_number("tolerance", "", tolerance, "(0, inf)")
     max_steps = check_int("max_steps", "", max_steps, low=1)
     target_device = matrix.device if device is None else torch.device(device)
     kind = dtype or (torch.float64 if matrix.dtype == torch.float64 and target_device.type != "mps" else torch.float32)
@@ -255,7 +255,7 @@ def checked_strengths(strengths: Sequence[float] | Tensor | None) -> list[float]
         return [10.0 ** (5 - 11 * step / 44) for step in range(45)]
     values = strengths.tolist() if hasattr(strengths, "tolist") else strengths
     values = [values] if isinstance(values, int | float) else list(values)
-    checked = {check_number("strengths", "", value, low=0, low_open=True) for value in values}
+    checked = {check_number("strengths", "", value, "(0, inf)") for value in values}
     if not checked:
         raise InputError("strengths", "", "hold at least one number", "none", "Leave it out for 45 of them.")
     return sorted(checked, reverse=True)

@@ -103,8 +103,8 @@ class RMLLoss(Loss):
 
     def __init__(self, *, floor: float = -0.5, class_weight: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
-        self.floor = check_number("floor", "RMLLoss", floor, low=-1, high=0, low_open=True)
-        self.class_weight = check_number("class_weight", "RMLLoss", class_weight, low=0)
+        self.floor = check_number("floor", "RMLLoss", floor, "(-1, 0]")
+        self.class_weight = check_number("class_weight", "RMLLoss", class_weight, "[0, inf)")
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows."""
@@ -149,7 +149,7 @@ class AssumeNegativeLoss(Loss):
     def __init__(self, *, negative_weight: float | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         if negative_weight is not None:
-            check_number("negative_weight", "AssumeNegativeLoss", negative_weight, low=0)
+            check_number("negative_weight", "AssumeNegativeLoss", negative_weight, "[0, inf)")
         self.negative_weight = negative_weight
 
     def terms(self, batch: LossBatch) -> list[Term]:
@@ -167,7 +167,7 @@ class ExpectedCount(nn.Module):
 
     def __init__(self, expected: float, owner: str) -> None:
         super().__init__()
-        self.expected = check_number("expected_labels", owner, expected, low=0)
+        self.expected = check_number("expected_labels", owner, expected, "[0, inf)")
 
     def forward(self, batch: LossBatch, probs: Tensor) -> Tensor:
         """Mean row sum of the probabilities, less the expected number; 0 for a batch without rows."""
@@ -203,7 +203,7 @@ class EPRLoss(Loss):
     def __init__(self, expected_labels: float, *, beta: float = 1.0) -> None:
         super().__init__()
         self.excess = ExpectedCount(expected_labels, "EPRLoss")
-        self.beta = check_number("beta", "EPRLoss", beta, low=0)
+        self.beta = check_number("beta", "EPRLoss", beta, "[0, inf)")
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over observed labels, and the squared excess."""

@@ -73,8 +73,8 @@ class QuasibinaryLoss(Loss):
 
     def __init__(self, *, penalty_weight: float = 1.0, alpha: float = 0.1, reduction: str = "mean") -> None:
         super().__init__(QuasibinaryLink(), reduction)
-        self.penalty_weight = check_number("penalty_weight", "QuasibinaryLoss", penalty_weight, low=0)
-        self.alpha = check_number("alpha", "QuasibinaryLoss", alpha, low=0, high=1, low_open=True)
+        self.penalty_weight = check_number("penalty_weight", "QuasibinaryLoss", penalty_weight, "[0, inf)")
+        self.alpha = check_number("alpha", "QuasibinaryLoss", alpha, "(0, 1]")
         self.register_buffer("violation_share", torch.zeros(()))
         self.register_buffer("log_batch_normaliser", torch.zeros(()), persistent=False)
 
@@ -144,8 +144,8 @@ class TwoWayLoss(Loss):
     ) -> None:
         super().__init__()
         self.axis = check_choice("axis", "TwoWayLoss", axis, ("both", "sample", "class"))
-        self.temperature_pos = check_number("temperature_pos", "TwoWayLoss", temperature_pos, low=0, low_open=True)
-        self.temperature_neg = check_number("temperature_neg", "TwoWayLoss", temperature_neg, low=0, low_open=True)
+        self.temperature_pos = check_number("temperature_pos", "TwoWayLoss", temperature_pos, "(0, inf)")
+        self.temperature_neg = check_number("temperature_neg", "TwoWayLoss", temperature_neg, "(0, inf)")
         self.margin = check_number("margin", "TwoWayLoss", margin)
         self.mixes_rows = axis != "sample"
 

@@ -140,7 +140,7 @@ class LabelPairRegulariser(Loss):
         own = link is None or repr(link) == repr(loss.link)
         super().__init__(loss.link if own else None)
         self.loss, self.pair_link, self.mixes_rows = loss, pair_link, loss.mixes_rows
-        self.weight = check_number("weight", "LabelPairRegulariser", weight, low=0)
+        self.weight = check_number("weight", "LabelPairRegulariser", weight, "[0, inf)")
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The means of the given loss, and the mean of the pairs over rows."""

@@ -72,7 +72,7 @@ class SoftmaxCrossEntropyLoss(Loss):
     def __init__(self, *, no_label: str = "ignore", no_label_weight: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(SoftmaxLink(), reduction)
         self.no_label = check_choice("no_label", "SoftmaxCrossEntropyLoss", no_label, ("ignore", "uniform", "maxconf"))
-        self.no_label_weight = check_number("no_label_weight", "SoftmaxCrossEntropyLoss", no_label_weight, low=0)
+        self.no_label_weight = check_number("no_label_weight", "SoftmaxCrossEntropyLoss", no_label_weight, "[0, inf)")
         if no_label != "ignore":
             check_choice("reduction", "SoftmaxCrossEntropyLoss with no-label term", reduction, ("mean",))
 
@@ -169,8 +169,8 @@ class AverageKLoss(Loss):
 
     def __init__(self, k: float, *, alpha: float = 1.0) -> None:
         super().__init__()
-        self.k = check_number("k", "AverageKLoss", k, low=1)
-        self.alpha = check_number("alpha", "AverageKLoss", alpha, low=0)
+        self.k = check_number("k", "AverageKLoss", k, "[1, inf)")
+        self.alpha = check_number("alpha", "AverageKLoss", alpha, "[0, inf)")
 
     def candidates(self, batch: LossBatch) -> Tensor:
         """(N, K), 1 for the cells that the first head proposes; no gradient."""
@@ -231,7 +231,7 @@ class NoisedTopKLoss(Loss):
     def __init__(self, k: int, *, epsilon: float = 1.0, draws: int = 5, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.k = check_int("k", "NoisedTopKLoss", k, low=1)
-        self.epsilon = check_number("epsilon", "NoisedTopKLoss", epsilon, low=0)
+        self.epsilon = check_number("epsilon", "NoisedTopKLoss", epsilon, "[0, inf)")
         self.draws = check_int("draws", "NoisedTopKLoss", draws, low=1)
 
     def forward(self, scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:

@@ -78,7 +78,7 @@ def bootstrap(
         Interval(value=0.16..., low=0.14..., high=0.17..., undefined=0)
     """
     replicates = check_int("replicates", "bootstrap", replicates, low=1)
-    level = check_number("level", "bootstrap", level, low=0, high=1, low_open=True, high_open=True)
+    level = check_number("level", "bootstrap", level, "(0, 1)")
     metric = make_metric()
     whole = metric.update(values, targets).compute().values
     drawn = list(draw_values(metric, values, targets, replicates=replicates, seed=seed))

@@ -182,7 +182,7 @@ class LogLoss(RowMetric):
 
     def __init__(self, *, epsilon: float | None = None) -> None:
         if epsilon is not None:
-            check_number("epsilon", type(self).__name__, epsilon, low=0, high=0.5, low_open=True)
+            check_number("epsilon", type(self).__name__, epsilon, "(0, 0.5]")
         self.epsilon = epsilon
         super().__init__()
 

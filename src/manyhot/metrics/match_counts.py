@@ -57,7 +57,7 @@ class MatchCounts(QueryMetric):
 
     def __init__(self, queries: Sequence[Any], *, level: float = 0.95) -> None:
         super().__init__(queries)
-        self.level = check_number("level", "MatchCounts", level, low=0, high=1, low_open=True, high_open=True)
+        self.level = check_number("level", "MatchCounts", level, "(0, 1)")
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects log-odds (N, K), as `link.log_odds(scores)` gives them, and targets (N, K); returns itself."""

@@ -396,7 +396,7 @@ class RetrievalCurve(TableMetric):
         self.most = check_int("most", "RetrievalCurve", most, low=1)
         self.each = None if each is None else check_int("each", "RetrievalCurve", each, low=2)
         self.seed = check_int("seed", "RetrievalCurve", seed, low=0)
-        self.level = check_number("level", "RetrievalCurve", level, low=0, high=1, low_open=True, high_open=True)
+        self.level = check_number("level", "RetrievalCurve", level, "(0, 1)")
         super().__init__()
 
     def queries(self, num_labels: int) -> TagQueries:
@@ -479,7 +479,7 @@ def stratified_mean(
     """
     queries = TagQueries.of(queries, owner="stratified_mean")
     num_labels = check_int("num_labels", "stratified_mean", num_labels, low=1)
-    level = check_number("level", "stratified_mean", level, low=0, high=1, low_open=True, high_open=True)
+    level = check_number("level", "stratified_mean", level, "(0, 1)")
     if tuple(values.shape) != (len(queries),):
         rule = f"be (Q,) like the {len(queries)} queries"
         raise InputError("values", rule=rule, got=str(tuple(values.shape)), hint="Pass `details['by_query']`.")

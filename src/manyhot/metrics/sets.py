@@ -45,7 +45,7 @@ class FScores(RowMetric):
     """
 
     def __init__(self, beta: float = 1.0) -> None:
-        self.beta = check_number("beta", type(self).__name__, beta, low=0, low_open=True)
+        self.beta = check_number("beta", type(self).__name__, beta, "(0, inf)")
         super().__init__()
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
@@ -262,7 +262,7 @@ class AverageKAccuracy(TableMetric):
     """
 
     def __init__(self, k: float, *, threshold: float | Tensor | None = None) -> None:
-        self.k = check_number("k", "AverageKAccuracy", k, low=0)
+        self.k = check_number("k", "AverageKAccuracy", k, "[0, inf)")
         self.threshold = None if threshold is None else _as_float(threshold)
         super().__init__()
 
