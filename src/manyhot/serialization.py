@@ -38,14 +38,14 @@ class ExactState(nn.Module):
         if missing or unknown:
             problem = "without its" if missing else "with an unknown"
             raise ValueError(f"{kind} {problem} buffer {min(missing or unknown)!r}")
-        num_labels = 1
+        label_counts = {1}
         for name, own in declared.items():
-            buffer, axis = torch.as_tensor(buffers[name]), [*own.shape, 0].index(0)
-            sizes = [first or size for first, size in zip(own.shape, buffer.shape, strict=False)]
-            if axis < min(own.ndim, buffer.ndim):
-                num_labels = buffer.shape[axis] if num_labels == 1 else num_labels
-                sizes[axis] = 1 if buffer.shape[axis] == 1 else num_labels
-            if sizes != list(buffer.shape) or own.ndim != buffer.ndim or own.dtype != buffer.dtype:
+            buffer = torch.as_tensor(buffers[name])
+            fits = own.dtype == buffer.dtype and own.ndim == buffer.ndim
+            fits = fits and all(size in (0, stored) for size, stored in zip(own.shape, buffer.shape, strict=True))
+            if fits and 0 in own.shape:
+                label_counts.add(buffer.shape[own.shape.index(0)])
+            if not fits or len(label_counts) > 2:
                 raise ValueError(f"{kind} whose buffer {name!r} is {buffer.dtype} of shape {tuple(buffer.shape)}")
             self.register_buffer(name, buffer)
 

@@ -81,12 +81,11 @@ prepare (uint8[N, H, W, 3] images) => (uint8[N, 3, {height}, {width}] pixels)
 }}
 """
 WHOLE_IMAGE = "kept = Identity (planes)"
-CROP_CONSTANTS = """,
-  int64[2] turned_size = {{{width}, {height}}}, int64[2] turn = {{1, 0}}, int64[2] axes = {{2, 3}},
-  int64[1] one = {{1}}, int64[1] two = {{2}}"""
+CROP_CONSTANTS = ", int64[2] turn = {1, 0}, int64[2] axes = {2, 3}, int64[1] one = {1}, int64[1] two = {2}"
 CENTRE_CROP = """
   sides = Shape <start = 2, end = 4> (planes)
   turned_sides = Gather (sides, turn)
+  turned_size = Gather (size, turn)
   scaled_sides = Mul (turned_sides, size)
   fitting_sides = Div (scaled_sides, turned_size)
   smaller_sides = Min (sides, fitting_sides)
@@ -113,7 +112,7 @@ def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: 
         opset=opset,
         ir_version=ir_version,
         region=CENTRE_CROP if crops else WHOLE_IMAGE,
-        constants=CROP_CONSTANTS.format(height=height, width=width) if crops else "",
+        constants=CROP_CONSTANTS if crops else "",
         how=RESIZE_ATTRIBUTES.format(mode=RESIZE_MODES[preprocessing.interpolation]),
     )
     return parser.parse_model(text)
@@ -130,11 +129,7 @@ PIXEL_TOLERANCE, PIXEL_SHARE_TOLERANCE, SCORE_TOLERANCE, PROB_TOLERANCE = 2, 0.0
 
 def check_model(classifier: Classifier, model: Any) -> None:
     """Runs a model on random samples; raises an error where it differs from the classifier."""
-    try:
-        import onnxruntime as runtime
-    except ImportError:
-        install = "Install it with: pip install 'manyhot[onnx]', or leave the check out."
-        raise ImportError(f"Checking an export needs onnxruntime. {install}") from None
+    runtime = require("onnxruntime", "Exports with `check=True`", extra="onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     outputs, count = model.graph.output, len(model.graph.output)
@@ -145,16 +140,17 @@ def check_model(classifier: Classifier, model: Any) -> None:
         outputs.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
     data = model.SerializeToString()
     del outputs[count:]
-    for inputs, expected in _random_samples(classifier):
-        try:
-            session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-            results = session.run(None, {session.get_inputs()[0].name: inputs})
-        except Exception as error:  # its errors have no class of their own that they share
-            message = str(error).strip().splitlines()[0].rstrip(".")
-            hint = "Nothing was written. Export another `opset`, or update onnxruntime."
-            raise InputError("network", "", "be one that ONNX Runtime takes", message, hint) from error
-        names = [output.name for output in session.get_outputs()]
-        compare(classifier, expected, dict(zip(names, results, strict=True)))
+    samples = _random_samples(classifier)
+    try:
+        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        results = [session.run(None, {session.get_inputs()[0].name: inputs}) for inputs, _ in samples]
+    except Exception as error:  # its errors have no class of their own that they share
+        message = str(error).strip().splitlines()[0].rstrip(".")
+        hint = "Nothing was written. Export another `opset`, or update onnxruntime."
+        raise InputError("network", "", "be one that ONNX Runtime takes", message, hint) from error
+    names = [output.name for output in session.get_outputs()]
+    for (_, expected), values in zip(samples, results, strict=True):
+        compare(classifier, expected, dict(zip(names, values, strict=True)))
 
 
 def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -> None:
