@@ -134,6 +134,21 @@ def test_every_rule():
         assert torch.equal(outputs[2 * place + 1], decision.abstain), name
 
 
+def test_a_rule_of_your_own_around_another_one():
+    class Others(mh.Rule):
+        def __init__(self):
+            super().__init__(fitted=True)
+            self.rule = mh.TopK(2)
+
+        def decide(self, values):
+            return ~self.rule(values).labels
+
+    rows = torch.rand(20, 5)
+    labels, abstain = run(Each([Others()], decided), rows)
+    assert torch.equal(labels, Others()(rows).labels)
+    assert not bool(abstain.any())
+
+
 @pytest.mark.parametrize("beta", [1.0, 2.0, 0.5, 1.3])
 @pytest.mark.parametrize("labels", [1, 7, 80, 400])
 def test_expected_f_by_quadrature_is_that_of_the_rule(beta, labels):

@@ -29,7 +29,6 @@ from manyhot.links import Link
 from manyhot.network import Network, score_batch
 from manyhot.predictions import Predictions
 from manyhot.preprocessing import Preprocessing
-from manyhot.serialization import Fitted
 
 
 @dataclass(frozen=True)
@@ -456,7 +455,7 @@ class Classifier:
             hint = "Pass `manyhot.backbones.wrap(module, width)` to `Network`."
             raise InputError("network", OWNER, "have a Backbone or none", describe_type(self.network.backbone), hint)
         for part in (self.calibrator, self.rule):
-            if isinstance(part, Fitted):
+            if part is not None:
                 part.require_fitted()
         if self.calibrator is not None:
             self.calibrator.require_kind("scores")
