@@ -250,22 +250,20 @@ def check_target_values(owner: str, targets: Tensor, *, soft: bool = False) -> b
         return True
     bounds = torch.aminmax(targets)
     low, high = bounds.min.item(), bounds.max.item()
-    rule = "be 1, 0, -1 or between 0 and 1" if soft else "be 1, 0 or -1"
+    hint, real = MARK_UNKNOWN, targets.is_floating_point()
     if math.isnan(low) or math.isnan(high):
-        raise InputError("targets", owner, rule, "NaN", MARK_UNKNOWN)
-    if low < UNKNOWN or high > 1:
-        invalid = low if low < UNKNOWN else high
-        raise InputError("targets", owner, rule, f"{invalid:g}", f"Mark present cells with 1. {MARK_UNKNOWN}")
-    if not targets.is_floating_point():
+        got = "NaN"
+    elif low < UNKNOWN or high > 1:
+        got, hint = f"{low if low < UNKNOWN else high:g}", f"Mark present cells with 1. {MARK_UNKNOWN}"
+    elif real and low < 0 and (between := targets[(targets < 0) & (targets > UNKNOWN)]).numel():
+        got = f"{float(between[0]):g}"
+    elif real and not soft and not _all_hard(targets, low):
+        got = f"{float(targets[targets.square() != targets.abs()][0]):g}"
+        hint = "Round them, or use a loss that adds over labels."
+    else:
         return low >= 0
-    if low < 0:
-        between = targets[(targets < 0) & (targets > UNKNOWN)]
-        if between.numel():
-            raise InputError("targets", owner, rule, f"{float(between[0]):g}", MARK_UNKNOWN)
-    if not soft and not _all_hard(targets, low):
-        invalid = float(targets[targets.square() != targets.abs()][0])
-        raise InputError("targets", owner, rule, f"{invalid:g}", "Round them, or use a loss that adds over labels.")
-    return low >= 0
+    rule = "be 1, 0, -1 or between 0 and 1" if soft else "be 1, 0 or -1"
+    raise InputError("targets", owner, rule, got, hint)
 
 
 def _all_hard(targets: Tensor, low: float) -> bool:
