@@ -109,7 +109,8 @@ class TrainingJob:
         """All that decides the figures, as stored results spell it."""
         settings = self.train_settings.settings()
         texts = {name: old_spelling(settings[name]) for name in ("loss", "calibrator", "rule")}
-        return {"material": self.dataset, "recipe": settings | texts}
+        del settings["find_unused_parameters"]
+        return {"material": self.dataset, "recipe": settings | texts | {"nodes": 1, "strategy": "auto"}}
 
     def file(self) -> Path:
         """The file of its figures, below the folder of the store."""

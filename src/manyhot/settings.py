@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -25,8 +26,6 @@ OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("cosine", "step", "one-cycle", "constant")
 PRECISIONS = ("32", "bf16", "16")
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")
-# Strategies that split their weights over processes would need checkpoints of another kind.
-STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_true")
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ class FitSettings:
         precision: "32", "bf16" or "16".
         accelerator: "auto", "cpu", "cuda" or "mps".
         devices: How many devices of one machine, or "auto".
-        nodes: How many machines.
-        strategy: As Lightning Fabric calls it; "auto" fits one and many devices.
+        find_unused_parameters: Whether parameters may be without a gradient in some steps, of several processes.
         compile: Whether to compile the network.
         tensorboard: Whether to log to TensorBoard too.
 
@@ -88,8 +86,7 @@ class FitSettings:
     precision: str = "32"
     accelerator: str = "auto"
     devices: int | str = "auto"
-    nodes: int = 1
-    strategy: str = "auto"
+    find_unused_parameters: bool = False
     compile: bool = False
     tensorboard: bool = False
 
@@ -138,8 +135,7 @@ FIT_CHECKS: dict[str, Check] = {
     "precision": partial(check_choice, choices=PRECISIONS),
     "accelerator": partial(check_choice, choices=ACCELERATORS),
     "devices": check_devices,
-    "nodes": _at_least_one,
-    "strategy": partial(check_choice, choices=STRATEGIES),
+    "find_unused_parameters": check_bool,
     "compile": check_bool,
     "tensorboard": check_bool,
 }
@@ -335,8 +331,8 @@ def spell_call(part: Any) -> str:
     return f"{type(part).__name__}({', '.join(f'{name}={spell_call(getattr(part, name))}' for name in arguments)})"
 
 
-# The format of config.yaml. 2: losses, calibrators and rules have other names.
-FORMAT = 2
+# The format of config.yaml. 2: losses, calibrators and rules have other names. 3: no `nodes`, no `strategy`.
+FORMAT = 3
 PARTS: dict[str, type] = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}
 EXAMPLES = {"loss": "AsymmetricLoss(gamma_neg=3)", "calibrator": "IsotonicCalibration()", "rule": "AverageK(3)"}
 _share = partial(check_number, interval="[0, 1)")
@@ -443,13 +439,20 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     if version not in range(1, FORMAT + 1):
         got = f"{str(path)!r} with format {version}"
         raise InputError("config", "train", f"hold format 1 to {FORMAT} of manyhot", got, "Update manyhot.")
-    return upgrade_settings(content) if version < FORMAT else content
+    return upgrade_settings(content, version)
 
 
-def upgrade_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of format 1 with the names that losses, calibrators and rules have in format 2."""
-    texts = {name: upgrade_text(settings[name]) for name in PARTS if isinstance(settings.get(name), str)}
-    return settings | texts
+def upgrade_settings(settings: dict[str, Any], version: int) -> dict[str, Any]:
+    """Settings of an older format with the names and values of this one."""
+    settings = dict(settings)
+    if version < 2:
+        settings |= {name: upgrade_text(settings[name]) for name in PARTS if isinstance(settings.get(name), str)}
+    if version < 3:
+        if settings.pop("nodes", 1) != 1:
+            warnings.warn("`nodes` is no longer a setting. Start `torchrun` on each machine.", stacklevel=3)
+        unused = settings.pop("strategy", "auto") == "ddp_find_unused_parameters_true"
+        settings["find_unused_parameters"] = unused
+    return settings
 
 
 def write_settings(settings: Mapping[str, Any], path: str | Path) -> None:

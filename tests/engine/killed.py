@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 import manyhot as mh
 from manyhot.data.loading import FeatureBatches
 from manyhot.engine import FitSettings, NoProgress, fit
-from manyhot.engine.devices import import_fabric
 from tests.engine.problems import data_of, network_of, targets_of, weights
 
 
@@ -54,7 +53,6 @@ def trained(folder=None, *, kind=FeatureBatches, epochs=4):
 
 def main(folder: Path, epochs: int, kind: type[FeatureBatches] = Slow) -> None:
     torch.set_num_threads(1)
-    import_fabric()  # now, so that whoever waits for the word meets a run at work
     print("ready", flush=True)
     Endless.last = epochs - 1
     result = trained(folder, kind=kind, epochs=epochs)

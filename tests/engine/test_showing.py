@@ -2,7 +2,6 @@
 
 import builtins
 import io
-import os
 import sys
 
 import pytest
@@ -12,7 +11,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import manyhot as mh
 from manyhot.engine import FitSettings, NoProgress, ProgressBar, ProgressLines, fit, score
-from manyhot.engine.devices import import_fabric
 from manyhot.engine.progress import default_progress
 from tests.engine.problems import data_of, network_of, targets_of
 
@@ -127,7 +125,6 @@ def test_progress_ends_whatever_happens():
 def test_missing_packages(monkeypatch, tmp_path):
     data, network, loss = data_of(targets_of()), network_of(), mh.TwoWayLoss()
     for missing, words in (
-        ("lightning", "Training runs need lightning. Install it with: pip install 'manyhot[vision]'"),
         ("safetensors", "Checkpoints need safetensors. Install it with: pip install 'manyhot[vision]'"),
         (
             "tensorboard",
@@ -140,24 +137,6 @@ def test_missing_packages(monkeypatch, tmp_path):
             with pytest.raises(ImportError) as caught:
                 fit(network, loss, data, settings=settings, folder=tmp_path, progress=NoProgress())
         assert str(caught.value) == words
-
-
-@pytest.mark.parametrize("before", [None, "1"])
-def test_lightning_leaves_no_slow_check_behind(before, monkeypatch):
-    """With the variable set, every optimiser step looks for the driver of a GPU; a user's own setting stays."""
-    variable, really = "PYTORCH_NVML_BASED_CUDA_CHECK", builtins.__import__
-    monkeypatch.delenv(variable, raising=False)
-    if before:
-        monkeypatch.setenv(variable, before)
-
-    def imported(name, *rest):
-        if name == "lightning.fabric":
-            os.environ[variable] = "1"  # as its first import does
-        return really(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", imported)
-    import_fabric()
-    assert os.environ.get(variable) == before
 
 
 def test_tensorboard(tmp_path):

@@ -29,8 +29,6 @@ def short_sweeps(monkeypatch):
     monkeypatch.setattr(uniform, "SCALES", (1, 96))
     monkeypatch.setattr(uniform, "MODES", (0, 7))
     monkeypatch.setattr(average_k, "KS", (5, 10))
-    # Lightning asks all installed packages for callbacks whenever a run begins, which takes longer than these runs.
-    monkeypatch.setattr("lightning.fabric.fabric._load_external_callbacks", lambda group: [])
     monkeypatch.setitem(METRICS, "retrieval", partial(METRICS["retrieval"], each=10, most=2))
 
 

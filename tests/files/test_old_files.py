@@ -290,8 +290,10 @@ def test_finished_run(name):
     run, given = Run(FILES / "trained" / name), expected("trained")[name]
     assert run.finished
     renamed = {"calibrator": "BetaCalibration()", "rule": "ExpectedFBeta()"}
-    assert run.config == given["config"] | {
-        name: text for name, text in renamed.items() if given["config"][name] != "none"
+    before = given["config"]
+    assert (before.pop("nodes"), before.pop("strategy")) == (1, "auto")
+    assert run.config == before | {"find_unused_parameters": False} | {
+        name: text for name, text in renamed.items() if before[name] != "none"
     }
     assert (run.figures, run.history) == (given["figures"], given["history"])
     table = run.predictions().load()
@@ -355,7 +357,9 @@ OLD_CONFIG = {"FocalLoss": "AsymmetricFocalLoss", "BetaCalibration": "Beta", "Ex
 
 def write_old_names(run, version):
     """Turns the settings and the checkpoint of a run that was broken off into those of an earlier version."""
-    config = (run / "config.yaml").read_text().removeprefix("format: 2\n")
+    config = (run / "config.yaml").read_text().removeprefix("format: 3\n")
+    assert "\nfind_unused_parameters: false\n" in config
+    config = config.replace("\nfind_unused_parameters: false\n", "\nnodes: 1\nstrategy: auto\n")
     for new, old in OLD_CONFIG.items():
         assert f" {new}(" in config
         config = config.replace(f" {new}(", f" {old}(")

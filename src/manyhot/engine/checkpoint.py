@@ -29,7 +29,14 @@ from manyhot.settings import FitSettings
 # the log loss per row. 3: losses have other names.
 FORMAT = 3
 # Settings that say where and how a run computes, not what; they may change when it goes on.
-MAY_CHANGE_ON_RESUME = ("checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "compile", "tensorboard")
+MAY_CHANGE_ON_RESUME = (
+    "checkpoint_minutes",
+    "accelerator",
+    "devices",
+    "find_unused_parameters",
+    "compile",
+    "tensorboard",
+)
 
 
 def import_safetensors() -> Any:
@@ -300,24 +307,28 @@ class CheckpointStore:
         """Whether there is a checkpoint to go on from."""
         return self.folder is not None and self.last.exists()
 
-    def find(self, *, resume: bool, val_targets: SparseTargets | None = None) -> Checkpoint | None:
-        """The checkpoint to go on from; None to start from the beginning.
+    def find(
+        self, *, resume: bool, val_targets: SparseTargets | None = None
+    ) -> tuple[Checkpoint | None, dict[str, Tensor]]:
+        """The checkpoint to go on from, None to start from the beginning, and the best weights so far.
 
         Args:
             resume: Whether to resume the run in the folder; without, a run there raises an error.
             val_targets: The targets of `StandardMetrics`, for checkpoints of an older format.
         """
-        checkpoint = None
+        checkpoint, best_state = None, dict[str, Tensor]()
         if self.last_exists():
             if not resume:
                 hint, got = "Pass resume=True to go on with that run, or another folder.", f"{str(self.folder)!r}"
                 raise InputError("folder", "fit", "be free of other runs", f"{got} with a checkpoint", hint)
             checkpoint = upgrade_checkpoint(Checkpoint.read(self.last), val_targets)
             check_fingerprint(checkpoint.metadata["setting"], self.setting)
+            best = checkpoint.metadata["position"]["best_epoch"]
+            best_state = {} if best is None else dict(Checkpoint.read(self.best(best)).tensors)
         if resume and self.writes:
             for part in self.checkpoints.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
                 part.unlink()
-        return checkpoint
+        return checkpoint, best_state
 
     def save(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
         """Writes the checkpoint to go on from, and removes best weights that it no longer knows."""

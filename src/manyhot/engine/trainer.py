@@ -137,7 +137,7 @@ def fit(
         run_folder, run_fingerprint(settings, network, loss, train, val) if run_folder else {}, writes=context.rank == 0
     )
     val_targets = val.targets if val is not None and isinstance(metrics, StandardMetrics) else None
-    checkpoint = store.find(resume=resume, val_targets=val_targets)
+    checkpoint, best_state = context.on_first(lambda: store.find(resume=resume, val_targets=val_targets))
     with _training_context(network, context), StopSignals() as signals:
         total = settings.epochs * steps_of_epoch(len(train), settings.batch_size)
         updater = Updater(network, loss, context, settings, total)
@@ -147,7 +147,7 @@ def fit(
         if begin is not None and context.rank == 0:
             begin()
         if checkpoint is not None:
-            _resume(trainer, store, checkpoint)
+            _resume(trainer, store, checkpoint, best_state)
         _run(trainer, store, display)
     network.eval()
     loss.eval()
@@ -155,12 +155,10 @@ def fit(
     return FitResult(network, loss, state.history, state.best_epoch, state.best_value, trainer.trace.points())
 
 
-def _resume(trainer: Trainer, store: CheckpointStore, checkpoint: Checkpoint) -> None:
+def _resume(trainer: Trainer, store: CheckpointStore, checkpoint: Checkpoint, best_state: dict[str, Tensor]) -> None:
     trainer.updater.restore(checkpoint)
     trainer.trace.restore(checkpoint.of("trace"))
-    metadata = checkpoint.metadata["position"]
-    best = metadata["best_epoch"]
-    trainer.restore(metadata, {} if best is None else dict(Checkpoint.read(store.best(best)).tensors))
+    trainer.restore(checkpoint.metadata["position"], best_state)
     store.write_metrics(trainer.position.history, csv_only=True)
     store.write_trace(trainer.trace.points())
 
@@ -457,10 +455,10 @@ class Trainer:
         rows_at_once = max(1, self.settings.batch_size // self.settings.accumulate)
         with self.updater.evaluation_weights():
             scores, rows = score(self.updater.network, self.val, batch_size=rows_at_once, settings=self.context)
-        figures: dict[str, float] = {}
-        if self.context.rank == 0:
-            figures = {name: float(value) for name, value in self.metrics(scores, self.val.targets.dense(rows)).items()}
-        figures = self.context.from_first(figures)
+        targets = self.val.targets.dense(rows)
+        figures = self.context.on_first(
+            lambda: {name: float(value) for name, value in self.metrics(scores, targets).items()}
+        )
         if self.settings.monitor not in figures:
             names = ", ".join(repr(name) for name in figures)
             raise InputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -88,7 +87,7 @@ def is_better(name: str, value: float, than: float | None) -> bool:
 
 
 def score(
-    network: Network, data: Batches, *, batch_size: int = 256, settings: FitSettings | Any | None = None
+    network: Network, data: Batches, *, batch_size: int = 256, settings: FitSettings | DeviceContext | None = None
 ) -> tuple[Tensor, Tensor]:
     """The scores of every row that can be read, in the order of rows, the same on every process.
 
@@ -98,8 +97,7 @@ def score(
         network: Gives the scores.
         data: The rows.
         batch_size: Rows at a time, over all processes.
-        settings: Where to run and in which precision: a `FitSettings`, or a `Fabric` that has been launched. By
-            default the network stays where it is.
+        settings: Where to run and in which precision; by default the network stays where it is.
 
     Returns:
         Scores (n, K) in float32 and the numbers (n,) of their rows, both on the CPU.
@@ -116,7 +114,7 @@ def score(
     """
     check_int("batch_size", "score", batch_size, low=1)
     context = device_context_of(network, settings)
-    if context.fabric is not None:
+    if settings is not None:
         network.to(context.device)
     scores, rows = _local_scores(network, data, batch_size, context)
     if context.world > 1:

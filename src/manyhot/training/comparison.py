@@ -133,7 +133,7 @@ def train_one(
     overwrite: bool,
 ) -> Run:
     """The run of one loss: read, resumed or trained; of several processes, the first reads and writes the folder."""
-    state = context.from_first(run_state(folder, {"data": dict(source), **settings.settings()}))
+    state = context.on_first(lambda: run_state(folder, {"data": dict(source), **settings.settings()}))
     if state == "finished":
         return Run(folder)
     if state == "other" and not overwrite:
@@ -147,7 +147,7 @@ def train_one(
     trained = fit_classifier(prepared, settings, folder=folder, resume=state == "begun", progress=progress)
     if context.rank == 0:
         write_run(folder, trained, prepared)
-    context.from_first(None)  # no process reads the run before it is written
+    context.on_first(lambda: None)  # no process reads the run before it is written
     return Run(folder)
 
 
