@@ -15,9 +15,6 @@ from tests.laws.table import METRICS
 class Share(metrics.Metric):
     """The share of known cells that are present where the value is above 0: a metric to be broken."""
 
-    def start(self):
-        return {"hits": torch.zeros(()), "cells": torch.zeros(())}
-
     def update(self, values, targets):
         values, targets = self._check(values, targets)
         chosen = (values > 0) & (targets >= 0)
@@ -67,12 +64,9 @@ class HalfAsItComes(Share):
 
 
 class KeepsReferences(metrics.Metric):
-    def start(self):
-        return {"targets": []}
-
     def update(self, values, targets):
         _, targets = self._check(values, targets)
-        return self.collect(targets=targets)
+        return self.keep(targets=targets)
 
     def compute(self):
         targets = self.concatenated("targets")
@@ -82,7 +76,7 @@ class KeepsReferences(metrics.Metric):
 class ForgetsInCompute(Share):
     def compute(self):
         outcome = super().compute()
-        self.state = self.start()
+        self.state = {}
         return outcome
 
 

@@ -89,12 +89,19 @@ def draw_values(metric: Metric, values: Any, targets: Any, *, replicates: int, s
     """The values of the metric for each draw of rows; what it had collected is overwritten."""
     values = values if isinstance(values, Decision) else as_tensor("bootstrap", values, "values")
     targets = as_tensor("bootstrap", targets, "targets")
-    if isinstance(metric, RowMetric) and metric.row_sums:
-        yield from _draw_sums(metric, values, targets, replicates, seed)
+    draws = draw_rows(len(targets), replicates, seed)
+    if not (isinstance(metric, RowMetric) and metric.row_sums):
+        for rows in draws:
+            rows = rows.to(targets.device)
+            yield metric.reset().update(values[rows], targets[rows]).compute().values
         return
-    for rows in draw_rows(len(targets), replicates, seed):
-        rows = rows.to(targets.device)
-        yield metric.reset().update(values[rows], targets[rows]).compute().values
+    # Each row's part is computed once for several draws: a draw is how many times each row counts.
+    while some := list(islice(draws, max(1, _DRAWS_AT_ONCE // max(1, len(targets))))):
+        times = torch.stack([torch.bincount(rows, minlength=len(targets)) for rows in some]).double()
+        sums = _weighted_sums(metric, values, targets, times.to(targets.device))
+        for draw in range(len(some)):
+            metric.state = {name: total[draw] for name, total in sums.items()}
+            yield metric.compute().values
 
 
 def draw_rows(rows: int, replicates: int, seed: int) -> Iterator[Tensor]:
@@ -102,20 +109,6 @@ def draw_rows(rows: int, replicates: int, seed: int) -> Iterator[Tensor]:
     draw = torch.Generator().manual_seed(seed)
     for _ in range(replicates):
         yield torch.randint(max(rows, 1), (rows,), generator=draw)
-
-
-def _draw_sums(
-    metric: RowMetric, values: Tensor | Decision, targets: Tensor, replicates: int, seed: int
-) -> Iterator[dict[str, float]]:
-    """As drawing again, but each row's part is computed once: a draw is how many times each row counts."""
-    rows = len(targets)
-    draws = draw_rows(rows, replicates, seed)
-    while some := list(islice(draws, max(1, _DRAWS_AT_ONCE // max(1, rows)))):
-        times = torch.stack([torch.bincount(one, minlength=rows) for one in some]).double().to(targets.device)
-        sums = _weighted_sums(metric, values, targets, times)
-        for draw in range(len(some)):
-            metric.state = {name: total[draw] for name, total in sums.items()}
-            yield metric.compute().values
 
 
 def _weighted_sums(metric: RowMetric, values: Tensor | Decision, targets: Tensor, times: Tensor) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import check_choice, check_int, check_number
-from manyhot.metrics.metric import MetricResult, RowMetric, State, divide, mean_of_defined
+from manyhot.metrics.metric import MetricResult, RowMetric, divide, mean_of_defined
 from manyhot.sorting import CELLS_AT_ONCE, sort_in_place
 
 
@@ -54,17 +54,13 @@ class CalibrationError(RowMetric):
         self.row_sums = self.mass == "width" and self.average == "micro"
         super().__init__()
 
-    def start(self) -> State:
-        """All cells, for bins of the same number."""
-        return {"keys": []}
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of probabilities and targets, both (N, K); returns itself."""
         probs, targets = self._cells(values, targets)
         pooled = self.average == "micro"
         if self.mass == "equal":
             keys = as_keys(probs, targets)
-            return self.collect(keys=keys[keys >= 0].unsqueeze(1) if pooled else keys)
+            return self.keep(keys=keys[keys >= 0].unsqueeze(1) if pooled else keys)
         labels = 1 if pooled else probs.shape[1]
         owner = torch.arange(probs.shape[1], device=probs.device) % labels
         edges = even_edges(self.bins, probs)
@@ -94,17 +90,21 @@ class CalibrationError(RowMetric):
             sums = torch.stack([part for part, _ in bins], 1) if bins else torch.zeros(4, 0, self.bins).long()
             edges = torch.stack([edges for _, edges in bins]) if bins else torch.zeros(0, self.bins + 1)
             return BinSums(*sums), edges
-        none = torch.zeros(labels, self.bins, dtype=torch.int64)
-        totals = BinSums(*(total if total.ndim else none for total in map(self.total, BinSums._fields)))
+        totals = BinSums(*(self.total(name, labels, self.bins) for name in BinSums._fields))
         upper = even_edges(self.bins, torch.zeros((), dtype=torch.float64, device=totals.cells.device))
         return totals, with_zero(upper).expand(labels, -1)
 
 
 def result_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> MetricResult:
     """The errors of bins (K, M) with edges (K, M + 1); K is 1 for bins that pool all labels."""
-    bin_errors = binned_errors(sums)
+    used, cells = sums.cells > 0, sums.cells.sum(1)
+    gaps = torch.where(used, (sums.prob_sum - sums.present).abs() / sums.cells, 0.0)
+    bin_errors = {
+        "ece": (gaps * sums.cells).sum(1) / cells,
+        "ace": gaps.sum(1) / used.sum(1),
+        "mce": torch.where(cells > 0, gaps.amax(1), math.nan),
+    }
     values = {name: mean_of_defined(value) for name, value in bin_errors.items()}
-    cells = sums.cells.sum(1)
     counts = {"cells": int(cells.sum())}
     details = {name: getattr(sums, name) for name in ("cells", "mean_prob", "share_present")} | {"edges": edges}
     if not by_label:
@@ -211,7 +211,7 @@ def _cell_sums(losses: Tensor, known: Tensor) -> dict[str, Tensor]:
 
 def _result(name: str, metric: RowMetric) -> MetricResult:
     """The mean over cells and over rows of losses that were summed by label."""
-    loss, known = metric.totals("loss"), metric.totals("known")
+    loss, known = metric.total("loss", 0), metric.total("known", 0)
     cells, rows, labels = int(known.sum()), int(metric.total("rows")), int((known > 0).sum())
     total = float(loss.sum())
     values = {name: divide(total, cells), f"{name}_per_row": divide(total, rows)}
@@ -294,22 +294,6 @@ def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, ow
     sums = (torch.ones_like(index), targets.long(), *_in_units(probs))
     empty = index.new_zeros(owners * len(edges))
     return BinSums(*(empty.scatter_add(0, index, cells).view(owners, len(edges)) for cells in sums))
-
-
-def binned_errors(sums: BinSums) -> dict[str, Tensor]:
-    """Expected, average and maximum calibration error of bins (..., M), each (...); NaN where there are no cells.
-
-    ece = sum over bins of cells / all cells * gap,  gap = |mean probability - share present|
-
-    ace = mean of the gaps of the bins that have cells
-
-    mce = largest of these gaps
-    """
-    used, total = sums.cells > 0, sums.cells.sum(-1)
-    gaps = torch.where(used, (sums.prob_sum - sums.present).abs() / sums.cells, 0.0)
-    ece = (gaps * sums.cells).sum(-1) / total
-    ace = gaps.sum(-1) / used.sum(-1)
-    return {"ece": ece, "ace": ace, "mce": torch.where(total > 0, gaps.amax(-1), math.nan)}
 
 
 def as_keys(probs: Tensor, targets: Tensor) -> Tensor:

@@ -75,9 +75,9 @@ class MatchCounts(QueryMetric):
 
         `low` and `high` are the ends of the interval.
         """
-        expected, squares, true = self.totals("expected"), self.totals("squares"), self.totals("true")
+        expected, squares, true = (self.total(name, 0) for name in ("expected", "squares", "true"))
         names = ("bin_rows", "bin_sums", "low_squares", "low_cubes")
-        by_query = zip(*(self.totals(name).cpu().numpy() for name in names), strict=True)
+        by_query = zip(*(self.total(name, 0).cpu().numpy() for name in names), strict=True)
         ends = [count_interval(_bins(*one), self.level) for one in by_query]
         low, high = torch.tensor(ends, dtype=torch.int64, device=true.device).reshape(-1, 2).unbind(1)
         within = (low <= true) & (true <= high)

@@ -42,27 +42,22 @@ class MetricResult:
         return self.values[name]
 
 
-State = dict[str, Tensor | list[Tensor]]
+State = dict[str, Any]
 
 
 class Metric(ABC):
     """Collects batches and computes its values from all of them, the same whatever the batches were.
 
-    What a subclass gives to `collect` is added up, or put into a list where `start` has one of this name. `merge` and
-    `sync` follow from that.
+    What a subclass gives to `collect` is added up, and what it gives to `keep` is put into lists. `merge` and `sync`
+    follow from that.
 
     Attributes:
-        state: What was collected, by name.
+        state: What was collected, by name: sums, and lists of tensors.
         num_labels: The number K of labels, None before the first batch.
     """
 
     def __init__(self) -> None:
-        self.state: State = self.start()
-        self.num_labels: int | None = None
-
-    def start(self) -> State:
-        """The state before the first batch: an empty list for what is to be concatenated. Sums need no entry."""
-        return {}
+        self.reset()
 
     @abstractmethod
     def update(self, values: Any, targets: Any) -> Self:
@@ -74,40 +69,36 @@ class Metric(ABC):
 
     def reset(self) -> Self:
         """Forgets what was collected; returns itself."""
-        self.state = self.start()
-        self.num_labels = None
+        self.state: State = {}
+        self.num_labels: int | None = None
         return self
 
     def collect(self, **batch: Tensor) -> Self:
-        """Adds a batch to the sums and puts it at the end of the lists of these names; returns itself."""
-        for name, value in batch.items():
-            self._add(name, [value] if isinstance(self.state.get(name), list) else value)
+        """Adds a batch to the sums of these names; returns itself."""
+        return self._add(batch)
+
+    def keep(self, **batch: Tensor) -> Self:
+        """Puts a batch at the end of the lists of these names; returns itself."""
+        return self._add({name: [value] for name, value in batch.items()})
+
+    def _add(self, state: State) -> Self:
+        # `+` adds tensors and concatenates lists, which are the two ways of merging.
+        self.state |= {name: self.state[name] + value if name in self.state else value for name, value in state.items()}
         return self
 
-    def _add(self, name: str, value: Tensor | list[Tensor]) -> None:
-        # `+` adds tensors and concatenates lists, which are the two ways of merging.
-        self.state[name] = self.state[name] + value if name in self.state else value  # type: ignore[operator]
-
-    def total(self, name: str) -> Tensor:
-        """The sum of this name; a zero without dimensions before the first batch."""
-        total = self.state.get(name, torch.zeros((), dtype=torch.int64))
-        assert isinstance(total, Tensor)
+    def total(self, name: str, *shape: int) -> Tensor:
+        """The sum of this name; zeros of this shape before the first batch."""
+        total: Tensor = self.state.get(name, torch.zeros(shape, dtype=torch.int64))
         return total
-
-    def totals(self, name: str) -> Tensor:
-        """The sums (K,) of this name, such as those of each label; (0,) before the first batch."""
-        total = self.total(name)
-        return total if total.ndim else total.new_zeros(0)
 
     def parts(self, name: str) -> list[Tensor]:
         """The list of this name."""
-        parts = self.state[name]
-        assert isinstance(parts, list)
+        parts: list[Tensor] = self.state.get(name, [])
         return parts
 
     def concatenated(self, name: str) -> Tensor:
         """The list of this name as one new tensor, (0,) before the first batch."""
-        return torch.cat(self.parts(name)) if self.parts(name) else torch.empty(0)
+        return torch.cat(self.parts(name) or [torch.empty(0)])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -120,9 +111,7 @@ class Metric(ABC):
             rule = f"be a `{type(self).__name__}` of the same settings"
             raise InputError("other", type(self).__name__, rule, type(other).__name__, "Merge metrics that are alike.")
         self._check_labels(other.num_labels)
-        for name, value in other.state.items():
-            self._add(name, value)
-        return self
+        return self._add(other.state)
 
     def sync(self) -> Self:
         """A metric that has collected the batches of all processes, in the order of ranks; itself without a group."""
@@ -135,17 +124,15 @@ class Metric(ABC):
         synced = copy.copy(self).reset()
         for num_labels, state in gathered:
             synced._check_labels(num_labels)
-            for name, value in _moved(state, device).items():
-                synced._add(name, value)
+            synced._add(_moved(state, device))
         return synced
 
     def _check_labels(self, num_labels: int | None) -> None:
         """Raises an error for another number of labels than that of the batches before."""
         if self.num_labels is not None and num_labels is not None and num_labels != self.num_labels:
             rule = f"have the {self.num_labels} labels of the batches before"
-            raise InputError(
-                "values", type(self).__name__, rule, str(num_labels), "Use a metric for each set of labels."
-            )
+            hint = "Use a metric for each set of labels."
+            raise InputError("values", type(self).__name__, rule, str(num_labels), hint)
         self.num_labels = self.num_labels if num_labels is None else num_labels
 
     def _check(self, values: Any, targets: Any, *, probs: bool = False) -> tuple[Tensor, Tensor]:
@@ -178,14 +165,10 @@ def _moved(state: State, device: torch.device | str) -> State:
 class TableMetric(Metric):
     """A metric that keeps all values and targets, as copies."""
 
-    def start(self) -> State:
-        """The parts of the table."""
-        return {"values": [], "targets": []}
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of values and targets, both (N, K); returns itself."""
         values, targets = self._check(values, targets)
-        return self.collect(values=values.clone(), targets=targets.clone())
+        return self.keep(values=values.clone(), targets=targets.clone())
 
     def table_parts(self) -> list[tuple[Tensor, Tensor]]:
         """The values and targets of each batch."""
@@ -208,20 +191,6 @@ class RowMetric(Metric):
     def update(self, values: Any, targets: Any) -> Self:
         """Collects a batch of values and targets, both (N, K); returns itself."""
         return self.collect(**{name: part.sum(0) for name, part in self.rows(values, targets).items()})
-
-
-def means_of_rows(by_row: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """What rows add to the mean of values (N,), NaN for rows without positives or without negatives."""
-    present, defined = (targets > 0).any(1), ~by_row.isnan()
-    empty = (targets >= 0).any(1) & ~present
-    return {"sum": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty, "full_rows": present & ~defined}
-
-
-def mean_over_rows(metric: RowMetric, name: str) -> MetricResult:
-    """The mean of the values that `means_of_rows` has collected, and how many rows have none."""
-    rows = int(metric.total("rows"))
-    counts = {"rows": rows, "rows without positives": int(metric.total("empty_rows"))}
-    return MetricResult({name: divide(float(metric.total("sum")), rows)}, counts)
 
 
 def divide(part: float, whole: float) -> float:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from manyhot.checks import as_scores, as_targets, check_choice, check_int, describe_type
 from manyhot.errors import InputError
-from manyhot.metrics.metric import (
-    MetricResult,
-    RowMetric,
-    TableMetric,
-    divide,
-    mean_of_defined,
-    mean_over_rows,
-    means_of_rows,
-)
+from manyhot.metrics.metric import MetricResult, RowMetric, TableMetric, divide, mean_of_defined
 from manyhot.sorting import (
     VALUES_AT_ONCE,
     Column,
@@ -122,14 +114,62 @@ def known_cells(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return select(scores, targets > 0), select(scores, targets >= 0)
 
 
-def pooled_cells(metric: TableMetric) -> tuple[Column, dict[str, int]]:
-    """All collected cells in one ranking, and how many there are."""
-    parts = [known_cells(*part) for part in metric.table_parts()] or [(torch.empty(0), torch.empty(0))]
-    column = sorted_column(*(torch.cat(cells) for cells in zip(*parts, strict=True)))
-    return column, {"cells": len(column.present) + column.absent_count, "present cells": len(column.present)}
+class ColumnMetric(TableMetric):
+    """A number for each ranking: of all cells in one, or of each label, of which the mean is taken.
+
+    Attributes:
+        name: Of the value.
+        measure_column: The number of a ranking; NaN for one without present cells.
+        average: "micro" for one ranking; "macro" for one of each label.
+    """
+
+    name: ClassVar[str]
+    measure_column: ClassVar[staticmethod[[Column], float]]
+    average: str
+
+    def compute(self) -> MetricResult:
+        """The number or the mean; over labels also the number of each, as `details["by_label"]`."""
+        if self.average == "micro":
+            parts = [known_cells(*part) for part in self.table_parts()] or [(torch.empty(0), torch.empty(0))]
+            column = sorted_column(*(torch.cat(cells) for cells in zip(*parts, strict=True)))
+            counts = {"cells": len(column.present) + column.absent_count, "present cells": len(column.present)}
+            return MetricResult({self.name: self.measure_column(column)}, counts)
+        by_label = values_of_columns(self.measure_column, self.table_parts())
+        positives = sum(((marks > 0).sum(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
+        counts = {
+            "labels": int((~by_label.isnan()).sum()),
+            "labels without positives": int((positives == 0).sum()),
+        }
+        return MetricResult({self.name: mean_of_defined(by_label)}, counts, {"by_label": by_label})
 
 
-class MeanAveragePrecision(RowMetric, TableMetric):
+class RowRankingMetric(RowMetric):
+    """The mean of a number of each row, over the rows that have one.
+
+    Attributes:
+        name: Of the value.
+        measure_rows: The numbers (N,) of scores and targets (N, K); NaN for rows without positives or negatives.
+    """
+
+    name: ClassVar[str]
+    measure_rows: ClassVar[staticmethod[[Any, Any], Tensor]]
+
+    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
+        """The number of each row."""
+        values, targets = self._check(values, targets)
+        by_row = self.measure_rows(values, targets)
+        present, defined = (targets > 0).any(1), ~by_row.isnan()
+        empty = (targets >= 0).any(1) & ~present
+        return {"sum": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty, "full_rows": present & ~defined}
+
+    def compute(self) -> MetricResult:
+        """The mean, and how many rows have no number."""
+        rows = int(self.total("rows"))
+        counts = {"rows": rows, "rows without positives": int(self.total("empty_rows"))}
+        return MetricResult({self.name: divide(float(self.total("sum")), rows)}, counts)
+
+
+class MeanAveragePrecision(RowRankingMetric, ColumnMetric):
     """How well present labels are ranked before absent ones, from 0 to 1: the mean of average precisions.
 
     Equal scores share a rank: average precision is the mean, over present cells, of the precision among all cells
@@ -157,15 +197,13 @@ class MeanAveragePrecision(RowMetric, TableMetric):
         tensor([0.8333,    nan], dtype=torch.float64)
     """
 
+    name = "map"
+    measure_rows, measure_column = staticmethod(sample_average_precision), staticmethod(precision_of_column)
+
     def __init__(self, average: str = "macro") -> None:
         self.average = check_choice("average", "MeanAveragePrecision", average, ("macro", "samples", "micro"))
         self.row_sums = self.average == "samples"
         super().__init__()
-
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
-        """The average precision of each row, over samples."""
-        values, targets = self._check(values, targets)
-        return means_of_rows(sample_average_precision(values, targets), targets)
 
     def update(self, values: Any, targets: Any) -> Self:
         """Collects scores or probabilities (N, K), and targets (N, K); returns itself."""
@@ -173,15 +211,7 @@ class MeanAveragePrecision(RowMetric, TableMetric):
 
     def compute(self) -> MetricResult:
         """The mean as "map"; over labels also the average precision of each, as `details["by_label"]`."""
-        if self.row_sums:
-            return mean_over_rows(self, "map")
-        if self.average == "micro":
-            column, counts = pooled_cells(self)
-            return MetricResult({"map": precision_of_column(column)}, counts)
-        by_label = values_of_columns(precision_of_column, self.table_parts())
-        defined = int((~by_label.isnan()).sum())
-        counts = {"labels": defined, "labels without positives": len(by_label) - defined}
-        return MetricResult({"map": mean_of_defined(by_label)}, counts, {"by_label": by_label})
+        return (RowRankingMetric if self.row_sums else ColumnMetric).compute(self)
 
 
 def auroc(scores: Any, targets: Any) -> Tensor:
@@ -268,7 +298,7 @@ def _wrong_pairs_of_rows(ranks: RowRanks) -> Tensor:
     return wrong.double() / (present * (ranks.sizes - present))
 
 
-class AUROC(TableMetric):
+class AUROC(ColumnMetric):
     """The chance that a present cell is scored above an absent one, ties counting one half: from 0 to 1, 0.5 by chance.
 
     No-label rows: They count as absent cells like any others.
@@ -288,26 +318,22 @@ class AUROC(TableMetric):
         (0.75, {'labels': 1, 'labels without positives': 1, 'labels without negatives': 0})
     """
 
+    name, measure_column = "auroc", staticmethod(auroc_of_column)
+
     def __init__(self, average: str = "macro") -> None:
         self.average = check_choice("average", "AUROC", average, ("macro", "micro"))
         super().__init__()
 
     def compute(self) -> MetricResult:
         """The area as "auroc"; over labels their mean, and the area of each as `details["by_label"]`."""
-        if self.average == "micro":
-            column, counts = pooled_cells(self)
-            return MetricResult({"auroc": auroc_of_column(column)}, counts)
-        by_label = values_of_columns(auroc_of_column, self.table_parts())
-        positives = sum(((marks > 0).sum(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
-        counts = {
-            "labels": int((~by_label.isnan()).sum()),
-            "labels without positives": int((positives == 0).sum()),
-            "labels without negatives": int((by_label.isnan() & (positives > 0)).sum()),
-        }
-        return MetricResult({"auroc": mean_of_defined(by_label)}, counts, {"by_label": by_label})
+        result = super().compute()
+        if self.average == "macro":
+            others = sum(result.counts.values())
+            result.counts["labels without negatives"] = len(result.details["by_label"]) - others
+        return result
 
 
-class CoverageError(RowMetric):
+class CoverageError(RowRankingMetric):
     """How far one must go down the ranking of a sample to meet all of its labels, on average.
 
     It is the number of known labels that are scored at or above the lowest present one, so that a tie counts in full;
@@ -325,17 +351,10 @@ class CoverageError(RowMetric):
         (3.0, {'rows': 1, 'rows without positives': 1})
     """
 
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
-        """How deep the lowest label of each row lies."""
-        values, targets = self._check(values, targets)
-        return means_of_rows(sample_coverage(values, targets), targets)
-
-    def compute(self) -> MetricResult:
-        """The mean depth as "coverage_error"."""
-        return mean_over_rows(self, "coverage_error")
+    name, measure_rows = "coverage_error", staticmethod(sample_coverage)
 
 
-class RankingLoss(RowMetric):
+class RankingLoss(RowRankingMetric):
     """The share of pairs of a present and an absent label of a sample that are ordered wrongly, on average: 0 is best.
 
     A tie is wrong, since a present label should be scored above an absent one.
@@ -354,14 +373,11 @@ class RankingLoss(RowMetric):
         (0.5, {'rows': 1, 'rows without positives': 1, 'rows without negatives': 0})
     """
 
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
-        """The share of wrong pairs of each row."""
-        values, targets = self._check(values, targets)
-        return means_of_rows(sample_ranking_loss(values, targets), targets)
+    name, measure_rows = "ranking_loss", staticmethod(sample_ranking_loss)
 
     def compute(self) -> MetricResult:
         """The mean share as "ranking_loss"."""
-        result = mean_over_rows(self, "ranking_loss")
+        result = super().compute()
         result.counts["rows without negatives"] = int(self.total("full_rows"))
         return result
 
@@ -411,9 +427,8 @@ class RankingAtK(RowMetric):
 
     def __init__(self, ks: Sequence[int] = (1, 3, 5)) -> None:
         if not isinstance(ks, Sequence) or not ks:
-            raise InputError(
-                "ks", "RankingAtK", "be one or more whole numbers", describe_type(ks), "Pass for example (1, 3, 5)."
-            )
+            hint = "Pass for example (1, 3, 5)."
+            raise InputError("ks", "RankingAtK", "be one or more whole numbers", describe_type(ks), hint)
         self.ks = tuple(check_int("ks", "RankingAtK", k, low=1) for k in ks)
         super().__init__()
 
@@ -440,6 +455,6 @@ class RankingAtK(RowMetric):
         values = {
             f"{name}@{k}": divide(float(total), rows)
             for name in ("precision", "recall", "ndcg")
-            for k, total in zip(self.ks, self.total(name).expand(len(self.ks)), strict=True)
+            for k, total in zip(self.ks, self.total(name, len(self.ks)), strict=True)
         }
         return MetricResult(values, {"rows": rows, "rows without positives": int(self.total("empty_rows"))})

@@ -20,7 +20,7 @@ from torch import Tensor
 from manyhot.checks import check_int, check_number
 from manyhot.errors import InputError, owned
 from manyhot.metrics.bootstrapping import Interval
-from manyhot.metrics.metric import Metric, MetricResult, State, TableMetric, mean_of_defined
+from manyhot.metrics.metric import Metric, MetricResult, TableMetric, mean_of_defined
 from manyhot.sorting import CELLS_AT_ONCE, row_blocks, sort_in_place
 
 # More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
@@ -335,14 +335,10 @@ class RetrievalPrecision(QueryMetric):
         tensor([0.5000, 0.3333,    nan], dtype=torch.float64)
     """
 
-    def start(self) -> State:
-        """The columns of the labels that are named."""
-        return {"log_odds": [], "targets": []}
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects log-odds (N, K), as `link.log_odds(scores)` gives them, and targets (N, K); returns itself."""
         log_odds, targets = self.named_columns(values, targets)
-        return self.collect(log_odds=log_odds, targets=targets)
+        return self.keep(log_odds=log_odds, targets=targets)
 
     def compute(self) -> MetricResult:
         """The mean over queries as "map", and the average precision of each as `details["by_query"]`."""
@@ -427,21 +423,18 @@ class RetrievalCurve(TableMetric):
             )
         drawn = torch.tensor([int((queries.lengths() == length).sum()) for length in lengths])
         without = torch.tensor([mean.undefined for mean in means])
+        by_length = torch.tensor([(mean.value, mean.low, mean.high) for mean in means], dtype=torch.float64)
         details = {
-            "interval": _tensor([whole.low, whole.high]).clamp(0, 1),
-            "by_length": _tensor([mean.value for mean in means]),
-            "low": _tensor([mean.low for mean in means]).clamp(0, 1),
-            "high": _tensor([mean.high for mean in means]).clamp(0, 1),
+            "interval": torch.tensor([whole.low, whole.high], dtype=torch.float64).clamp(0, 1),
+            "by_length": by_length[:, 0],
+            "low": by_length[:, 1].clamp(0, 1),
+            "high": by_length[:, 2].clamp(0, 1),
             "queries": drawn - without,
             "without_matches": without,
             "by_query": by_query,
         }
         values = {f"map_length_{length}": mean.value for length, mean in zip(lengths, means, strict=True)}
         return MetricResult({"map": whole.value} | values, query_counts(by_query), details)
-
-
-def _tensor(numbers: list[float]) -> Tensor:
-    return torch.tensor(numbers, dtype=torch.float64)
 
 
 @owned("stratified_mean")
@@ -484,7 +477,12 @@ def stratified_mean(
         rule = f"be (Q,) like the {len(queries)} queries"
         raise InputError("values", rule=rule, got=str(tuple(values.shape)), hint="Pass `details['by_query']`.")
     kinds = [kind for kind in strata(num_labels, queries.codes.shape[1]) if length in (None, kind.length)]
-    parts = list(_parts(values, queries, kinds))
+    values, present, lengths = values.detach().double().cpu(), queries.present_counts().cpu(), queries.lengths().cpu()
+    parts = [values[(present == kind.present) & (lengths == kind.length)] for kind in kinds]
+    if missing := [kind for kind, part in zip(kinds, parts, strict=True) if not len(part)]:
+        got = f"none of {missing[0].present} present and {missing[0].absent} absent labels"
+        hint = "Draw them with `stratified_queries`."
+        raise InputError("queries", rule="hold some of every kind", got=got, hint=hint)
     defined = sum(int(part.isfinite().sum()) for part in parts)
     undefined = sum(len(part) for part in parts) - defined
     if not defined:
@@ -496,19 +494,6 @@ def stratified_mean(
     variance = sum(_variance(part, size, mean) for size, part in zip(sizes, parts, strict=True))
     margin = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance) / number
     return Interval(mean, mean - margin, mean + margin, undefined)
-
-
-def _parts(values: Tensor, queries: TagQueries, kinds: Sequence[Stratum]) -> Iterator[Tensor]:
-    """The values of the queries of each kind, in float64 and on the CPU."""
-    values = values.detach().double().cpu()
-    present, lengths = queries.present_counts().cpu(), queries.lengths().cpu()
-    for kind in kinds:
-        part = values[(present == kind.present) & (lengths == kind.length)]
-        if not len(part):
-            got = f"none of {kind.present} present and {kind.absent} absent labels"
-            hint = "Draw them with `stratified_queries`."
-            raise InputError("queries", rule="hold some of every kind", got=got, hint=hint)
-        yield part
 
 
 def _variance(part: Tensor, size: int, mean: float) -> float:

@@ -14,7 +14,7 @@ from manyhot.decide.rule import Decision, reaches_threshold
 from manyhot.decide.sets import AverageK
 from manyhot.decide.thresholds import row_intervals, sweep, sweep_groups
 from manyhot.errors import InputError
-from manyhot.metrics.metric import Metric, MetricResult, RowMetric, State, TableMetric, divide, mean_of_defined
+from manyhot.metrics.metric import Metric, MetricResult, RowMetric, TableMetric, divide, mean_of_defined
 from manyhot.metrics.ranking import auroc_of_column, precision_of_column
 from manyhot.sorting import Column, count_below, sort_in_place
 
@@ -50,9 +50,8 @@ class FScores(RowMetric):
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """Hits, errors and the values of each row."""
-        chosen, targets, abstained = _without_abstained(self, values, targets)
-        present, known = targets > 0, targets >= 0
-        hits, extra, missed = chosen & present, chosen & ~present & known, present & ~chosen
+        chosen, present, known, abstained = _without_abstained(self, values, targets)
+        hits, extra, missed = chosen & present, chosen & ~present, present & ~chosen
         counts = (hits.sum(1), extra.sum(1), missed.sum(1))
         rows = known.any(1)
         return {
@@ -68,7 +67,7 @@ class FScores(RowMetric):
 
     def compute(self) -> MetricResult:
         """Values over cells, labels and rows, and in the details those of each label."""
-        hits, extra, missed, known = (self.totals(name) for name in ("hits", "extra", "missed", "known"))
+        hits, extra, missed, known = (self.total(name, 0) for name in ("hits", "extra", "missed", "known"))
         has_known, supported = known > 0, hits + missed > 0
         labels = precision_recall_f(hits, extra, missed, beta=self.beta)
         micro = precision_recall_f(hits.sum(), extra.sum(), missed.sum(), beta=self.beta)
@@ -116,8 +115,7 @@ class SetAccuracy(RowMetric):
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """Errors, overlap and size of each row."""
-        chosen, targets, abstained = _without_abstained(self, values, targets)
-        present, known = targets > 0, targets >= 0
+        chosen, present, known, abstained = _without_abstained(self, values, targets)
         rows = known.any(1)
         wrong = (known & (chosen != present)).sum(1)
         common, either = (chosen & present).sum(1), (chosen | present).sum(1)
@@ -135,7 +133,7 @@ class SetAccuracy(RowMetric):
     def compute(self) -> MetricResult:
         """The values, and in the details how many rows have 0, 1, ..., K labels."""
         rows, cells, abstained = (int(self.total(name)) for name in ("rows", "cells", "abstained"))
-        sizes = self.totals("sizes")
+        sizes = self.total("sizes", 0)
         values = {
             "exact_match": divide(int(self.total("exact")), rows),
             "jaccard": divide(float(self.total("jaccard")), rows),
@@ -171,7 +169,7 @@ class PredictedSetSize(RowMetric):
 
     def compute(self) -> MetricResult:
         """The mean size, the share of rows without a label, and how many rows have 0, 1, ..., K labels."""
-        sizes = self.totals("sizes")
+        sizes = self.total("sizes", 0)
         rows = int(sizes.sum())
         values = {"mean_size": divide(_sum_of_sizes(sizes), rows), "empty_share": divide(int(sizes[:1].sum()), rows)}
         return MetricResult(values, {"rows": rows}, {"sizes": sizes})
@@ -223,15 +221,15 @@ def as_decisions(owner: str, values: Any) -> Decision:
     return Decision(labels, abstain)
 
 
-def _without_abstained(metric: RowMetric, values: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Predicted labels of known cells, targets with those of abstaining rows made unknown, and abstaining rows."""
+def _without_abstained(metric: RowMetric, values: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Predicted, present and known cells, all without those of abstaining rows; and the rows that abstain."""
     owner = type(metric).__name__
     decision = as_decisions(owner, values)
     targets = as_targets(owner, targets, decision.labels, of="decisions")
     metric._check_labels(targets.shape[1])
     abstained = decision.abstain & (targets >= 0).any(1)
-    targets = torch.where(decision.abstain.unsqueeze(1), -1, targets)
-    return decision.labels & (targets >= 0), targets, abstained
+    known = (targets >= 0) & ~decision.abstain.unsqueeze(1)
+    return decision.labels & known, known & (targets > 0), known, abstained
 
 
 class AverageKAccuracy(TableMetric):
@@ -266,10 +264,6 @@ class AverageKAccuracy(TableMetric):
         self.threshold = None if threshold is None else _as_float(threshold)
         super().__init__()
 
-    def start(self) -> State:
-        """The table, if the threshold follows from it."""
-        return super().start() if self.threshold is None else {}
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects probabilities or comparable scores (N, K), and targets (N, K); returns itself."""
         if self.threshold is None:
@@ -296,7 +290,7 @@ class AverageKAccuracy(TableMetric):
             for part in parts:
                 counted.update(*part)
             return counted.compute()
-        sizes, present = self.totals("sizes"), int(self.total("present"))
+        sizes, present = self.total("sizes", 0), int(self.total("present"))
         rows = int(sizes.sum())
         values = {
             "accuracy": divide(int(self.total("hits")), present),
@@ -356,10 +350,6 @@ class UniformAccuracy(Metric):
         {'uniform_accuracy': 0.5, 'class_wise_accuracy': 0.5, 'sample_wise_accuracy': 0.75, 'threshold': 0.55}
     """
 
-    def start(self) -> State:
-        """The interval and the label of each row."""
-        return {"low": [], "high": [], "label": []}
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects values (N, K), and targets (N, K) with at most one label per row; returns itself."""
         values, targets = self._check(values, targets)
@@ -371,7 +361,7 @@ class UniformAccuracy(Metric):
         labelled = counts > 0
         low, high = row_intervals(values[labelled], targets[labelled])
         empty = (~labelled & (targets >= 0).any(1)).sum()
-        return self.collect(low=low, high=high, label=present[labelled].nonzero()[:, 1], empty_rows=empty)
+        return self.keep(low=low, high=high, label=present[labelled].nonzero()[:, 1]).collect(empty_rows=empty)
 
     def compute(self) -> MetricResult:
         """The three accuracies and the best threshold for all rows.
@@ -425,17 +415,13 @@ class OpenSetScores(Metric):
         {'IN rows': 2, 'OUT rows': 2}
     """
 
-    def start(self) -> State:
-        """The largest value of each row."""
-        return {"inside": [], "outside": []}
-
     def update(self, values: Any, targets: Any) -> Self:
         """Collects probabilities (N, K), or scores where `mmc` does not matter, and targets (N, K); returns itself."""
         values, targets = self._check(values, targets)
         known, labelled = (targets >= 0).any(1), (targets > 0).any(1)
         # A column more, so that there is a maximum even without labels.
         largest = torch.nn.functional.pad(values.masked_fill(targets < 0, -torch.inf), (0, 1), value=-torch.inf).amax(1)
-        return self.collect(inside=largest[labelled], outside=largest[known & ~labelled])
+        return self.keep(inside=largest[labelled], outside=largest[known & ~labelled])
 
     def compute(self) -> MetricResult:
         """The values "auroc", "aupr_in", "aupr_out", "fpr95" and "mmc"."""
