@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.testing import batches
 from manyhot.testing import calibrators as laws
 
 
@@ -73,13 +74,13 @@ def test_a_right_one_passes():
 @pytest.mark.parametrize(
     ("broken", "law"),
     [
-        (NeverRefuses, laws.check_calibrator_unfitted),
+        (NeverRefuses, batches.check_unfitted),
         (Falls, laws.check_calibrator_increases),
-        (LooksAtTheFirstRow, laws.check_calibrator_order),
-        (LooksAtUnknownCells, laws.check_calibrator_unknown),
+        (LooksAtTheFirstRow, batches.check_order),
+        (LooksAtUnknownCells, batches.check_unknown),
         (CountsRows, laws.check_calibrator_weights),
-        (Forgets, laws.check_calibrator_state),
-        (Certain, laws.check_calibrator_edges),
+        (Forgets, batches.check_saved),
+        (Certain, batches.check_edge_batches),
         (StaysHalf, laws.check_calibrator_types),
     ],
     ids=lambda value: value.__name__,

@@ -4,18 +4,8 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing.rules import (
-    RuleCase,
-    check_rule,
-    check_rule_edges,
-    check_rule_invalid_input,
-    check_rule_order,
-    check_rule_rows,
-    check_rule_state,
-    check_rule_types,
-    check_rule_unfitted,
-    check_rule_unknown,
-)
+from manyhot.testing.batches import check_edge_batches, check_order, check_saved, check_types, check_unfitted
+from manyhot.testing.rules import RuleCase, check_rule, check_rule_invalid_input, check_rule_rows, check_rule_unknown
 
 
 class Learnt(mh.Rule):
@@ -92,13 +82,13 @@ class TakesAnything(Learnt):
 @pytest.mark.parametrize(
     ("law", "rule", "words"),
     [
-        (check_rule_unfitted, NeedsNoFit, "an unfitted rule decides"),
+        (check_unfitted, NeedsNoFit, "an unfitted one is used"),
         (check_rule_rows, MixesRows, "rows one by one and at once differ"),
-        (check_rule_order, LooksAtTheFirstRow, "the order of held-out rows matters"),
-        (check_rule_order, PrefersTheFirstLabel, "the order of labels matters"),
-        (check_rule_state, Forgets, "a saved rule decides otherwise"),
+        (check_order, LooksAtTheFirstRow, "the order of rows matters"),
+        (check_order, PrefersTheFirstLabel, "the order of labels matters"),
+        (check_saved, Forgets, "a saved one gives other results"),
         (check_rule_unknown, LearnsFromUnknownCells, "values of unknown cells matter"),
-        (check_rule_types, LosesHalfPrecision, "float16 and the same numbers in float32 differ"),
+        (check_types, LosesHalfPrecision, "float16 and the same numbers in float32 differ"),
         (check_rule_invalid_input, TakesAnything, "invalid input raises no error"),
     ],
 )
@@ -111,4 +101,4 @@ def test_laws_notice_what_is_wrong(law, rule, words):
 def test_the_law_of_edges_notices_what_is_wrong():
     check_rule(Learnt)
     with pytest.raises(RuntimeError, match="min"):
-        check_rule_edges(RuleCase(FailsWithoutPositives))
+        check_edge_batches(RuleCase(FailsWithoutPositives))

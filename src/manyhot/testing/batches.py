@@ -1,12 +1,15 @@
-"""What the properties of all kinds of objects share: random batches, edge cases, comparisons and expected errors."""
+"""What all kinds of objects share: batches, cases, comparisons, and the properties of several kinds."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -138,6 +141,150 @@ def assert_error(call: Callable[[], Any], otherwise: str, *words: str) -> None:
         raise AssertionError(otherwise)
 
 
+@dataclass(frozen=True)
+class Case(ABC):
+    """A calibrator, rule or metric under test.
+
+    Args:
+        make: Builds a fresh one.
+        single_label: Whether rows carry at most one label.
+        names_labels: Whether it names labels by their number, so that they cannot change places.
+        device: The device to test on.
+
+    Attributes:
+        shape: The numbers of rows and labels of a batch.
+        tolerance: How far results may differ that should be the same, relative and absolute.
+    """
+
+    make: Callable[[], Any]
+    single_label: bool = False
+    names_labels: bool = False
+    device: str = "cpu"
+
+    shape: ClassVar[tuple[int, int]]
+    tolerance: ClassVar[tuple[float, float]] = (0.0, 0.0)
+
+    @abstractmethod
+    def learn(self, values: Any, targets: Any) -> Any:
+        """A fresh one that was fitted on, or updated with, values and targets (N, K)."""
+
+    @abstractmethod
+    def results(self, learnt: Any, values: Any) -> dict[str, Any]:
+        """What it makes of values (N, K), checked for form: tensors, or numbers in which new values have no part."""
+
+    def as_values(self, scores: Tensor) -> Tensor:
+        """Scores as what it takes."""
+        return scores.to(self.device)
+
+    def fit(self, batch: Example) -> Any:
+        """A fresh one that was fitted on, or updated with, a batch."""
+        return self.learn(self.as_values(batch.scores), batch.targets.to(self.device))
+
+    def outcome(self, batch: Example, new: Example) -> dict[str, Any]:
+        """What a fresh one makes of new values after it has learnt from a batch."""
+        return self.results(self.fit(batch), self.as_values(new.scores))
+
+    def same(self, got: dict[str, Any], want: dict[str, Any], message: str) -> None:
+        """Asserts that results agree; the message names the property that failed."""
+        assert_same(got, want, message, *self.tolerance)
+
+    def example(
+        self, rows: int | None = None, labels: int | None = None, *, unknown: float = 0.15, seed: int = 0
+    ) -> Example:
+        """A random batch without ties, with a row without labels and one with all of them unless rows carry one."""
+        shape = rows or self.shape[0], labels or self.shape[1]
+        return random_batch(*shape, single_label=self.single_label, unknown=unknown, seed=seed)
+
+    def edges(self) -> Iterator[Example]:
+        """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
+        return edge_batches(self.example, single_label=self.single_label, any_labels=not self.names_labels)
+
+    def check(self, properties: Iterable[Callable[[Any], None]]) -> None:
+        """Checks every one of the properties."""
+        for check in properties:
+            check(self)
+
+
+def of_labels(results: dict[str, Any], labels: Tensor | slice) -> dict[str, Any]:
+    """Some of the labels of results, or all in another order; what does not belong to labels as it is."""
+    of_cells = {name for name, value in results.items() if isinstance(value, Tensor) and value.ndim == 2}
+    return {name: value[:, labels] if name in of_cells else value for name, value in results.items()}
+
+
+def check_order(case: Case) -> None:
+    """The order of rows does not matter, and labels that change places take their results along."""
+    batch, new = case.example(), case.example(seed=1)
+    want = case.outcome(batch, new)
+    rows = torch.randperm(len(batch.targets), generator=torch.Generator().manual_seed(1))
+    labels = torch.arange(batch.targets.shape[1]).roll(2)  # none of them stays
+    case.same(case.outcome(batch.rows(rows), new), want, "the order of rows matters")
+    if not case.names_labels:
+        moved = case.outcome(batch.labels(labels), new.labels(labels))
+        case.same(moved, of_labels(want, labels.to(case.device)), "the order of labels matters")
+
+
+def check_unknown(case: Case) -> None:
+    """Unknown cells change nothing: not by their values, not by being there."""
+    batch, new = case.example(), case.example(seed=1, unknown=0.0)
+    want = case.outcome(batch, new)
+    for score in (-50.0, 50.0):
+        case.same(case.outcome(batch.with_unknown_at(score), new), want, "the values of unknown cells matter")
+    longer, wider = batch.with_unknown_line(0), batch.with_unknown_line(-1)
+    case.same(case.outcome(longer, new), want, f"{longer.name} matters")
+    # Far below the others, so that it does not show in a softmax either.
+    got = case.outcome(wider, new.with_unknown_line(-1).with_unknown_at(-1e4))
+    # Counts are left out: a label that is never known may be counted as one without a value.
+    kept = {name for name, value in got.items() if not isinstance(value, int)}
+    got, want = ({name: part[name] for name in kept} for part in (of_labels(got, slice(case.shape[1])), want))
+    case.same(got, want, f"{wider.name} matters")
+
+
+def check_edge_batches(case: Case) -> None:
+    """Every batch at the edge gives results, the same each time, without an error or a warning."""
+    for batch in case.edges():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                learnt, values = case.fit(batch), case.as_values(batch.scores)
+                case.results(learnt, values[:0])
+                want = case.results(learnt, values)
+                case.same(case.outcome(batch, batch), want, "the same batch gives other results")
+            except Exception as error:
+                error.add_note(f"The batch: {batch.name}.")
+                raise
+
+
+def check_types(case: Case) -> None:
+    """Half precision is computed as the same numbers in float32; arrays and tensors are the same."""
+    batch = case.example()
+    values, targets = case.as_values(batch.scores), batch.targets.to(case.device)
+    if case.device == "cpu":
+        array = values.numpy()
+        from_arrays = case.results(case.learn(array, targets.numpy()), array)
+        case.same(from_arrays, case.outcome(batch, batch), "arrays and tensors differ")
+    for dtype in (torch.float16, torch.bfloat16) if values.is_floating_point() else ():
+        rounded = values.to(dtype)
+        got, want = (case.results(case.learn(kind, targets), kind) for kind in (rounded, rounded.float()))
+        case.same(got, want, f"{dtype} and the same numbers in float32 differ")
+
+
+def check_unfitted(case: Case) -> None:
+    """Before `fit`, what learns raises an error; what does not learn gives results at once."""
+    unfitted, values = case.make().to(case.device), case.as_values(case.example().scores)
+    if bool(unfitted.fitted):
+        case.results(unfitted, values)
+    else:
+        assert_error(lambda: case.results(unfitted, values), "an unfitted one is used", "must be fitted before use")
+
+
+def check_saved(case: Case) -> None:
+    """What was saved gives the same results: by `manyhot.save`, by `state_dict`, and after `half()`."""
+    fitted, new = case.fit(case.example()), case.as_values(case.example(seed=1).scores)
+    want = case.results(fitted, new)
+    for name, again in restored(fitted, case.make()):
+        case.same(case.results(again, new), want, f"a {name} one gives other results")
+
+
 def restored(fitted: Fitted, fresh: Fitted) -> Iterator[tuple[str, Any]]:
     """A calibrator or rule after `save` and `load`, as a fresh one with its `state_dict`, and after `half`."""
     own = {type(part).__name__: type(part) for part in fitted.modules() if isinstance(part, Fitted)}
@@ -147,3 +294,7 @@ def restored(fitted: Fitted, fresh: Fitted) -> Iterator[tuple[str, Any]]:
     fresh.to(fitted.fitted.device).load_state_dict(fitted.state_dict())
     yield "refilled", fresh
     yield "halved", fitted.half()
+
+
+SHARED_PROPERTIES = check_order, check_edge_batches, check_types
+FITTED_PROPERTIES = *SHARED_PROPERTIES, check_unfitted, check_saved

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.testing.batches import Example, assert_error, assert_same, edge_batches, random_batch, restored
-
-TOLERANCE = 1e-6, 1e-9  # relative, absolute
+from manyhot.testing.batches import FITTED_PROPERTIES, Case, Example, assert_same, check_unknown
 
 
 @dataclass(frozen=True)
-class CalibratorCase:
+class CalibratorCase(Case):
     """A calibrator under test.
 
     Args:
@@ -28,28 +24,36 @@ class CalibratorCase:
     """
 
     make: Callable[[], Calibrator]
-    single_label: bool = False
-    device: str = "cpu"
 
-    def fit(self, batch: Example, *, weights: Tensor | None = None) -> Calibrator:
-        """A fresh calibrator that was fitted on a batch."""
+    shape = 60, 5
+    tolerance = 1e-6, 1e-9
+
+    def learn(self, values: Any, targets: Any, *, weights: Tensor | None = None) -> Calibrator:
+        """A fresh calibrator that was fitted on scores and targets."""
         calibrator = self.make().to(self.device)
-        scores, targets = batch.scores.to(self.device), batch.targets.to(self.device)
-        if calibrator.fit(scores, targets, weights=weights) is not calibrator:
+        if calibrator.fit(values, targets, weights=weights) is not calibrator:
             raise AssertionError("`fit` does not return the calibrator itself")
         return calibrator
 
-    def probs(self, calibrator: Calibrator, scores: Tensor) -> Tensor:
+    def results(self, learnt: Calibrator, values: Any) -> dict[str, Any]:
         """The probabilities of scores, checked for shape, device and range."""
-        scores = scores.to(self.device)
-        probs: Tensor = calibrator(scores)
-        if probs.shape != scores.shape or probs.device != scores.device:
-            raise AssertionError(f"probabilities {tuple(probs.shape)} on {probs.device} of {tuple(scores.shape)}")
+        probs: Tensor = learnt(values)
+        if probs.shape != values.shape or probs.device.type != torch.device(self.device).type:
+            raise AssertionError(f"probabilities {tuple(probs.shape)} on {probs.device} of {tuple(values.shape)}")
         if not bool(((probs > 0) & (probs < 1)).all()):
             raise AssertionError("a probability is not above 0 and below 1")
-        if not bool(calibrator.log_odds(scores).isfinite().all()):
+        if not bool(learnt.log_odds(values).isfinite().all()):
             raise AssertionError("log-odds are not finite")
-        return probs
+        return {"probs": probs}
+
+    def edges(self) -> Iterator[Example]:
+        """Batches at the edges, and one whose scores of present and absent cells are separated by little."""
+        yield from super().edges()
+        targets = self.example(unknown=0.0).targets
+        yield Example("separated by little", targets - 0.5, targets)
+
+
+calibrator_example = CalibratorCase.example
 
 
 def check_calibrator(make: Callable[[], Calibrator], **options: Any) -> None:
@@ -62,127 +66,58 @@ def check_calibrator(make: Callable[[], Calibrator], **options: Any) -> None:
     Example:
         >>> check_calibrator(lambda: mh.PlattScaling(sharing="all"))
     """
-    case = CalibratorCase(make, **options)
-    for check in CALIBRATOR_PROPERTIES:
-        check(case)
-
-
-def calibrator_example(
-    case: CalibratorCase, rows: int = 60, labels: int = 5, *, unknown: float = 0.15, seed: int = 0
-) -> Example:
-    """A random batch whose scores know something of the targets, with an empty row and one that is not known."""
-    return random_batch(rows, labels, single_label=case.single_label, unknown=unknown, seed=seed)
-
-
-def check_calibrator_unfitted(case: CalibratorCase) -> None:
-    """Before `fit` a calibrator raises an error."""
-    calibrator, scores = case.make().to(case.device), calibrator_example(case).scores
-    otherwise = "an unfitted calibrator gives probabilities"
-    assert_error(lambda: case.probs(calibrator, scores), otherwise, "must be fitted before use")
+    CalibratorCase(make, **options).check(CALIBRATOR_PROPERTIES)
 
 
 def check_calibrator_increases(case: CalibratorCase) -> None:
     """A higher score of a label has strictly higher log-odds, also far outside of what was seen."""
-    calibrator = case.fit(calibrator_example(case))
-    steps = torch.cat([torch.linspace(-30, 30, 601), torch.tensor([100.0, 1e3, 1e4]), -torch.tensor([100.0, 1e3, 1e4])])
-    ladder = steps.double().sort().values
+    calibrator = case.fit(case.example())
+    far = torch.tensor([100.0, 1e3, 1e4])
+    ladder = torch.cat([-far.flip(0), torch.linspace(-30, 30, 601), far]).double()
     for label in range(5):
         scores = torch.zeros(len(ladder), 5, dtype=torch.float64)
         scores[:, label] = ladder
-        case.probs(calibrator, scores)
-        if not bool((calibrator.log_odds(scores.to(case.device))[:, label].diff() > 0).all()):
+        scores = scores.to(case.device)
+        case.results(calibrator, scores)
+        if not bool((calibrator.log_odds(scores)[:, label].diff() > 0).all()):
             raise AssertionError(f"the log-odds of label {label} do not increase with its score")
-
-
-def check_calibrator_order(case: CalibratorCase) -> None:
-    """The order of rows does not matter, and labels that change places take their map along."""
-    batch, new = calibrator_example(case), calibrator_example(case, seed=1).scores
-    want = case.probs(case.fit(batch), new)
-    rows = torch.randperm(len(new), generator=torch.Generator().manual_seed(2))
-    assert_same(case.probs(case.fit(batch.rows(rows)), new), want, "the order of rows matters", *TOLERANCE)
-    labels = torch.tensor([4, 2, 0, 1, 3])
-    moved = case.probs(case.fit(batch.labels(labels)), new[:, labels])
-    assert_same(moved, want[:, labels.to(case.device)], "the order of labels matters", *TOLERANCE)
-
-
-def check_calibrator_unknown(case: CalibratorCase) -> None:
-    """Unknown cells change nothing: not by their scores, not by being there."""
-    batch, new = calibrator_example(case), calibrator_example(case, seed=1).scores
-    want = case.probs(case.fit(batch), new)
-    got = case.probs(case.fit(batch.with_unknown_at(77.0)), new)
-    assert_same(got, want, "scores of unknown cells matter", *TOLERANCE)
-    # Far below the others, so that it does not show in a softmax either.
-    for dim, scores in ((0, new), (-1, torch.cat([new, torch.full_like(new[:, :1], -1e4)], 1))):
-        longer = batch.with_unknown_line(dim)
-        got = case.probs(case.fit(longer), scores)[:, : new.shape[1]]
-        assert_same(got, want, f"{longer.name} matters", *TOLERANCE)
 
 
 def check_calibrator_weights(case: CalibratorCase) -> None:
     """Only the proportions of weights count, and a row of weight 0 is not there."""
-    batch, new = calibrator_example(case), calibrator_example(case, seed=1).scores
+    batch, new = case.example(), case.as_values(case.example(seed=1).scores)
     weights = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, device=case.device).repeat(20)
-    want, has_weight = case.probs(case.fit(batch, weights=weights), new), weights.cpu() > 0
+
+    def outcome(batch: Example, weights: Tensor | None) -> dict[str, Any]:
+        calibrator = case.learn(case.as_values(batch.scores), batch.targets.to(case.device), weights=weights)
+        return case.results(calibrator, new)
+
+    want, has_weight = outcome(batch, weights), weights.cpu() > 0
     for factor in (1 / float(weights.sum()), 100.0):
-        got = case.probs(case.fit(batch, weights=factor * weights), new)
-        assert_same(got, want, f"the sum of weights matters, at a factor of {factor:g}", *TOLERANCE)
-    got = case.probs(case.fit(batch.rows(has_weight), weights=weights[has_weight]), new)
-    assert_same(got, want, "rows of weight 0 matter", *TOLERANCE)
-    equal, none = case.fit(batch, weights=torch.full_like(weights, 0.01)), case.fit(batch)
-    assert_same(case.probs(equal, new), case.probs(none, new), "equal weights are not the same as none", *TOLERANCE)
-
-
-def check_calibrator_state(case: CalibratorCase) -> None:
-    """What was saved gives the same probabilities: by `manyhot.save`, by `state_dict`, and after `half()`."""
-    calibrator = case.fit(calibrator_example(case))
-    new = calibrator_example(case, seed=1).scores
-    want = case.probs(calibrator, new)
-    for name, again in restored(calibrator, case.make()):
-        assert_same(case.probs(again, new), want, f"a {name} calibrator gives other probabilities")
-
-
-def calibrator_edges(case: CalibratorCase) -> Iterator[Example]:
-    """Batches at the edges, and one whose scores of present and absent cells are separated by little."""
-    yield from edge_batches(partial(calibrator_example, case), single_label=case.single_label)
-    targets = calibrator_example(case, unknown=0.0).targets
-    yield Example("separated by little", targets - 0.5, targets)
-
-
-def check_calibrator_edges(case: CalibratorCase) -> None:
-    """Every batch at the edge gives finite log-odds and probabilities between 0 and 1, without a warning."""
-    for batch in calibrator_edges(case):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                calibrator = case.fit(batch)
-                case.probs(calibrator, batch.scores)
-                case.probs(calibrator, batch.scores[:0])
-            except Exception as error:
-                raise AssertionError(f"{batch.name}: {type(error).__name__}: {error}") from error
+        got = outcome(batch, factor * weights)
+        case.same(got, want, f"the sum of weights matters, at a factor of {factor:g}")
+    case.same(outcome(batch.rows(has_weight), weights[has_weight]), want, "rows of weight 0 matter")
+    equal = torch.full_like(weights, 0.01)
+    case.same(outcome(batch, equal), outcome(batch, None), "equal weights are not the same as none")
 
 
 def check_calibrator_types(case: CalibratorCase) -> None:
-    """Half precision is computed in float32, float64 stays, arrays do, and gradients are not asked for."""
-    batch = calibrator_example(case)
+    """Half precision gives float32, float64 stays, and gradients are not asked for."""
+    batch = case.example()
     calibrator = case.fit(batch._replace(scores=batch.scores.float().requires_grad_()))
     for dtype in (torch.bfloat16, torch.float32, torch.float64):
-        probs = case.probs(calibrator, batch.scores.to(dtype))
+        probs = case.results(calibrator, case.as_values(batch.scores.to(dtype)))["probs"]
         if probs.dtype != torch.promote_types(dtype, torch.float32):
             raise AssertionError(f"scores of {dtype} give probabilities of {probs.dtype}")
-    exact, rounded = (case.probs(calibrator, batch.scores.float().to(kind)) for kind in (torch.float64, torch.float32))
-    assert_same(rounded, exact.float(), "float32 and float64 differ", 1e-4, 1e-6)
-    arrays = case.make().fit(batch.scores.float().numpy(), batch.targets.numpy())(batch.scores.numpy())
-    want = case.probs(calibrator, batch.scores).cpu()
-    assert_same(arrays, want, "arrays are not read as tensors are", *TOLERANCE)
+    rounded = case.as_values(batch.scores.float())
+    exact, got = (case.results(calibrator, scores)["probs"] for scores in (rounded.double(), rounded))
+    assert_same(got, exact.float(), "float32 and float64 differ", 1e-4, 1e-6)
 
 
 CALIBRATOR_PROPERTIES = (
-    check_calibrator_unfitted,
+    *FITTED_PROPERTIES,
+    check_unknown,
     check_calibrator_increases,
-    check_calibrator_order,
-    check_calibrator_unknown,
     check_calibrator_weights,
-    check_calibrator_state,
-    check_calibrator_edges,
     check_calibrator_types,
 )
