@@ -180,7 +180,7 @@ class Case(ABC):
         """A fresh one that was fitted on, or updated with, a batch."""
         return self.learn(self.as_values(batch.scores), batch.targets.to(self.device))
 
-    def outcome(self, batch: Example, new: Example) -> dict[str, Any]:
+    def evaluate(self, batch: Example, new: Example) -> dict[str, Any]:
         """What a fresh one makes of new values after it has learnt from a batch."""
         return self.results(self.fit(batch), self.as_values(new.scores))
 
@@ -214,28 +214,28 @@ def of_labels(results: dict[str, Any], labels: Tensor | slice) -> dict[str, Any]
 def check_order(case: Case) -> None:
     """The order of rows does not matter, and labels that change places take their results along."""
     batch, new = case.example(), case.example(seed=1)
-    want = case.outcome(batch, new)
+    want = case.evaluate(batch, new)
     rows = torch.randperm(len(batch.targets), generator=torch.Generator().manual_seed(1))
     labels = torch.arange(batch.targets.shape[1]).roll(2)  # none of them stays
-    case.same(case.outcome(batch.rows(rows), new), want, "the order of rows matters")
+    case.same(case.evaluate(batch.rows(rows), new), want, "the order of rows matters")
     if not case.names_labels:
-        moved = case.outcome(batch.labels(labels), new.labels(labels))
+        moved = case.evaluate(batch.labels(labels), new.labels(labels))
         case.same(moved, of_labels(want, labels.to(case.device)), "the order of labels matters")
 
 
 def check_unknown(case: Case) -> None:
     """Unknown cells change nothing: not by their values, not by being there."""
     batch, new = case.example(), case.example(seed=1, unknown=0.0)
-    want = case.outcome(batch, new)
+    want = case.evaluate(batch, new)
     for score in (-50.0, 50.0):
-        case.same(case.outcome(batch.with_unknown_at(score), new), want, "the values of unknown cells matter")
+        case.same(case.evaluate(batch.with_unknown_at(score), new), want, "the values of unknown cells matter")
     longer, wider = batch.with_unknown_line(0), batch.with_unknown_line(-1)
-    case.same(case.outcome(longer, new), want, f"{longer.name} matters")
+    case.same(case.evaluate(longer, new), want, f"{longer.name} matters")
     # Far below the others, so that it does not show in a softmax either.
-    got = case.outcome(wider, new.with_unknown_line(-1).with_unknown_at(-1e4))
+    got = case.evaluate(wider, new.with_unknown_line(-1).with_unknown_at(-1e4))
     # Counts are left out: a label that is never known may be counted as one without a value.
-    kept = {name for name, value in got.items() if not isinstance(value, int)}
-    got, want = ({name: part[name] for name in kept} for part in (of_labels(got, slice(case.shape[1])), want))
+    names = {name for name, value in got.items() if not isinstance(value, int)}
+    got, want = ({name: part[name] for name in names} for part in (of_labels(got, slice(case.shape[1])), want))
     case.same(got, want, f"{wider.name} matters")
 
 
@@ -248,7 +248,7 @@ def check_edge_batches(case: Case) -> None:
                 learnt, values = case.fit(batch), case.as_values(batch.scores)
                 case.results(learnt, values[:0])
                 want = case.results(learnt, values)
-                case.same(case.outcome(batch, batch), want, "the same batch gives other results")
+                case.same(case.evaluate(batch, batch), want, "the same batch gives other results")
             except Exception as error:
                 error.add_note(f"The batch: {batch.name}.")
                 raise
@@ -261,7 +261,7 @@ def check_types(case: Case) -> None:
     if case.device == "cpu":
         array = values.numpy()
         from_arrays = case.results(case.learn(array, targets.numpy()), array)
-        case.same(from_arrays, case.outcome(batch, batch), "arrays and tensors differ")
+        case.same(from_arrays, case.evaluate(batch, batch), "arrays and tensors differ")
     for dtype in (torch.float16, torch.bfloat16) if values.is_floating_point() else ():
         rounded = values.to(dtype)
         got, want = (case.results(case.learn(kind, targets), kind) for kind in (rounded, rounded.float()))

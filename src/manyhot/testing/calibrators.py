@@ -53,7 +53,9 @@ class CalibratorCase(Case):
         yield Example("separated by little", targets - 0.5, targets)
 
 
-calibrator_example = CalibratorCase.example
+def calibrator_example(case: CalibratorCase, rows: int = 60, labels: int = 5, **options: Any) -> Example:
+    """A random batch whose scores know something of the targets; `unknown` is a share, and `seed` that of the draw."""
+    return case.example(rows, labels, **options)
 
 
 def check_calibrator(make: Callable[[], Calibrator], **options: Any) -> None:
@@ -88,17 +90,17 @@ def check_calibrator_weights(case: CalibratorCase) -> None:
     batch, new = case.example(), case.as_values(case.example(seed=1).scores)
     weights = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, device=case.device).repeat(20)
 
-    def outcome(batch: Example, weights: Tensor | None) -> dict[str, Any]:
+    def evaluate(batch: Example, weights: Tensor | None) -> dict[str, Any]:
         calibrator = case.learn(case.as_values(batch.scores), batch.targets.to(case.device), weights=weights)
         return case.results(calibrator, new)
 
-    want, has_weight = outcome(batch, weights), weights.cpu() > 0
+    want, has_weight = evaluate(batch, weights), weights.cpu() > 0
     for factor in (1 / float(weights.sum()), 100.0):
-        got = outcome(batch, factor * weights)
+        got = evaluate(batch, factor * weights)
         case.same(got, want, f"the sum of weights matters, at a factor of {factor:g}")
-    case.same(outcome(batch.rows(has_weight), weights[has_weight]), want, "rows of weight 0 matter")
+    case.same(evaluate(batch.rows(has_weight), weights[has_weight]), want, "rows of weight 0 matter")
     equal = torch.full_like(weights, 0.01)
-    case.same(outcome(batch, equal), outcome(batch, None), "equal weights are not the same as none")
+    case.same(evaluate(batch, equal), evaluate(batch, None), "equal weights are not the same as none")
 
 
 def check_calibrator_types(case: CalibratorCase) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -69,7 +69,14 @@ class MetricCase(Case):
         return scores if self.values == "scores" else torch.sigmoid(scores)
 
 
-metric_example, metric_edges = MetricCase.example, MetricCase.edges
+def metric_example(case: MetricCase, rows: int = 24, labels: int = 6, **options: Any) -> Example:
+    """A random batch without ties; `unknown` is the share of unknown cells, and `seed` that of the draw."""
+    return case.example(rows, labels, **options)
+
+
+def metric_edges(case: MetricCase) -> Iterator[Example]:
+    """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
+    return case.edges()
 
 
 def check_metric(make: Callable[[], Metric], **options: Any) -> None:
