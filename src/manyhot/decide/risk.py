@@ -69,9 +69,9 @@ class ConformalRiskControl(Rule):
 
     def __init__(self, alpha: float, risk: str = "false_negatives", *, delta: float | None = None) -> None:
         super().__init__()
-        self.alpha = _probability("alpha", alpha)
+        self.alpha = check_number("alpha", "ConformalRiskControl", alpha, "(0, 1)")
         self.risk = check_choice("risk", "ConformalRiskControl", risk, RISKS)
-        self.delta = None if delta is None else _probability("delta", delta)
+        self.delta = None if delta is None else check_number("delta", "ConformalRiskControl", delta, "(0, 1)")
         self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
         self.register_buffer("reached", torch.tensor(False))
 
@@ -111,10 +111,6 @@ class ConformalRiskControl(Rule):
         else:
             counts, part, whole = known.any(1), labels & known & ~present, labels & known
         return (part.sum(1).double() / whole.sum(1).clamp(min=1))[counts]
-
-
-def _probability(argument: str, value: object) -> float:
-    return check_number(argument, "ConformalRiskControl", value, "(0, 1)")
 
 
 class LossSteps(NamedTuple):

@@ -119,9 +119,8 @@ class AverageK(Rule):
         # The last predicted value and the next one; none where nothing is predicted, one where everything is.
         threshold = torch.tensor(torch.inf)
         if selected:
-            threshold = midpoint(
-                selected[1] if len(selected) > 1 else torch.full_like(selected[0], -torch.inf), selected[0]
-            )
+            last, following = (*selected, torch.full_like(selected[0], -torch.inf))[:2]
+            threshold = midpoint(following, last)
         return self.learn(threshold=threshold.to(checked.device, torch.float64))
 
     def decide(self, values: Tensor) -> Tensor:
@@ -262,7 +261,7 @@ class ExpectedFBeta(Rule):
     def decide(self, values: Tensor) -> Tensor:
         """The set of each row with the largest expected F-beta."""
         if torch.compiler.is_exporting():
-            return best_sets_in_graph(values.double(), self.beta)
+            return self._best_sets(values.double())
         labels = torch.zeros_like(values, dtype=torch.bool)
         # Rows with similar numbers of labels need sums of similar length.
         order = values.sum(1, dtype=torch.float64).argsort()
@@ -272,12 +271,16 @@ class ExpectedFBeta(Rule):
         return labels
 
     def _best_sets(self, probs: Tensor) -> Tensor:
-        ordered, indices = probs.sort(dim=1, descending=True, stable=True)
-        expected = expected_f(ordered, self.beta, _largest_set(ordered, self.beta))
-        best = expected.amax(1, keepdim=True)
-        sizes = (expected >= best - TIE_TOLERANCE).to(torch.int8).argmax(1, keepdim=True)
-        predicted = torch.arange(probs.shape[1], device=probs.device) < sizes
-        return torch.zeros_like(predicted).scatter(1, indices, predicted)
+        if torch.compiler.is_exporting():  # in ONNX, equal values of `topk` go by their index
+            ordered, indices = probs.topk(probs.shape[1], dim=1)
+            expected, number = expected_f_by_quadrature(ordered, self.beta), torch.int64
+        else:
+            ordered, indices = probs.sort(dim=1, descending=True, stable=True)
+            expected, number = expected_f(ordered, self.beta, _largest_set(ordered, self.beta)), torch.int8
+        good = expected >= expected.amax(1, keepdim=True) - TIE_TOLERANCE
+        sizes = good.to(number).argmax(1, keepdim=True)
+        predicted = (torch.arange(probs.shape[1], device=probs.device) < sizes).to(number)
+        return torch.zeros_like(predicted).scatter(1, indices, predicted) > 0
 
 
 def _largest_set(probs: Tensor, beta: float) -> int:
@@ -349,30 +352,15 @@ def _others(probs: Tensor, numbers: Tensor) -> Iterator[tuple[int, Tensor]]:
     P(number = j) = (1 - p) P(others = j) + p P(others = j - 1). Solved upwards, an error shrinks by p / (1 - p) each
     time, and solved downwards by (1 - p) / p, so the one serves labels up to 1/2 and the other those above.
     """
-    above, max_labels = probs > 0.5, numbers.shape[1] - 1
-    rare, frequent = (~above).double(), above.double()
-    if bool((rare * probs).any()):
-        low = probs.clamp(max=0.5)
-        carried, added = low / (low - 1), rare / (1 - low)
-        chance = torch.zeros_like(probs)
-        for number in range(max_labels):
-            yield number, chance.mul_(carried).addcmul_(numbers[:, number, None], added)
-    if bool(above.any()):
-        high = probs.clamp(min=0.5)
-        carried, added = (high - 1) / high, frequent / high
-        chance = torch.zeros_like(probs)
-        for number in reversed(range(max_labels)):
-            yield number, chance.mul_(carried).addcmul_(numbers[:, number + 1, None], added)
-
-
-def best_sets_in_graph(probs: Tensor, beta: float) -> Tensor:
-    """(N, K) bool, the sets with the largest expected F-beta, in operations that an ONNX graph has."""
-    ordered, indices = probs.topk(probs.shape[1], dim=1)  # in ONNX, equal values go by their index
-    expected = expected_f_by_quadrature(ordered, beta)
-    good = expected >= expected.amax(1, keepdim=True) - TIE_TOLERANCE
-    sizes = good.to(torch.int64).argmax(1, keepdim=True)
-    cells = (torch.arange(probs.shape[1]) < sizes).to(torch.int64)
-    return torch.zeros_like(cells).scatter(1, indices, cells) > 0
+    above, upwards = probs > 0.5, range(numbers.shape[1] - 1)
+    ways = (~above, probs, upwards, numbers[:, :-1]), (above, 1 - probs, upwards[::-1], numbers[:, 1:])
+    for served, share, order, known in ways:
+        if bool(served.any()):
+            share = share.clamp(max=0.5)
+            carried, added = share / (share - 1), served / (1 - share)
+            chance = torch.zeros_like(probs)
+            for number in order:
+                yield number, chance.mul_(carried).addcmul_(known[:, number, None], added)
 
 
 def expected_f_by_quadrature(probs: Tensor, beta: float) -> Tensor:

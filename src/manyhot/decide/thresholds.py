@@ -161,14 +161,13 @@ class LabelThresholds(Rule):
     ) -> None:
         super().__init__()
         goals = {"beta": beta, "precision": precision, "recall": recall}
-        named = [name for name, value in goals.items() if value is not None]
-        if len(named) > 1:
-            got, hint = " and ".join(f"`{name}`" for name in named), "Fit one rule for each goal."
+        goals = {name: value for name, value in goals.items() if value is not None} or {"beta": 1.0}
+        if len(goals) > 1:
+            got, hint = " and ".join(f"`{name}`" for name in goals), "Fit one rule for each goal."
             raise InputError("goal", "LabelThresholds", "be one of `beta`, `precision` and `recall`", got, hint)
-        for name in named:
-            goals[name] = check_number(name, "LabelThresholds", goals[name], "(0, inf)" if name == "beta" else "(0, 1]")
-        self.precision, self.recall = goals["precision"], goals["recall"]
-        self.beta = goals["beta"] if named else 1.0
+        for name, value in goals.items():
+            goals[name] = check_number(name, "LabelThresholds", value, "(0, inf)" if name == "beta" else "(0, 1]")
+        self.beta, self.precision, self.recall = map(goals.get, OBJECTIVES)
         default = 0.0 if self.beta is None else 10.0
         self.shrink = default if shrink is None else check_number("shrink", "LabelThresholds", shrink, "[0, inf)")
         self.register_buffer("thresholds", torch.empty(0, dtype=torch.float64))
@@ -182,7 +181,9 @@ class LabelThresholds(Rule):
         """
         checked = self.check_values(values)
         known = self.check_targets(targets, checked)
-        values, targets, objective = checked.cpu(), known.cpu(), self._objective()
+        values, targets = checked.cpu(), known.cpu()
+        goals = ((make, getattr(self, name)) for name, make in OBJECTIVES.items())
+        objective = next(make(value) for make, value in goals if value is not None)
         reached, common, thresholds = torch.from_numpy(targets.numpy().max(0, initial=-1) == 1), np.nan, []
         if self.shrink > 0 or not bool(reached.all()):
             all_known = targets.numpy().min(initial=0) >= 0
@@ -205,11 +206,6 @@ class LabelThresholds(Rule):
         """Labels with a value of at least their threshold."""
         check_num_labels("LabelThresholds", values, len(self.thresholds))
         return reaches_threshold(values, self.thresholds)
-
-    def _objective(self) -> Objective:
-        if self.precision is not None:
-            return recall_at_precision(self.precision)
-        return f_beta(self.beta or 1.0) if self.recall is None else precision_at_recall(self.recall)
 
 
 Array = NDArray[Any]
@@ -237,6 +233,8 @@ def precision_at_recall(share: float) -> Objective:
         hits >= share * positives * (1 - 1e-12), hits / predicted, -np.inf
     )
 
+
+OBJECTIVES = {"beta": f_beta, "precision": recall_at_precision, "recall": precision_at_recall}
 
 # Up to this number, cells are sorted all at once; of more, those that cannot matter are left out first.
 FULL_SORT_CELLS = 1 << 16
