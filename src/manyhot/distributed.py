@@ -26,26 +26,12 @@ def rank() -> int:
     return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
 
 
-class _AllReduceSum(torch.autograd.Function):
-    """Sum of a tensor over processes.
-
-    Data-parallel training averages gradients over processes, while this sum's true gradient is their sum: hence the
-    factor.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
-        total = local.detach().clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad * world_size()
-
-
 class _AllGatherRows(torch.autograd.Function):
-    """Rows of all processes in the order of ranks; the gradient of the own rows comes back with the factor as above."""
+    """Rows of all processes in the order of ranks.
+
+    Data-parallel training averages gradients over processes, while the true gradient of the own rows is their sum:
+    hence the factor.
+    """
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, sizes: list[int]) -> Tensor:
@@ -127,16 +113,8 @@ class GlobalBatch(nn.Module):
             # In the type of the scores, because not every backend sends every type of integer.
             tensors = [scores, targets.to(scores.dtype)] + ([] if extra is None else [extra])
             return self.loss(*gather_rows(*tensors))
-        first, *others = (
-            self._reduce(term.values.sum(), term.count)
-            for term in self.loss.terms(self.loss.check(scores, targets, extra))
-        )
-        return sum(others, start=first)
-
-    def _reduce(self, local: Tensor, count: Tensor | float) -> Tensor:
-        total: Tensor = _AllReduceSum.apply(local)  # type: ignore[no-untyped-call]
-        if self.loss.reduction == "sum":
-            return total
-        counts = torch.as_tensor(count, dtype=local.dtype, device=local.device).detach().clone()
-        dist.all_reduce(counts)
-        return divide(total, counts)
+        batch = self.loss.check(scores, targets, extra)
+        own = [number for term in self.loss.terms(batch) for number in (term.values.sum(), term.count)]
+        (processes,) = gather_rows(torch.stack([torch.as_tensor(number).to(batch.scores) for number in own])[None])
+        sums, counts = processes.sum(0).view(-1, 2).unbind(1)
+        return sums.sum() if self.loss.reduction == "sum" else divide(sums, counts.detach()).sum()

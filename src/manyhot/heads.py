@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -21,18 +22,18 @@ from manyhot.links import Link, SigmoidLink
 BIASES = ("none", "shared", "label", "outside")
 
 
-def under_autocast(features: Tensor) -> bool:
-    """Whether torch would choose a lower precision where the features are."""
+def without_autocast(compute: Callable[[Tensor], Tensor], features: Tensor, weight: Tensor) -> Tensor:
+    """What `compute` makes of features, in the precision of the weights where torch would choose a lower one."""
     kind = features.device.type
-    return kind != "meta" and torch.is_autocast_enabled(kind)
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
+        return compute(features)
+    with torch.autocast(kind, enabled=False):
+        return compute(features.to(weight.dtype))
 
 
 def hidden_units(layer: nn.Linear, features: Tensor, dropout: float, training: bool) -> Tensor:
     """The units (N, H) of a hidden layer, while training without those that are dropped."""
-    if under_autocast(features):
-        with torch.autocast(features.device.type, enabled=False):
-            return hidden_units(layer, features.to(layer.weight.dtype), dropout, training)
-    return F.dropout(F.relu(layer(features)), dropout, training)
+    return F.dropout(F.relu(without_autocast(layer, features, layer.weight)), dropout, training)
 
 
 class Head(nn.Module, ABC):
@@ -66,10 +67,7 @@ class Head(nn.Module, ABC):
     def forward(self, features: Tensor) -> Tensor:
         """Scores (N, K) of features (N, D)."""
         check_features(type(self).__name__, features, self.in_features)
-        if under_autocast(features):
-            with torch.autocast(features.device.type, enabled=False):
-                return self.forward(features.to(self.weight.dtype))
-        metrics = self.metrics(features)
+        metrics = without_autocast(self.metrics, features, self.weight)
         return metrics if self.bias is None or self.bias_kind == "outside" else metrics + self.bias_sign * self.bias
 
     def threshold(self) -> Tensor:
