@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.autograd import forward_ad
 
 from manyhot.checks import can_read_values
 
-# Takes scores and constants of the same shape; returns values and slopes.
+# Takes scores and constants of the same shape, or None; returns values and slopes.
 Function = Callable[..., tuple[Tensor, Tensor]]
 
 # On the CPU, blocks of about so many numbers keep all intermediate results in the cache, and their memory in use:
@@ -25,13 +26,14 @@ Function = Callable[..., tuple[Tensor, Tensor]]
 CHUNK_NUMEL = 1 << 17
 
 
-def in_chunks(function: Function, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
+def in_chunks(function: Function, scores: Tensor, *constants: Tensor | None) -> tuple[Tensor, Tensor]:
     """Values and slopes of independent rows, a cacheful at a time where that pays: eagerly on the CPU."""
     if scores.numel() <= CHUNK_NUMEL or torch.is_grad_enabled() or not can_read_values(scores):
         return function(scores, *constants)
     size = max(1, CHUNK_NUMEL * scores.shape[0] // scores.numel())
     slopes, values = torch.empty_like(scores), []
-    for *block, part in zip(*(tensor.split(size) for tensor in (scores, *constants, slopes)), strict=True):
+    blocks = (repeat(None) if tensor is None else tensor.split(size) for tensor in (scores, *constants))
+    for part, *block in zip(slopes.split(size), *blocks, strict=False):
         value, slope = function(*block)
         part.copy_(slope)
         values.append(value)
@@ -42,7 +44,7 @@ class _WithSlope(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(function: Function, scores: Tensor, *constants: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(function: Function, scores: Tensor, *constants: Tensor | None) -> tuple[Tensor, Tensor]:
         return function(scores, *constants)
 
     @staticmethod
@@ -79,7 +81,7 @@ class _WithForwardMode(_WithSlope):
         return (tangent * slopes).sum_to_size(ctx.shape), None
 
 
-def with_slope(function: Function, scores: Tensor, *constants: Tensor) -> Tensor:
+def with_slope(function: Function, scores: Tensor, *constants: Tensor | None) -> Tensor:
     """Values of `function` at the scores, with its slopes as their gradient.
 
     Args:
@@ -87,7 +89,7 @@ def with_slope(function: Function, scores: Tensor, *constants: Tensor) -> Tensor
             belong to cells, (N, 1) to rows, (1, K) to columns; () is a sum. For second derivatives, its operations are
             differentiated.
         scores: What the slopes are taken by.
-        *constants: Of the shape of the scores.
+        *constants: Of the shape of the scores, or None.
     """
     if torch.compiler.is_compiling() and not (torch.is_grad_enabled() and scores.requires_grad):
         return function(scores, *constants)[0]  # the compiler takes autograd functions only where there is a gradient

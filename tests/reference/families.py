@@ -4,6 +4,7 @@ import torch
 
 import manyhot as mh
 from manyhot.checks import prepare_batch
+from manyhot.losses.baselines import count_excess
 from manyhot.losses.batch_statistics import log_batch_normaliser
 from manyhot.losses.kernels import label_pair_rows
 from manyhot.losses.softmax import AverageKLoss
@@ -211,7 +212,7 @@ def epr(case):
     loss = mh.losses.EPRLoss(case.params["K"], beta=case.params["beta"])
     targets = case.one_hot(scores.shape[1])
     value = loss(scores, targets)
-    excess = loss.excess(loss.check(scores, targets), torch.sigmoid(scores))
+    excess = count_excess(loss.check(scores, targets), torch.sigmoid(scores), loss.expected_labels)
     return {"k_hat": excess + case.params["K"], "value": value, "grad": gradient(value, scores)}
 
 

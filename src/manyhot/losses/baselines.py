@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyhot.checks import LossBatch, can_read_values, check_number, check_target_values
 from manyhot.errors import InputError
-from manyhot.losses.loss import Loss, Term
+from manyhot.losses.loss import Loss, RowLoss, Term
 from manyhot.numerics import MASK_OFFSET, logit, softplus
 
 
@@ -41,7 +41,7 @@ def rank_weights(ranks: Tensor, dtype: torch.dtype) -> Tensor:
     return (torch.digamma(ranks.double() + 1) + 0.5772156649015329).to(dtype)
 
 
-class WARPLoss(Loss):
+class WARPLoss(RowLoss):
     """Hinge on every pair of a present and an absent label, weighted by rank: a ranking baseline that minds the top.
 
     row = sum over present p of L(r_p) sum over absent n of max(0, 1 - s_p + s_n), L(r) = 1 + 1/2 + ... + 1/r
@@ -63,11 +63,6 @@ class WARPLoss(Loss):
         tensor(1.5000)
     """
 
-    reductions = ("mean", "sum", "none")
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
-
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows with a label."""
         absent, levels = RankedAbsent(batch), batch.scores - 1
@@ -76,7 +71,7 @@ class WARPLoss(Loss):
         return [Term(rows, batch.labelled_rows().sum())]
 
 
-class RMLLoss(Loss):
+class RMLLoss(RowLoss):
     """WARP with a ramp, which stops paying for hopeless pairs, and a ramp for every label by itself.
 
     row = sum over present p of L(r_p) sum over absent n of R(s_p - s_n) + class_weight sum over labels of R(+-s)
@@ -99,8 +94,6 @@ class RMLLoss(Loss):
         tensor(4.5000)
     """
 
-    reductions = ("mean", "sum", "none")
-
     def __init__(self, *, floor: float = -0.5, class_weight: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.floor = check_number("floor", "RMLLoss", floor, "(-1, 0]")
@@ -113,16 +106,13 @@ class RMLLoss(Loss):
         weights = rank_weights(ranks, levels.dtype)
         # A ramp is the difference of two hinges.
         ramps = absent.hinges(levels, ranks) - absent.hinges(flat, absent.above(flat))
-        alone = batch.mask(self.ramp(torch.where(batch.targets > 0, batch.scores, -batch.scores)))
+        margins = torch.where(batch.targets > 0, batch.scores, -batch.scores)
+        alone = batch.mask((1 - margins).clamp(0, 1 - self.floor))
         rows = (batch.targets * weights * ramps + self.class_weight * alone).sum(1)
         return [Term(rows, batch.rows().sum())]
 
-    def ramp(self, margins: Tensor) -> Tensor:
-        """R(z)."""
-        return (1 - margins).clamp(0, 1 - self.floor)
 
-
-class AssumeNegativeLoss(Loss):
+class AssumeNegativeLoss(RowLoss):
     """Assumes that every label that was not observed is absent, at a small weight: the simplest loss for single labels.
 
     row = softplus(-s_y) + negative_weight sum over other labels of softplus(s)
@@ -144,8 +134,6 @@ class AssumeNegativeLoss(Loss):
         tensor(0.8201)
     """
 
-    reductions = ("mean", "sum", "none")
-
     def __init__(self, *, negative_weight: float | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         if negative_weight is not None:
@@ -162,18 +150,11 @@ class AssumeNegativeLoss(Loss):
         return [Term((batch.targets * softplus(-batch.scores)).sum(1) + others, batch.rows().sum())]
 
 
-class ExpectedCount(nn.Module):
-    """Difference between the mean number of labels predicted by the probabilities and the expected number."""
-
-    def __init__(self, expected: float, owner: str) -> None:
-        super().__init__()
-        self.expected = check_number("expected_labels", owner, expected, "[0, inf)")
-
-    def forward(self, batch: LossBatch, probs: Tensor) -> Tensor:
-        """Mean row sum of the probabilities, less the expected number; 0 for a batch without rows."""
-        rows = batch.rows().sum()
-        excess = batch.mask(probs).sum() / rows.clamp(min=1) - self.expected
-        return torch.where(rows > 0, excess, 0 * probs.sum())
+def count_excess(batch: LossBatch, probs: Tensor, expected: float) -> Tensor:
+    """Mean row sum of the probabilities, less the expected number of labels; 0 for a batch without rows."""
+    rows = batch.rows().sum()
+    excess = batch.mask(probs).sum() / rows.clamp(min=1) - expected
+    return torch.where(rows > 0, excess, 0 * probs.sum())
 
 
 class EPRLoss(Loss):
@@ -202,12 +183,12 @@ class EPRLoss(Loss):
 
     def __init__(self, expected_labels: float, *, beta: float = 1.0) -> None:
         super().__init__()
-        self.excess = ExpectedCount(expected_labels, "EPRLoss")
+        self.expected_labels = check_number("expected_labels", "EPRLoss", expected_labels, "[0, inf)")
         self.beta = check_number("beta", "EPRLoss", beta, "[0, inf)")
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over observed labels, and the squared excess."""
-        excess = self.excess(batch, torch.sigmoid(batch.scores))
+        excess = count_excess(batch, torch.sigmoid(batch.scores), self.expected_labels)
         observed = batch.targets * softplus(-batch.scores)
         return [Term(observed, batch.labelled_rows().sum()), Term(self.beta * excess.square(), 1.0)]
 
@@ -255,7 +236,7 @@ class ROLELoss(Loss):
         bound = logit(0.6)
         guesses = (2 * torch.rand(targets.shape, generator=generator) - 1) * bound
         self.guesses = nn.Parameter(torch.where(targets.cpu() > 0, logit(0.995), guesses).to(targets.device))
-        self.excess = ExpectedCount(expected_labels, "ROLELoss")
+        self.expected_labels = check_number("expected_labels", "ROLELoss", expected_labels, "[0, inf)")
 
     def forward(self, scores: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
         """The loss of a batch whose rows have these numbers in the training data."""
@@ -273,7 +254,7 @@ class ROLELoss(Loss):
         cells = (batch.targets + teacher_probs) * softplus(-student) + (1 - teacher_probs) * softplus(student)
         sizes = batch.row_sizes().sum()
         labels = sizes / batch.rows().sum().clamp(min=1)
-        excess = self.excess(batch, torch.sigmoid(student)) / labels.clamp(min=1)
+        excess = count_excess(batch, torch.sigmoid(student), self.expected_labels) / labels.clamp(min=1)
         return [Term(batch.mask(cells), sizes), Term(excess.square(), 1.0)]
 
     def batch_guesses(self, batch: LossBatch) -> Tensor:

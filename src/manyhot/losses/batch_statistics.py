@@ -11,7 +11,7 @@ from torch import Tensor
 from manyhot.autograd import with_slope
 from manyhot.checks import LossBatch, check_choice, check_number
 from manyhot.links import QuasibinaryLink
-from manyhot.losses.loss import Loss, Term
+from manyhot.losses.loss import Loss, RowLoss, Term
 from manyhot.numerics import MASK_OFFSET, softplus
 
 
@@ -24,14 +24,7 @@ def log_batch_normaliser(batch: LossBatch) -> Tensor:
     return torch.logsumexp(batch.masked_scores, dim=(0, 1)) - torch.log(batch.targets.sum().clamp(min=1))
 
 
-def quasibinary_rows(batch: LossBatch, log_normaliser: Tensor, penalty_weight: float) -> Tensor:
-    """Loss of every row, (N,): minus the log-probability of its labels, and a penalty for every probability above 1."""
-    log_q = batch.mask(batch.scores - log_normaliser)
-    cells = torch.addcmul(penalty_weight * log_q.clamp(min=0), log_q, batch.targets, value=-1)
-    return cells.sum(1)
-
-
-class QuasibinaryLoss(Loss):
+class QuasibinaryLoss(RowLoss):
     """One normaliser C for the whole batch: for zero, one or many labels, and as easy to train as a softmax.
 
     log q = s - log C, log C = LSE(all scores of the batch) - log(number of labels)
@@ -66,13 +59,13 @@ class QuasibinaryLoss(Loss):
     """
 
     mixes_rows = True
-    reductions = ("mean", "sum", "none")
     link: QuasibinaryLink
     violation_share: Tensor
     log_batch_normaliser: Tensor
 
     def __init__(self, *, penalty_weight: float = 1.0, alpha: float = 0.1, reduction: str = "mean") -> None:
-        super().__init__(QuasibinaryLink(), reduction)
+        super().__init__(reduction=reduction)
+        self.link = QuasibinaryLink()
         self.penalty_weight = check_number("penalty_weight", "QuasibinaryLoss", penalty_weight, "[0, inf)")
         self.alpha = check_number("alpha", "QuasibinaryLoss", alpha, "(0, 1]")
         self.register_buffer("violation_share", torch.zeros(()))
@@ -83,8 +76,9 @@ class QuasibinaryLoss(Loss):
         log_normaliser = log_batch_normaliser(batch)
         if self.training:
             self.track(batch, log_normaliser.detach())
-        rows = quasibinary_rows(batch, log_normaliser, self.penalty_weight)
-        return [Term(rows * (batch.targets.sum() > 0), batch.rows().sum())]
+        log_q = batch.mask(batch.scores - log_normaliser)
+        cells = torch.addcmul(self.penalty_weight * log_q.clamp(min=0), log_q, batch.targets, value=-1)
+        return [Term(cells.sum(1) * (batch.targets.sum() > 0), batch.rows().sum())]
 
     @torch.no_grad()
     def track(self, batch: LossBatch, log_normaliser: Tensor) -> None:

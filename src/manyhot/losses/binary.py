@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -55,23 +54,20 @@ class AdditiveLoss(Loss):
             values = batch.mask(self._mixture(batch, weight))
         else:
             hard = self.curve.quicker_if_hard and batch.no_soft_targets()
-            optional = {"known": batch.known, "pos_weight": None if weight is None else weight.expand_as(batch.targets)}
-            constants = {name: tensor for name, tensor in optional.items() if tensor is not None}
-            cells = functools.partial(self._cells, hard, tuple(constants))
-            function = functools.partial(in_chunks, cells)
-            values = with_slope(function, batch.scores, batch.targets, *constants.values())
+            function = functools.partial(in_chunks, functools.partial(self._cells, hard))
+            weights = None if weight is None else weight.expand_as(batch.targets)
+            values = with_slope(function, batch.scores, batch.targets, batch.known, weights)
         if self.reduction == "batchmean":
             return [Term(values, batch.rows().sum())]
         return [Term(values, batch.targets.numel() if batch.known is None else batch.known.sum())]
 
     def _cells(
-        self, hard: bool, names: Sequence[str], scores: Tensor, targets: Tensor, *constants: Tensor
+        self, hard: bool, scores: Tensor, targets: Tensor, known: Tensor | None, pos_weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Values and slopes of cells; one value, their sum, unless they are all wanted."""
-        constant = dict(zip(names, constants, strict=True))
-        values, slopes = self.curve.cells(scores, targets, constant.get("pos_weight"), hard=hard)
-        if "known" in constant:
-            values, slopes = values * constant["known"], slopes * constant["known"]
+        values, slopes = self.curve.cells(scores, targets, pos_weight, hard=hard)
+        if known is not None:
+            values, slopes = values * known, slopes * known
         return values if self.reduction == "none" else values.sum(), slopes
 
     def _mixture(self, batch: LossBatch, weight: Tensor | None) -> Tensor:

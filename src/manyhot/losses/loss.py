@@ -109,3 +109,16 @@ class Loss(ConstructorRepr, nn.Module, ABC):
             return terms[0].values.sum()
         first, *others = (term.mean() for term in terms)
         return sum(others, start=first)
+
+
+class RowLoss(Loss):
+    """A mean over rows, whose values can also be had one by one.
+
+    Args:
+        reduction: "mean" over rows, "sum" or "none".
+    """
+
+    reductions = ("mean", "sum", "none")
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)

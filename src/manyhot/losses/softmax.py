@@ -14,7 +14,7 @@ from manyhot.errors import InputError
 from manyhot.heads import CosineHead, Head, LinearHead
 from manyhot.links import SoftmaxLink
 from manyhot.losses.binary import BinaryCrossEntropyLoss
-from manyhot.losses.loss import Loss, Term
+from manyhot.losses.loss import Loss, RowLoss, Term
 from manyhot.numerics import floor_count, softplus
 
 
@@ -39,7 +39,7 @@ def largest_log_prob(batch: LossBatch, log_p: Tensor) -> Tensor:
     return log_p.amax(1) if log_p.shape[1] else log_p.sum(1)
 
 
-class SoftmaxCrossEntropyLoss(Loss):
+class SoftmaxCrossEntropyLoss(RowLoss):
     """Softmax cross-entropy for one label per row, with a choice of the term for rows without a label.
 
     row = LSE(s) - s_y
@@ -65,12 +65,12 @@ class SoftmaxCrossEntropyLoss(Loss):
         tensor(0.2470)
     """
 
-    reductions = ("mean", "sum", "none")
     single_label: ClassVar[bool] = True
     link: SoftmaxLink
 
     def __init__(self, *, no_label: str = "ignore", no_label_weight: float = 1.0, reduction: str = "mean") -> None:
-        super().__init__(SoftmaxLink(), reduction)
+        super().__init__(reduction=reduction)
+        self.link = SoftmaxLink()
         self.no_label = check_choice("no_label", "SoftmaxCrossEntropyLoss", no_label, ("ignore", "uniform", "maxconf"))
         self.no_label_weight = check_number("no_label_weight", "SoftmaxCrossEntropyLoss", no_label_weight, "[0, inf)")
         if no_label != "ignore":
@@ -87,7 +87,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         return terms
 
 
-class MultiLabelSoftmaxLoss(Loss):
+class MultiLabelSoftmaxLoss(RowLoss):
     """Softmax cross-entropy with a row's labels sharing the target evenly: the simplest way from one label to several.
 
     row = -sum_k (y_k / sum y) log softmax_k(s)
@@ -104,11 +104,6 @@ class MultiLabelSoftmaxLoss(Loss):
         >>> MultiLabelSoftmaxLoss()(torch.tensor([[2.0, 0.0, 1.0]]), torch.tensor([[1, 0, 1]]))
         tensor(0.9076)
     """
-
-    reductions = ("mean", "sum", "none")
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over labelled rows."""
@@ -199,7 +194,7 @@ class AverageKLoss(Loss):
         ]
 
 
-class NoisedTopKLoss(Loss):
+class NoisedTopKLoss(RowLoss):
     """Hinge against the (K+1)-th largest score, smoothed by noise: for returning exactly K labels.
 
     row = max(0, 1 + top - s_y), top = mean over draws of the (k+1)-th largest of s + epsilon * noise
@@ -224,7 +219,6 @@ class NoisedTopKLoss(Loss):
         tensor(0.5000)
     """
 
-    reductions = ("mean", "sum", "none")
     single_label: ClassVar[bool] = True
     extra: ClassVar[str] = "noise"
 
@@ -290,7 +284,7 @@ def uniform_classifier(name: str, in_features: int, num_labels: int, *, scale: f
     return LinearHead(in_features, num_labels, bias=bias), loss
 
 
-class ClassWiseLoss(Loss):
+class ClassWiseLoss(RowLoss):
     """BCE in which all scores of a row are compared with the threshold of the row's own label: class-wise uniformity.
 
     row = softplus(b_y - s_y) + sum over other labels j of softplus(s_j - b_y)
@@ -315,7 +309,6 @@ class ClassWiseLoss(Loss):
         tensor(0.6265, grad_fn=<DivBackward0>)
     """
 
-    reductions = ("mean", "sum", "none")
     single_label: ClassVar[bool] = True
 
     def __init__(self, num_labels: int, *, reduction: str = "mean") -> None:
