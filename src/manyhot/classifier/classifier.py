@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from manyhot.backbones.backbone import Backbone
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import check_int, describe_type
+from manyhot.classifier.bundle import load_bundle, save_bundle
 from manyhot.data import Dataset, Files, Pixels, read_images
 from manyhot.data.loading import Batches, FeatureBatches, ImageBatches
 from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
 from manyhot.decide import Threshold
-from manyhot.decide.rule import Rule, rule_values
+from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
 from manyhot.labels import Labels
@@ -358,23 +359,13 @@ class Classifier:
     def decide(self, scores: Tensor) -> Predictions:
         """The table of scores (N, K) that the network gave: with probabilities and decisions."""
         scores = scores.detach().float().cpu()
-        probs = None
-        with torch.no_grad():
-            if self.calibrator is not None:
-                probs = self.calibrator(scores, kind="scores")
-            elif self.gives_probs:
-                probs = self.link.probs(scores)
-        values = scores if probs is None else rule_values(probs, scores, self.link)
-        decision = None if self.rule is None else self.rule(values)
-        return Predictions(
-            scores=scores,
-            probs=probs,
-            decisions=decision,
-            labels=self.labels,
-            link=self.link,
-            calibrator=self.calibrator,
-            rule=self.rule,
-        )
+        table = Predictions(scores=scores, labels=self.labels, link=self.link, calibrator=self.calibrator)
+        if self.gives_probs:
+            table = table.replace(probs=table.probabilities(), calibrator=self.calibrator)
+        if self.rule is not None:
+            decision = self.rule(table.rule_values() if self.gives_probs else scores)
+            table = table.replace(decisions=decision, rule=self.rule)
+        return table
 
     def dataset(self, samples: Any) -> Dataset:
         """Samples of any kind as a data set that the network can be fed with."""
@@ -388,8 +379,6 @@ class Classifier:
         Args:
             folder: Made if it is not there. Files of these names are replaced.
         """
-        from manyhot.classifier.bundle import save_bundle
-
         save_bundle(self, Path(folder))
 
     @classmethod
@@ -408,8 +397,6 @@ class Classifier:
                 read from the folder.
             device: Where the network is to be.
         """
-        from manyhot.classifier.bundle import load_bundle
-
         return load_bundle(cls, Path(folder), backbone=backbone, device=device)
 
     @owned("Classifier.export")
