@@ -164,6 +164,13 @@ def check_dense(argument: str, owner: str, values: Tensor) -> None:
         raise InputError(argument, owner, "be dense", "a sparse tensor", "Call `.to_dense()` on them.")
 
 
+def check_targets_shape(argument: str, owner: str, targets: Tensor, shape: tuple[int, ...], of: str) -> None:
+    """Raises an error for targets of another shape than that of the scores, or of what else they belong to."""
+    if tuple(targets.shape) != shape:
+        hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
+        raise InputError(argument, owner, f"be (N, K) like `{of}` {shape}", str(tuple(targets.shape)), hint)
+
+
 def prepare_batch(
     owner: str, scores: Tensor, targets: Tensor, *, soft: bool = False, single: bool = False, heads: int = 1
 ) -> LossBatch:
@@ -189,10 +196,7 @@ def prepare_batch(
         hint = "Pass `torch.as_tensor(targets)`, or encode names with `Labels`."
         raise InputError("targets", owner, "be a tensor of real numbers", describe_type(targets), hint)
     check_dense("targets", owner, targets)
-    cells = (scores.shape[0], scores.shape[-1])
-    if tuple(targets.shape) != cells:
-        hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
-        raise InputError("targets", owner, f"be (N, K) like `scores` {cells}", str(tuple(targets.shape)), hint)
+    check_targets_shape("targets", owner, targets, (scores.shape[0], scores.shape[-1]), "scores")
 
     scores = scores if scores.dtype == torch.float64 else scores.float()
     all_known = targets.dtype == torch.bool
@@ -341,10 +345,7 @@ def _adds_to_one(table: Tensor) -> bool:
 def as_targets(owner: str, values: Any, like: Tensor, *, name: str = "targets", of: str = "scores") -> Tensor:
     """(N, K) as int8 on the device of `like`: 1 present, 0 absent, -1 unknown; anything else raises an error."""
     targets = as_tensor(owner, values, name)
-    if targets.shape != like.shape:
-        hint = "Pass `manyhot.one_hot(targets, K)` for class indices, or encode names with `Labels`."
-        rule = f"be (N, K) like `{of}` {tuple(like.shape)}"
-        raise InputError(name, owner, rule, str(tuple(targets.shape)), hint)
+    check_targets_shape(name, owner, targets, tuple(like.shape), of)
     # `torch.aminmax` supports no unsigned integers but those of one byte.
     targets = targets.double() if targets.dtype in _WIDE_UNSIGNED else targets
     check_target_values(owner, targets)

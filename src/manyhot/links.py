@@ -75,9 +75,7 @@ class Link(ConstructorRepr, ExactState, ABC):
         """The scores with these probabilities: minus infinity for 0, infinity for those above the range."""
         probs = self._check(probs, "probs")
         log_odds = torch.logit(probs.double())
-        if self.pos_weight is not None:
-            log_odds = log_odds + self.log_pos_weight(log_odds)
-        return self.scores_of_log_odds(log_odds).to(probs.dtype)
+        return self.scores_of_log_odds(log_odds + self.log_pos_weight(log_odds)).to(probs.dtype)
 
     def initial_scores(self, probs: Tensor) -> Tensor:
         """The scores to begin training with where samples have these probabilities."""

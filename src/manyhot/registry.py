@@ -163,8 +163,7 @@ class _Builder:
             return self.kinds[plain]
         known = {_normalised(one): one for one in self.advice}
         hint = suggest(plain, known, self.others, cutoff=0.5, show=known.__getitem__)
-        if plain in _CURRENT:
-            hint = f"Did you mean {_CURRENT[plain]}?"
+        hint = f"Did you mean {_CURRENT[plain]}?" if plain in _CURRENT else hint
         raise InputError(self.argument, "", "name something known", repr(name), hint)
 
     def value(self, node: ast.expr) -> Any:
@@ -174,10 +173,8 @@ class _Builder:
         try:
             return ast.literal_eval(node)
         except ValueError:
-            got = ast.unparse(node)
-            raise InputError(
-                self.argument, "", "have numbers, strings and lists as arguments", got, "Write the value out."
-            ) from None
+            rule = "have numbers, strings and lists as arguments"
+            raise InputError(self.argument, "", rule, ast.unparse(node), "Write the value out.") from None
 
 
 def upgrade_text(text: str) -> str:

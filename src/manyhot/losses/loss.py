@@ -35,9 +35,7 @@ class Term:
 
 def divide(total: Tensor, count: Tensor | float) -> Tensor:
     """`total` / `count`, and `total` where the count is zero."""
-    if isinstance(count, Tensor):
-        return total / torch.where(count > 0, count, 1)
-    return total / count if count > 0 else total
+    return total / (torch.where(count > 0, count, 1) if isinstance(count, Tensor) else count or 1)
 
 
 class Loss(ConstructorRepr, nn.Module, ABC):

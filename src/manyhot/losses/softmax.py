@@ -110,28 +110,6 @@ class MultiLabelSoftmaxLoss(RowLoss):
         return [Term(softmax_rows(log_softmax(batch), batch.targets), batch.labelled_rows().sum())]
 
 
-def propose_candidates(log_p: Tensor, eligible: Tensor, count: Tensor, max_count: int) -> Tensor:
-    """Marks the `count` most probable eligible cells of a batch, ties by row-major order; (N, K), 1 or 0.
-
-    Args:
-        log_p: (N, K), log-softmax: probabilities themselves would tie at 0 and 1.
-        eligible: (N, K), 1 for cells that may be chosen.
-        count: (), how many to choose.
-        max_count: An upper bound of `count` that does not depend on values.
-    """
-    keys = torch.where(eligible > 0, log_p, -torch.inf).flatten()
-    count = torch.minimum(count, eligible.sum()).long()
-    if max_count == 0 or keys.numel() == 0:
-        return torch.zeros_like(eligible)
-    ranked = torch.topk(keys, min(max_count, keys.numel())).values
-    level = ranked.gather(0, (count - 1).clamp(0, ranked.numel() - 1).view(1))
-    # Everything above the level of the last candidate is in; of the cells that tie at the level, the first ones are.
-    above, level_cells = keys > level, keys == level
-    remaining = count - above.sum()
-    chosen = above | (level_cells & (torch.cumsum(level_cells, dim=0) <= remaining))
-    return ((chosen & (count > 0)).view_as(eligible)).to(log_p.dtype) * eligible
-
-
 class AverageKLoss(Loss):
     """Trains sets whose size follows the ambiguity of the sample and averages K, from one label per row.
 
@@ -172,11 +150,21 @@ class AverageKLoss(Loss):
         return self._propose(batch, log_softmax(dataclasses.replace(batch, scores=batch.scores[:, 0])))
 
     def _propose(self, batch: LossBatch, log_p: Tensor) -> Tensor:
+        """The most probable cells besides the labels, ties by row-major order."""
         labelled = batch.labelled_rows()
         eligible = batch.absent * labelled.unsqueeze(1)
-        count = floor_count((self.k - 1) * labelled.double().sum())
-        max_count = math.floor((self.k - 1) * labelled.shape[0] + 1e-6)
-        return propose_candidates(log_p.detach(), eligible, count, max_count)
+        # By log-softmax, since probabilities themselves would tie at 0 and 1.
+        keys = torch.where(eligible > 0, log_p.detach(), -torch.inf).flatten()
+        # A bound of the count that does not depend on values.
+        most = min(math.floor((self.k - 1) * labelled.shape[0] + 1e-6), keys.numel())
+        if most == 0:
+            return torch.zeros_like(eligible)
+        count = torch.minimum(floor_count((self.k - 1) * labelled.double().sum()), eligible.sum()).long()
+        level = torch.topk(keys, most).values.gather(0, (count - 1).clamp(0, most - 1).view(1))
+        # Everything above the level of the last candidate is in; of the cells that tie at the level, the first ones.
+        above, level_cells = keys > level, keys == level
+        chosen = above | (level_cells & (torch.cumsum(level_cells, dim=0) <= count - above.sum()))
+        return (chosen & (count > 0)).view_as(eligible).to(log_p.dtype) * eligible
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """Cross-entropy of the first head; labels, candidates and rest of the second."""
