@@ -21,13 +21,7 @@ from manyhot.classifier.classifier import as_images
 from manyhot.data import Dataset
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned, require
-from manyhot.predictions.parts_folder import (
-    WORK_FILE,
-    PartsFolder,
-    image_states,
-    rows_to_score,
-    text_digest,
-)
+from manyhot.predictions.parts_folder import WORK_FILE, PartsFolder, image_states, rows_to_score, text_digest
 from manyhot.serialization import earlier_spellings, from_dict, to_dict
 
 MAX_READERS = 8
@@ -95,7 +89,7 @@ class Workers:
 def plan_workers(ray: Any, *, workers: int | None, device: str | None) -> Workers:
     """One process for each GPU of a cluster, or for each core where there are none; not more than `workers`."""
     total = ray.cluster_resources()
-    gpus, cpus = int(total.get("GPU", 0)), int(total.get("CPU", 0))
+    gpus, cpus = (int(total.get(kind, 0)) for kind in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
         raise InputError("device", "", "be one that the cluster has", "'cuda' without GPUs", "Leave it out.")
     if gpus and device != "cpu":
@@ -241,10 +235,9 @@ def _is_finished(ray: Any, item: Any, task: str, advance: Callable[[int], None])
         cause = error.cause
         if isinstance(cause, InputError | ImportError):
             raise cause from None
-        text = " ".join(str(cause).split()).rstrip(".")
-        message = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
+        text = " ".join(f"{type(cause).__name__}: {cause}".split()).rstrip(".:")
         hint = "Try a smaller batch size." if "out of memory" in text else ""
-        raise InputError(got=f"{task} failed in a process of Ray: {message}.", hint=hint) from error
+        raise InputError(got=f"{task} failed in a process of Ray: {text}.", hint=hint) from error
     except errors.RayError as error:
         got = f"{task} was given up, because its process ended {RETRIES + 1} times."
         hint = "Perhaps there is too little memory: use fewer workers, or look for the cause in the logs of Ray."
@@ -255,8 +248,6 @@ def _is_finished(ray: Any, item: Any, task: str, advance: Callable[[int], None])
 MAX_PART_ROWS = 16384
 # Parts that a process gets, at least, so that none is idle for long while the others finish.
 PARTS_PER_WORKER = 8
-
-ProgressContext = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True)
@@ -290,7 +281,7 @@ def predict_with_ray(
     address: str | None = None,
     on_bad_image: str = "skip",
     overwrite: bool = False,
-    watch: ProgressContext | None = None,
+    watch: Callable[[int], AbstractContextManager[Callable[[int], None]]] | None = None,
 ) -> PartsWritten:
     """Scores images on a cluster of Ray, or all cores or GPUs of this machine, into a folder of Parquet parts.
 

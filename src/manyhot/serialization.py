@@ -238,23 +238,21 @@ def from_dict(content: dict[str, Any]) -> Any:
 
     It raises an error if the buffers are not exactly those that its class declares.
     """
-    version = content.get("format", 1)
+    version, name = content.get("format", 1), str(content.get("kind"))
     if version not in range(1, FORMAT + 1):
-        raise ValueError(f"{content['kind']} of format {version}, which is not known")
-    if version < 3:
-        content = upgrade_names(content)
+        raise ValueError(f"{name} of format {version}, which is not known")
     arguments = {key: _decode(value) for key, value in content["arguments"].items()}
-    module = _find_class(str(content.get("kind")))(**arguments)
+    if version < 3:
+        name = RENAMED.get(name, name)
+        if "per" in arguments:
+            arguments["sharing"] = RENAMED_SHARING[arguments.pop("per")]
+    kind = find_class(name)  # a registered one; a file cannot name anything else
+    if kind is None or not issubclass(kind, ExactState):
+        hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
+        raise InputError("kind", rule="be a link, a calibrator or a rule of manyhot", got=repr(name), hint=hint)
+    module = kind(**arguments)
     module.restore(version, {key: _decode(value) for key, value in content["buffers"].items()})
     return module
-
-
-def upgrade_names(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of format 1 or 2 with the class and argument names of format 3."""
-    arguments = dict(content["arguments"])
-    if "per" in arguments:
-        arguments["sharing"] = RENAMED_SHARING[arguments.pop("per")]
-    return content | {"kind": RENAMED.get(content.get("kind", ""), content.get("kind")), "arguments": arguments}
 
 
 def earlier_spellings(content: dict[str, Any]) -> list[dict[str, Any]]:
@@ -271,25 +269,16 @@ def earlier_spellings(content: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(text, object_hook=partial(spelled, version)) for version in (3, 2, 1)]
 
 
-def _find_class(name: str) -> type[ExactState]:
-    """The registered class of a name; a file cannot name anything else."""
-    candidate = find_class(name)
-    if candidate is not None and issubclass(candidate, ExactState):
-        return candidate
-    hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
-    raise InputError("kind", rule="be a link, a calibrator or a rule of manyhot", got=repr(name), hint=hint)
-
-
 def _encode(value: Any) -> Any:
     if isinstance(value, ExactState):
         return {"module": to_dict(value)}
     if isinstance(value, Tensor):
         flat = value.detach().cpu().flatten().tolist()
-        numbers = [number if abs(number) < float("inf") else str(number) for number in flat]
+        numbers = [number if math.isfinite(number) else str(number) for number in flat]
         return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "values": numbers}
     if isinstance(value, tuple | list):
         return [_encode(item) for item in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
+    if isinstance(value, float) and not math.isfinite(value):
         return {"number": str(value)}
     return value
 

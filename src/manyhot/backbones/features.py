@@ -8,6 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,7 +67,9 @@ class FeatureCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self.folder = default_cache_folder() if folder is None else Path(folder)
+        shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "manyhot"
+        default = Path(os.environ.get("MANYHOT_CACHE") or shared) / "features"
+        self.folder = default if folder is None else Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError("cache", "FeatureCache", "be a folder", repr(str(folder)), "Pass another path.")
 
@@ -162,14 +165,6 @@ class FeatureStore:
                 yield np.asarray(keys), features
 
 
-def default_cache_folder() -> Path:
-    """Where features lie if nothing else was said."""
-    own, shared = os.environ.get("MANYHOT_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    if own:
-        return Path(own) / "features"
-    return (Path(shared) if shared else Path.home() / ".cache") / "manyhot" / "features"
-
-
 def fingerprint(backbone: Backbone, *, precision: str = "32") -> str:
     """A text that is another one as soon as the features may be others: weights, architecture and preprocessing.
 
@@ -230,10 +225,8 @@ def _read_name(folder: Path) -> str:
 def _folder_bytes(folder: Path) -> int:
     total = 0
     for path in folder.iterdir():
-        try:
+        with suppress(FileNotFoundError):  # another process has just cleared it
             total += path.stat().st_size
-        except FileNotFoundError:  # another process has just cleared it
-            continue
     return total
 
 
@@ -331,11 +324,10 @@ def extract_features(
             if rows:
                 features[rows] = score_batch(backbone, batch.inputs, device=target, autocast=autocast).numpy()
                 done[rows] = True
-            if store is not None:
-                new += rows
-                if len(new) >= FLUSH_ROWS or (new and time.monotonic() - since >= FLUSH_SECONDS):
-                    store.add(keys[new], features[new])
-                    new, since = [], time.monotonic()
+            new += rows
+            if store is not None and (len(new) >= FLUSH_ROWS or (new and time.monotonic() - since >= FLUSH_SECONDS)):
+                store.add(keys[new], features[new])
+                new, since = [], time.monotonic()
             report(len(group))
     finally:
         backbone.to(original)

@@ -21,6 +21,7 @@ from manyhot.labels import Labels
 from manyhot.network import Network
 from manyhot.registry import RENAMED
 from manyhot.serialization import from_dict, to_dict
+from manyhot.tables.arrow import first_line
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
@@ -84,13 +85,12 @@ def load_bundle(
     device: str | torch.device,
 ) -> Classifier:
     """The classifier of a folder; raises an error if the folder holds none or is damaged."""
-    raw = read_content(folder)
+    content = read_content(folder)
     try:
-        content = upgrade_content(raw)
         head = dict(content["head"])
-        network = Network(
-            _build_backbone(content["backbone"], backbone), HEADS[head.pop("kind")](**head), reading=content["reading"]
-        )
+        kind = head.pop("kind")
+        built = HEADS[RENAMED.get(kind, kind) if content["format"] < 3 else kind](**head)
+        network = Network(_build_backbone(content["backbone"], backbone), built, reading=content["reading"])
         parts: dict[str, Any] = {name: None if content[name] is None else from_dict(content[name]) for name in PARTS}
         prepared = content["preprocessing"]
         preprocessing = None if prepared is None else Preprocessing.restore(prepared)
@@ -99,8 +99,7 @@ def load_bundle(
     except InputError as error:
         raise InputError(got=f"{folder / CLASSIFIER_FILE} cannot be taken: {error}") from None
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-        message = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
-        got = f"{str(folder / CLASSIFIER_FILE)!r} ({message})"
+        got = f"{str(folder / CLASSIFIER_FILE)!r} ({type(error).__name__}: {first_line(error)})"
         raise _damaged(f"hold a {CLASSIFIER_FILE} as `save` wrote it", got) from error
     _load_weights(network, folder / WEIGHTS_FILE, digest)
     network.to(device).eval()
@@ -112,11 +111,11 @@ def _damaged(rule: str, got: str) -> InputError:
 
 
 def read_content(folder: Path) -> dict[str, Any]:
-    """The JSON of a folder as it was written, of a format that is known; `upgrade_content` makes it the current one."""
+    """The JSON of a folder as it was written, of a format that is known."""
     path = folder / CLASSIFIER_FILE
     if not path.is_file():
-        problem = f" without a {CLASSIFIER_FILE}" if folder.is_dir() else ", where there is nothing"
-        problem = ", a file" if folder.is_file() else problem
+        problem = ", a file" if folder.is_file() else ", where there is nothing"
+        problem = f" without a {CLASSIFIER_FILE}" if folder.is_dir() else problem
         hint = "Pass the folder of a run, or one that `Classifier.save` wrote."
         raise InputError("folder", OWNER, "be a folder with a classifier", f"{str(folder)!r}{problem}", hint)
     try:
@@ -130,14 +129,6 @@ def read_content(folder: Path) -> dict[str, Any]:
     if number not in range(1, FORMAT + 1):
         raise _damaged(f"hold a {CLASSIFIER_FILE} of manyhot", f"{str(path)!r}, which is none")
     return dict(content)
-
-
-def upgrade_content(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of format 1 or 2 with the names that heads have in format 3."""
-    if content["format"] >= 3:
-        return content
-    head = dict(content["head"])
-    return content | {"format": FORMAT, "head": head | {"kind": RENAMED.get(head["kind"], head["kind"])}}
 
 
 def import_safetensors() -> Any:
@@ -171,8 +162,8 @@ def _load_weights(network: Network, path: Path, digest: str) -> None:
     try:
         state: dict[str, Tensor] = safetensors.torch.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        message = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise _damaged("hold whole weights", f"{str(path)!r} of {len(data):,} bytes ({message})") from None
+        got = f"{str(path)!r} of {len(data):,} bytes ({first_line(error)})"
+        raise _damaged("hold whole weights", got) from None
     if hashlib.sha256(data).hexdigest() != digest:
         raise _damaged(f"hold the weights that its {CLASSIFIER_FILE} was written with", f"others in {str(path)!r}")
     declared = network.state_dict()

@@ -24,6 +24,7 @@ from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.links import Link
 from manyhot.network import Network, score_batch
+from manyhot.tables.arrow import first_line
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
@@ -148,9 +149,8 @@ def check_model(classifier: Classifier, model: Any) -> None:
         session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         results = [session.run(None, {session.get_inputs()[0].name: inputs}) for inputs, _ in samples]
     except Exception as error:  # its errors have no class of their own that they share
-        message = str(error).strip().splitlines()[0].rstrip(".")
         hint = "Nothing was written. Export another `opset`, or update onnxruntime."
-        raise InputError("network", "", "be one that ONNX Runtime takes", message, hint) from error
+        raise InputError("network", "", "be one that ONNX Runtime takes", first_line(error), hint) from error
     names = [output.name for output in session.get_outputs()]
     for (_, expected), values in zip(samples, results, strict=True):
         compare(classifier, expected, dict(zip(names, values, strict=True)))
@@ -243,8 +243,10 @@ def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any
     if label_names:
         add_label_names(model, classifier.labels.names)
     model.producer_name, model.graph.name = "manyhot", "classifier"
-    for key, value in build_metadata(classifier).items():
-        model.metadata_props.add(key=key, value=value)
+    content = describe_classifier(classifier)
+    model.metadata_props.add(key="manyhot", value=content["manyhot"])
+    for key in ("labels", "preprocessing", "link", "calibrator", "rule", "backbone"):
+        model.metadata_props.add(key=key, value=json.dumps(content[key], allow_nan=False, ensure_ascii=False))
     checker.check_model(model)
     return model
 
@@ -311,18 +313,9 @@ def add_label_names(model: Any, names: list[str]) -> None:
     model.graph.output.append(helper.make_tensor_value_info("labels", TensorProto.STRING, [len(names)]))
 
 
-def build_metadata(classifier: Classifier) -> dict[str, str]:
-    """Texts by name: `labels` as a JSON list, and so on as in classifier.json."""
-    content = describe_classifier(classifier)
-    keys = ("labels", "preprocessing", "link", "calibrator", "rule", "backbone")
-    entries = {name: json.dumps(content[name], allow_nan=False, ensure_ascii=False) for name in keys}
-    return {"manyhot": content["manyhot"], **entries}
-
-
 def _untraceable_error(classifier: Classifier, error: Exception) -> InputError:
     """The error that names the part of the classifier that cannot be exported, as far as it is known."""
-    lines = str(error.__cause__ or error).strip().splitlines()
-    got = lines[0][:200].rstrip(".") if lines else type(error).__name__
+    got = first_line(error.__cause__ or error)[:200]
     name, hint = "network", "Check that the network takes batches of any size and reads no values."
     for own in ("rule", "calibrator", "link"):
         part = getattr(classifier, own)
