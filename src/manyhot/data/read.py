@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import glob
-import gzip
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +23,7 @@ from manyhot.image_paths import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image, it
 from manyhot.labels import Labels
 from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES
 from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
+from manyhot.tables.reader import open_table
 
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
 
@@ -91,14 +90,36 @@ def _expand_braces(text: str) -> list[str]:
     return [expanded for part in fill for expanded in _expand_braces(before + part + after)]
 
 
-def _detect_layout(paths: Sequence[Path]) -> str:
-    """The layout of some files or one folder, or the error that says what would be understood."""
-    if paths[0].is_dir():
-        if len(paths) > 1:
-            rule, got = "be one folder or several files", f"{len(paths)} paths, of which {str(paths[0])!r} is a folder"
-            raise InputError("path", rule=rule, got=got, hint="Read one folder at a time.")
-        return _detect_folder(paths[0])
-    layouts = [_detect_file(path) for path in paths]
+def _find_layout(paths: Sequence[Path], layout: str | None, options: ReadOptions) -> tuple[str, Sequence[Path]]:
+    """The layout of some files or one folder, unless it is given, and the files that its reader takes."""
+    folder = paths[0]
+    if layout == "folders" or (layout is not None and not folder.is_dir()):
+        return layout, paths
+    if not folder.is_dir():
+        return _layout_of_files(paths, options), paths
+    if len(paths) > 1:
+        rule, got = "be one folder or several files", f"{len(paths)} paths, of which {str(folder)!r} is a folder"
+        raise InputError("path", rule=rule, got=got, hint="Read one folder at a time.")
+    for name in FOLDER_LAYOUTS if layout is None else (layout,):
+        files = _find_files(name, folder, nested=layout is not None)
+        if files:
+            return name, files
+    if layout is not None:
+        rule, got = f"fit the folder: {layout!r} has files of its own", f"{str(folder)!r}, where there is none"
+        raise InputError("layout", rule=rule, got=got, hint="Leave it out.")
+    skipped = SkippedFiles()
+    if next(iterate_images(folder, skipped), None) is not None:
+        return "folders", paths
+    files = _find_files("table", folder, nested=True)
+    if not files:
+        got, hint = skipped.describe_missing(folder, ", which has neither images nor tables")
+        raise InputError("path", rule="lead to data", got=got, hint=hint)
+    return "table", files
+
+
+def _layout_of_files(paths: Sequence[Path], options: ReadOptions) -> str:
+    """The one layout of some files."""
+    layouts = [_detect_file(path, options) for path in paths]
     for path, layout in zip(paths, layouts, strict=True):
         if layout != layouts[0]:
             got = f"{str(paths[0])!r} ({layouts[0]}) and {str(path)!r} ({layout})"
@@ -106,10 +127,12 @@ def _detect_layout(paths: Sequence[Path]) -> str:
     return layouts[0]
 
 
-def _detect_file(path: Path) -> str:
+def _detect_file(path: Path, options: ReadOptions) -> str:
+    """The layout of a file, or the error that says what would be understood."""
     name = path.name.lower()
     if name.endswith(TEXT_SUFFIXES):
-        return "open_images" if set(_read_header(path)).issuperset(OPEN_IMAGES_COLUMNS) else "table"
+        columns = open_table(path, delimiter=options.delimiter).columns
+        return "open_images" if columns.keys() >= set(OPEN_IMAGES_COLUMNS) else "table"
     if name.endswith((".npz", ".tar")):
         return "npz" if name.endswith(".npz") else "webdataset"
     with path.open("rb") as file:
@@ -125,38 +148,6 @@ def _detect_file(path: Path) -> str:
         hint = "Unpack it, and pass the folder."
     rule = f"end with {', '.join((*TABLE_SUFFIXES, '.json', '.tar', '.npz'))}, or be a folder"
     raise InputError("path", rule=rule, got=repr(str(path)), hint=hint)
-
-
-def _read_header(path: Path) -> list[str]:
-    """The names of columns, as far as they are separated by commas; what is no text has none that are known."""
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-            return next(csv.reader([file.readline()]), [])
-    except (gzip.BadGzipFile, EOFError, csv.Error):
-        return []  # the reader of tables says what is wrong
-
-
-def _detect_folder(folder: Path) -> str:
-    layout = next((layout for layout in FOLDER_LAYOUTS if _find_files(layout, folder)), None)
-    if layout is None:
-        skipped = SkippedFiles()
-        layout = "table" if next(iterate_images(folder, skipped), None) is None else "folders"
-        if layout == "table" and not _find_files("table", folder, nested=True):
-            got, hint = skipped.describe_missing(folder, ", which has neither images nor tables")
-            raise InputError("path", rule="lead to data", got=got, hint=hint)
-    return layout
-
-
-def _layout_files(layout: str, paths: Sequence[Path]) -> list[Path]:
-    """The files that a reader takes: those of a folder, or the ones given."""
-    if not paths[0].is_dir() or layout == "folders":
-        return list(paths)
-    files = _find_files(layout, paths[0], nested=True)
-    if not files:
-        rule, got = f"fit the folder: {layout!r} has files of its own", f"{str(paths[0])!r}, where there is none"
-        raise InputError("layout", rule=rule, got=got, hint="Leave it out.")
-    return files
 
 
 def _find_files(layout: str, folder: Path, *, nested: bool = False) -> list[Path]:
@@ -245,9 +236,7 @@ def read_data(
     )
     if layout is not None:
         check_choice("layout", "", layout, list(LAYOUTS))
-    paths = list(dict.fromkeys(expand_paths(path, options)))
-    layout = _detect_layout(paths) if layout is None else layout
-    files = _layout_files(layout, paths)
+    layout, files = _find_layout(list(dict.fromkeys(expand_paths(path, options))), layout, options)
     data = LAYOUTS[layout].read(files, options)
     return data if layout == "npz" else finish_dataset(data, options)
 
