@@ -16,15 +16,15 @@ from xml.etree import ElementTree
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.image_tables import conflicting_splits_error, encode, join_splits, splits_by_file
+from manyhot.data.image_tables import TableRows, conflicting_splits_error, join_splits, splits_by_file
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
-from manyhot.tables.arrow import as_numpy, as_strings, first_line, import_arrow
+from manyhot.tables.arrow import as_numpy, first_line, import_arrow
 from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions
-from manyhot.tables.reader import TextTable
+from manyhot.tables.reader import open_table
 
 
 def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
@@ -195,39 +195,31 @@ OPEN_IMAGES_COLUMNS = ("ImageID", "LabelName", "Confidence")
 
 def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several tables, with verified negatives."""
+    image, label, confidence = OPEN_IMAGES_COLUMNS
+    tables = [open_table(path, delimiter=options.delimiter) for path in files]
+    for column in OPEN_IMAGES_COLUMNS:
+        options.column("path", column, tables[0].columns)
+    rows = TableRows(tables, ColumnRoles(path=image, lists=label, id=confidence), options)
+    ids, image_rows, images, image_notes = rows.images()
+    codes, label_codes = rows.encode(label)
     pa = import_arrow()
-    tables = [_read_columns(path, options) for path in files]
-    columns = [as_strings(column).combine_chunks() for column in pa.concat_tables(tables).columns]
-    (ids, image_rows), (codes, label_codes) = map(encode, columns[:2])
     try:
-        confidence = as_numpy(columns[2].cast(pa.float64()))
+        values = as_numpy(rows.column(confidence).cast(pa.float64()))
     except pa.ArrowInvalid as error:
         got, hint = first_line(error), "Write 1 for present and 0 for absent."
-        raise InputError("Confidence", rule="be a number in every row", got=got, hint=hint) from None
-    verified = (confidence == 0) | (confidence == 1)
+        raise InputError(confidence, rule="be a number in every row", got=got, hint=hint) from None
+    verified = (values == 0) | (values == 1)
     names, unlisted = describe_codes(codes, _descriptions(files, options)), options.unlisted_or("unknown")
-    cells = {"values": confidence[verified], "codes": label_codes[verified]}
+    cells = {"values": values[verified], "codes": label_codes[verified]}
     labels, targets = index_names(image_rows[verified], names, **cells, num_rows=len(ids), unlisted=unlisted)
-    resolved = resolve_image_files(ids, files[0].parent, options)
-    notes = [f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.", *resolved.notes]
+    notes = [f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.", *image_notes]
     notes.append(f"Labels that are not listed for an image are {unlisted}.")
     if not verified.all():
         count = np.count_nonzero(~verified)
         notes.append(f"Left out {count:,} rows of a confidence between 0 and 1, which are not verified.")
-    file_of_row = np.repeat(range(len(files)), [table.num_rows for table in tables])
-    splits, more = splits_by_file(files, file_of_row, options)
+    splits, more = rows.splits()
     splits = join_splits(ids, image_rows, splits)
-    images = Files(resolved.paths, root=resolved.root)
     return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
-
-
-def _read_columns(path: Path, options: ReadOptions) -> Any:
-    pa = import_arrow()
-    table = TextTable(path, options.delimiter)
-    for column in OPEN_IMAGES_COLUMNS:
-        options.column("path", column, table.columns)
-    schema = pa.schema([(name, pa.string()) for name in OPEN_IMAGES_COLUMNS])
-    return pa.Table.from_batches(table.batches(ColumnRoles(*OPEN_IMAGES_COLUMNS)), schema)
 
 
 def _descriptions(files: Sequence[Path], options: ReadOptions) -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.read import expand_paths, finish_dataset
-from manyhot.data.sources import Files, ImageSource
+from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.formatting import count_noun
@@ -22,7 +24,6 @@ from manyhot.labels import Labels
 from manyhot.tables.columns import ReadOptions, preview_names
 
 Array = np.ndarray[Any, Any]
-RowPairs = list[tuple[int, int]]
 
 
 @owned("read_corrections")
@@ -49,32 +50,32 @@ def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
         got = "none: the corrections have {!r}, the data {!r}".format(*first)
         hint = "Pass the corrections of these data, or check where their paths lead."
         raise InputError("corrections", "corrected", "be about images of the data", got, hint)
-    new = [name for name in corrections.labels.names if name not in set(data.labels.names)]
-    labels = Labels([*data.labels.names, *new])
-    N, added = len(data), matched.added
-    positions, columns, values = _known_cells(
-        corrections.targets.take(np.concatenate([matched.correction_rows, added]))
-    )
-    rows = np.concatenate([matched.data_rows, np.arange(N, N + len(added))])[positions]
-    columns = np.array([labels.column(name) for name in corrections.labels.names], dtype=np.int64)[columns]
-    base = data.targets or SparseTargets(np.zeros(N + 1), np.empty(0), num_labels=0, unlisted="unknown")
-    targets, changed, filled = overlay(base.extended(len(added), len(new)), rows, columns, values)
+    larger = _extended(data, corrections, matched.added)
+    assert larger.targets is not None
+    cells = corrections.targets.dense(np.concatenate([matched.correction_rows, matched.added])).numpy()
+    positions, columns = np.nonzero(cells >= 0)
+    rows = np.concatenate([matched.data_rows, np.arange(len(data), len(larger))])[positions]
+    label_columns = np.array([larger.labels.column(name) for name in corrections.labels.names], dtype=np.int64)
+    targets, changed, filled = overlay(larger.targets, rows, label_columns[columns], cells[positions, columns])
     notes = [*data.notes, *_notes(data, corrections, matched, changed, filled)]
-    ids, images, splits = _extend_images(data, corrections, added)
-    before = data.uncorrected or data
-    return Dataset(
-        labels, targets, ids, images=images, features=data.features, splits=splits, notes=notes, uncorrected=before
-    )
+    return replace(larger, targets=targets, notes=notes, uncorrected=data.uncorrected or data)
 
 
-def _known_cells(targets: SparseTargets) -> tuple[Array, Array, Array]:
-    """Rows, columns and values of the cells that are 1 or 0."""
-    rows, columns, values = targets.cells()
-    if targets.unlisted == "absent":  # then most cells are known
-        values = targets.dense().numpy()
-        rows, columns = np.nonzero(values >= 0)
-        return rows, columns, values[rows, columns]
-    return rows[values >= 0], columns[values >= 0], values[values >= 0]
+def _extended(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
+    """The data with the images and labels that only the corrections have, of which nothing is known."""
+    labels = Labels(list(dict.fromkeys([*data.labels.names, *corrections.labels.names])))
+    targets = data.targets or SparseTargets(np.zeros(len(data) + 1), np.empty(0), num_labels=0, unlisted="unknown")
+    larger = targets.extended(len(added), len(labels) - targets.num_labels)
+    ids, images, splits = data.ids, data.images, data.splits
+    if len(added):
+        assert isinstance(images, Files)
+        paths, taken = real_paths(corrections.images), set(ids)
+        images = Files([*images.paths, *(paths[row] for row in added)], root=images.root)
+        ids = [*ids, *(paths[row] if corrections.ids[row] in taken else corrections.ids[row] for row in added)]
+        if splits is not None:
+            new = ["train"] * len(added) if corrections.splits is None else corrections.splits[added]
+            splits = np.array([*splits, *new], dtype=object)
+    return replace(data, labels=labels, targets=larger, ids=ids, images=images, splits=splits)
 
 
 def overlay(targets: SparseTargets, rows: Array, columns: Array, values: Array) -> tuple[SparseTargets, Array, Array]:
@@ -84,20 +85,19 @@ def overlay(targets: SparseTargets, rows: Array, columns: Array, values: Array) 
         The targets; (C,) the rows of the cells that were known otherwise; (F,) those of the cells that were unknown.
     """
     rows, columns, values = SparseTargets.from_cells(rows, columns, values, shape=targets.shape).cells()
-    old, K, usual = targets.cells(), targets.num_labels, targets.background[columns]
+    before = targets.background[columns]
+    old, K = targets.cells(), targets.num_labels
     keys = old[0] * K + old[1], rows * K + columns
     _, replaced, replacing = np.intersect1d(*keys, assume_unique=True, return_indices=True)
-    before = usual.copy()
+    stored = values != before
     before[replacing] = old[2][replaced]
-    merged = (
-        np.concatenate([np.delete(part, replaced), replacement[values != usual]])
-        for part, replacement in zip(old, (rows, columns, values), strict=True)
-    )
-    changed = (before >= 0) & (before != values)
+    changed, filled = rows[(before >= 0) & (before != values)], rows[before < 0]
+    replacements = ((rows, columns, values)[k][stored] for k in range(3))
+    merged = (np.concatenate([np.delete(part, replaced), new]) for part, new in zip(old, replacements, strict=True))
     result = SparseTargets.from_cells(
         *merged, shape=targets.shape, unlisted=targets.unlisted, unknown_labels=targets.unknown_labels
     )
-    return result, rows[changed], rows[before < 0]
+    return result, changed, filled
 
 
 @dataclass
@@ -129,14 +129,13 @@ def match_rows(data: Dataset, corrections: Dataset) -> MatchedRows:
     # Two images may have the same name: a file in another folder is another image.
     elsewhere = existing if from_data else set()
     by_path = {path: row for row, path in enumerate(from_corrections)}
-    by_id = {name: row for row, name in enumerate(corrections.ids)}
-    pairs: RowPairs = []
+    by_id = {name: row for row, name in enumerate(corrections.ids) if row not in elsewhere}
+    pairs: list[tuple[int, int]] = []
     for row, name in enumerate(data.ids):
         match = by_path.get(from_data[row]) if from_data else None
         if match is None:
             names = (name,) if data.images is None else (name, data.images.name(row))
             match = next((by_id[key] for key in names if key in by_id), None)
-            match = None if match in elsewhere else match
         if match is not None:
             pairs.append((match, row))
     moved = not pairs
@@ -149,7 +148,7 @@ def match_rows(data: Dataset, corrections: Dataset) -> MatchedRows:
     return MatchedRows(matched[:, 0], matched[:, 1], added, unmatched, by_path_end=moved)
 
 
-def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[int, str]) -> RowPairs:
+def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[int, str]) -> list[tuple[int, int]]:
     """Pairs of rows whose paths end alike, in the file name or longer, where no other path of either side does so.
 
     Example:
@@ -157,22 +156,19 @@ def match_by_path_end(from_corrections: Mapping[int, str], from_data: Mapping[in
         >>> match_by_path_end(old, {0: "new/x/1.jpg", 1: "new/y/1.jpg", 2: "new/y/2.jpg"})
         [(0, 0), (1, 2)]
     """
-    left, right = ({row: PurePath(path).parts for row, path in side.items()} for side in (from_corrections, from_data))
-    pairs: RowPairs = []
-    depth = 1
-    while left and right:
-        groups: list[dict[tuple[str, ...], list[int]]] = [{}, {}]
-        for group, side in zip(groups, (left, right), strict=True):
-            for row, parts in side.items():
-                if len(parts) >= depth:  # shorter paths have no such end
-                    group.setdefault(parts[-depth:], []).append(row)
-        both = [(rows, groups[1][end]) for end, rows in groups[0].items() if end in groups[1]]
-        pairs += [(ours[0], theirs[0]) for ours, theirs in both if len(ours) == len(theirs) == 1]
-        # Ambiguous rows are compared by a longer part of the path.
-        rest = [pair for pair in both if len(pair[0]) + len(pair[1]) > 2]
-        left, right = ({row: side[row] for pair in rest for row in pair[k]} for k, side in enumerate((left, right)))
-        depth += 1
-    return sorted(pairs, key=lambda pair: pair[1])
+    corrections_with: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    data_with: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for rows_with, paths in ((corrections_with, from_corrections), (data_with, from_data)):
+        for row, path in paths.items():
+            parts = PurePath(path).parts
+            for depth in range(1, len(parts) + 1):
+                end = parts[-depth:]
+                # The data may have many more paths, whose other ends need no memory.
+                if rows_with is corrections_with or end in corrections_with:
+                    rows_with[end].append(row)
+    both = ((corrections_with[end], rows) for end, rows in data_with.items())
+    pairs = {(ours[0], theirs[0]) for ours, theirs in both if len(ours) == len(theirs) == 1}
+    return sorted(pairs, key=itemgetter(1))
 
 
 def real_paths(images: object) -> list[str]:
@@ -196,22 +192,6 @@ def real_path(path: str | os.PathLike[str], *, real: Callable[[str], str] = os.p
     return os.path.join(real(folder), name)
 
 
-def _extend_images(
-    data: Dataset, corrections: Dataset, added: Array
-) -> tuple[list[str], ImageSource | None, Array | None]:
-    """Ids, images and splits of the data, with those of images that only the corrections have."""
-    if not len(added):
-        return data.ids, data.images, data.splits
-    assert isinstance(data.images, Files)
-    paths, taken, splits = real_paths(corrections.images), set(data.ids), data.splits
-    new_paths = [paths[row] for row in added]
-    ids = [paths[row] if corrections.ids[row] in taken else corrections.ids[row] for row in added]
-    if splits is not None:
-        new_splits = ["train"] * len(added) if corrections.splits is None else corrections.splits[added]
-        splits = np.array([*splits, *new_splits], dtype=object)
-    return [*data.ids, *ids], Files([*data.images.paths, *new_paths], root=data.images.root), splits
-
-
 def _notes(data: Dataset, corrections: Dataset, matched: MatchedRows, changed: Array, filled: Array) -> Iterator[str]:
     """What the corrections changed, and what is to be checked by the user."""
 
@@ -220,9 +200,8 @@ def _notes(data: Dataset, corrections: Dataset, matched: MatchedRows, changed: A
 
     new = [name for name in corrections.labels.names if name not in set(data.labels.names)]
     parts = [f"{count_noun(len(changed), 'cell')} of {images(np.unique(changed))} changed"]
-    parts += (
-        [f"{count_noun(len(filled), 'cell')} of {images(np.unique(filled))} had been unknown"] if len(filled) else []
-    )
+    unknown = f"{count_noun(len(filled), 'cell')} of {images(np.unique(filled))} had been unknown"
+    parts += [unknown] if len(filled) else []
     parts += [f"{count_noun(len(new), 'new label')} ({preview_names(new)})"] if new else []
     parts += [f"{images(matched.added)} added"] if len(matched.added) else []
     parts += [f"{images(matched.unmatched)} not found and left out"] if len(matched.unmatched) else []

@@ -21,6 +21,7 @@ from manyhot.tables.columns import (
     BLANK_CELLS,
     IMAGE,
     Array,
+    ColumnRoles,
     ReadOptions,
     assign_image_roles,
     canonical_splits,
@@ -33,7 +34,7 @@ from manyhot.tables.columns import (
     split_column,
     splits_from_paths,
 )
-from manyhot.tables.reader import check_same_columns, open_table
+from manyhot.tables.reader import TableFile, check_same_columns, open_table
 
 
 def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_labels: bool = True) -> Dataset:
@@ -44,7 +45,8 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
         options: What the user said.
         with_labels: Whether labels are wanted; otherwise paths alone are read.
     """
-    rows = _TableRows(files, options, with_labels=with_labels)
+    tables = [open_table(path, delimiter=options.delimiter) for path in files]
+    rows = TableRows(tables, assign_image_roles(tables[0], options, with_labels=with_labels), options)
     labels, targets, labels_note = rows.labels()
     ids, image_rows, images, notes = rows.images()
     splits, split_notes = rows.splits()
@@ -52,7 +54,7 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     opening = f"Read {count:,} rows of {files[0].name if len(files) == 1 else f'{len(files)} files'}"
     opening += f"; {'images' if rows.embedded else 'paths'} in column {roles.path!r}{labels_note}"
     opening += "." if roles.split is None else f"; splits in column {roles.split!r}."
-    opening_notes = [*rows.tables[0].notes, opening]
+    opening_notes = [*tables[0].notes, opening]
     if len(ids) < count:
         opening_notes.append(f"Rows of the same image were joined: {count:,} rows, {len(ids):,} images.")
         targets = join_rows(targets, image_rows, len(ids))
@@ -62,21 +64,25 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     return Dataset(labels, targets, ids, images=images, splits=join_splits(ids, image_rows, splits), notes=notes)
 
 
-class _TableRows:
-    """The rows of some tables, as they came."""
+class TableRows:
+    """The rows of some tables, as they came.
 
-    def __init__(self, files: Sequence[Path], options: ReadOptions, *, with_labels: bool) -> None:
-        self.options = options
-        self.tables = [open_table(path, delimiter=options.delimiter) for path in files]
-        self.roles = assign_image_roles(self.tables[0], options, with_labels=with_labels)
-        check_same_columns(self.tables, self.roles.used)
+    Args:
+        tables: Of the same columns.
+        roles: The columns to read.
+        options: What the user said.
+    """
+
+    def __init__(self, tables: Sequence[TableFile], roles: ColumnRoles, options: ReadOptions) -> None:
+        self.tables, self.roles, self.options = tables, roles, options
+        check_same_columns(tables, roles.used)
         # Images stay on disk; only their number is needed here.
-        self.embedded = self.tables[0].columns[str(self.roles.path)] == IMAGE
-        read = replace(self.roles, path=None) if self.embedded else self.roles
-        self.cells = LabelColumns(self.roles.targets, options)
+        self.embedded = tables[0].columns[str(roles.path)] == IMAGE
+        read = replace(roles, path=None) if self.embedded else roles
+        self.cells = LabelColumns(roles.targets, options)
         self.chunks: dict[str, list[Any]] = {name: [] for name in read.texts}
         sizes = []
-        for table in self.tables:
+        for table in tables:
             size = 0
             for piece in table.batches(read) if read.used else ():
                 for name, chunks in self.chunks.items():
@@ -84,12 +90,12 @@ class _TableRows:
                 self.cells.add(piece)
                 size += piece.num_rows
             sizes.append(size if table.rows is None else table.rows)
-        self.file_of_row = np.repeat(np.arange(len(files)), sizes)
+        self.file_of_row = np.repeat(np.arange(len(tables)), sizes)
         if not len(self.file_of_row):
             hint = "Write one row for each image."
-            raise InputError("path", rule="have rows", got=f"{str(files[0])!r} without any", hint=hint)
+            raise InputError("path", rule="have rows", got=f"{str(tables[0].path)!r} without any", hint=hint)
 
-    def _column(self, name: str) -> Any:
+    def column(self, name: str) -> Any:
         """All rows of a column of texts or lists."""
         pa = import_arrow()
         chunks = [_as_strings_or_lists(chunk) for chunk in self.chunks[name]]
@@ -98,9 +104,9 @@ class _TableRows:
             raise InputError("path", rule=rule, got=got, hint="Write it in the same way in all files.")
         return pa.chunked_array(chunks, chunks[0].type if chunks else pa.string())
 
-    def _encode(self, name: str) -> tuple[list[str], Array]:
+    def encode(self, name: str) -> tuple[list[str], Array]:
         """The distinct texts of a column in the order in which they occur, and which of them each row has."""
-        return encode(import_arrow().compute.utf8_trim_whitespace(as_strings(self._column(name))).combine_chunks())
+        return encode(import_arrow().compute.utf8_trim_whitespace(as_strings(self.column(name))).combine_chunks())
 
     def labels(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets (rows, K), and a clause about them."""
@@ -109,7 +115,7 @@ class _TableRows:
             return Labels(list(self.roles.targets)), self.cells.targets(rows), self.cells.note()
         if column is None:
             return Labels([]), SparseTargets.from_rows([[]] * rows, num_labels=0), ""
-        labels, targets, separation = read_label_lists(self._column(column), self.options)
+        labels, targets, separation = read_label_lists(self.column(column), self.options)
         names = self.tables[0].class_names(column)
         if names is not None and all(name.isdecimal() and int(name) < len(names) for name in labels.names):
             labels = Labels([str(names[int(name)]) for name in labels.names])
@@ -121,7 +127,7 @@ class _TableRows:
         if self.embedded:
             source = ParquetImages(paths, str(self.roles.path))
             return [source.name(row) for row in range(len(source))], np.arange(len(source)), source, []
-        written, codes = self._encode(str(self.roles.path))
+        written, codes = self.encode(str(self.roles.path))
         if "" in written:
             got = f"a blank in row {int(np.argmax(codes == written.index(''))) + 1}"
             hint = "Fill it in, or drop the row."
@@ -151,7 +157,7 @@ class _TableRows:
         column = self.roles.split
         if column is None:
             return splits_by_file([table.path for table in self.tables], self.file_of_row, self.options)
-        names, codes = self._encode(column)
+        names, codes = self.encode(column)
         return canonical_splits(self.options.owner, codes, names, flag=is_flag(column))
 
 
