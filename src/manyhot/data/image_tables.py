@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhot.data.dataset import Dataset
 from manyhot.data.sources import Files, ImageSource, ParquetImages
-from manyhot.data.targets import UNLISTED, SparseTargets, index_names, most_common_unlisted
+from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
@@ -79,7 +79,7 @@ class TableRows:
         # Images stay on disk; only their number is needed here.
         self.embedded = tables[0].columns[str(roles.path)] == IMAGE
         read = replace(roles, path=None) if self.embedded else roles
-        self.cells = LabelColumns(roles.targets, options)
+        self.cells = LabelColumns(roles.targets, options) if roles.targets else None
         self.chunks: dict[str, list[Any]] = {name: [] for name in read.texts}
         sizes = []
         for table in tables:
@@ -87,7 +87,8 @@ class TableRows:
             for piece in table.batches(read) if read.used else ():
                 for name, chunks in self.chunks.items():
                     chunks.append(piece.column(name))
-                self.cells.add(piece)
+                if self.cells is not None:
+                    self.cells.add(piece)
                 size += piece.num_rows
             sizes.append(size if table.rows is None else table.rows)
         self.file_of_row = np.repeat(np.arange(len(tables)), sizes)
@@ -110,11 +111,11 @@ class TableRows:
 
     def labels(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets (rows, K), and a clause about them."""
-        rows, column = len(self.file_of_row), self.roles.lists
-        if self.roles.targets:
-            return Labels(list(self.roles.targets)), self.cells.targets(rows), self.cells.note()
+        column = self.roles.lists
+        if self.cells is not None:
+            return Labels(list(self.roles.targets)), self.cells.targets(), self.cells.note()
         if column is None:
-            return Labels([]), SparseTargets.from_rows([[]] * rows, num_labels=0), ""
+            return Labels([]), SparseTargets.from_rows([()] * len(self.file_of_row), num_labels=0), ""
         labels, targets, separation = read_label_lists(self.column(column), self.options)
         names = self.tables[0].class_names(column)
         if names is not None and all(name.isdecimal() and int(name) < len(names) for name in labels.names):
@@ -209,7 +210,7 @@ def _index_column(column: Any, unlisted: str) -> tuple[Labels, SparseTargets]:
 
 
 class LabelColumns:
-    """Cells of some columns, batch by batch; only those that say something are kept.
+    """Cells of some columns, batch by batch.
 
     Args:
         columns: The column of each label.
@@ -219,28 +220,20 @@ class LabelColumns:
     def __init__(self, columns: dict[str, str], options: ReadOptions) -> None:
         self.columns = list(columns.values())
         self._blank = 0 if options.unlisted_or("unknown") == "absent" else -1
-        self._unlisted = ""
-        self._parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int8))]
-        self._rows, self._any_blank, self._any_absent = 0, False, False
+        self._parts: list[Array] = []
+        self._any_blank = False
 
     def add(self, batch: Any) -> None:
         """Takes the next rows."""
-        if not self.columns or not batch.num_rows:
-            return
         cells = np.stack([self._numbers(batch, name) for name in self.columns], axis=1)
         blank = np.isnan(cells)
         invalid = np.argwhere((~blank & ~np.isin(cells, (1, 0, -1))).T)
         if len(invalid):
             column, row = invalid[0]
-            raise _cell_error(f"{cells[row, column]:g} in column {self.columns[column]!r}, row {self._rows + row + 1}")
+            row_number = sum(map(len, self._parts)) + row + 1
+            raise _cell_error(f"{cells[row, column]:g} in column {self.columns[column]!r}, row {row_number}")
         self._any_blank |= bool(blank.any())
-        self._any_absent |= bool((cells == 0).any())
-        cells = np.where(blank, self._blank, cells).astype(np.int8)
-        # The more common of absent and unknown in the first rows is not stored.
-        self._unlisted = self._unlisted or most_common_unlisted(cells)
-        rows, columns = np.nonzero(cells != UNLISTED[self._unlisted])
-        self._parts.append((rows + self._rows, columns, cells[rows, columns]))
-        self._rows += batch.num_rows
+        self._parts.append(np.where(blank, self._blank, cells).astype(np.int8))
 
     def _numbers(self, batch: Any, name: str) -> Array:
         pa = import_arrow()
@@ -250,17 +243,16 @@ class LabelColumns:
             raise _cell_error(f"text in column {name!r}")
         return as_numpy(column.cast(pa.float32()).fill_null(float("nan")))
 
-    def targets(self, rows: int) -> SparseTargets:
-        """(rows, K)."""
-        cells = (np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))
-        return SparseTargets.from_cells(*cells, shape=(rows, len(self.columns)), unlisted=self._unlisted or "absent")
+    def targets(self) -> SparseTargets:
+        """(N, K) of all rows."""
+        return SparseTargets.from_dense(np.concatenate(self._parts))
 
     def note(self) -> str:
         """A clause about the columns."""
         note = f"; one column per label, {preview_names(self.columns)}"
         if self._any_blank:
             note += f"; blank cells are {'unknown' if self._blank else 'absent'}"
-            if self._blank and not self._any_absent:
+            if self._blank and not any((part == 0).any() for part in self._parts):
                 note += " (no cell is 0: choose unlisted 'absent' if a blank means that the label is not there)"
         return note
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from manyhot.formatting import count_noun, printable
 
@@ -22,53 +22,43 @@ def find_warnings(inspection: Inspection) -> list[str]:
     images = inspection.images
     result = [] if images is None else list(_image_warnings(images))
     result += _label_warnings(inspection)
-    if images is not None and images.duplicates:
-        result.append(f"{_are(images.duplicates, 'image')} there more than once: {_preview_sets(images.duplicates)}.")
+    if images is not None:
+        result += _warn(images.duplicates, "image", "there more than once", _preview_sets(images.duplicates))
     if inspection.samples and len(inspection.splits) < 2:
         result.append("The data come in one piece: rows to validate and to test on have to be set aside.")
     return result
 
 
 def _image_warnings(images: ImageFacts) -> Iterator[str]:
-    if images.missing:
-        yield f"{_are(images.missing, 'image')} not there: {_preview(map(repr, images.missing))}."
+    yield from _warn(images.missing, "image", "not there", _preview(map(repr, images.missing)))
     unreadable = [f"{name!r} ({reason})" for name, reason in images.unreadable.items()]
-    if unreadable:
-        yield f"{_are(unreadable, 'image')} not readable: {_preview(unreadable)}."
+    yield from _warn(unreadable, "image", "not readable", _preview(unreadable))
     for sets, same in ((images.duplicates, "the same"), (images.near_duplicates or [], "nearly the same")):
         leaking = [some for some in sets if len(some.splits) > 1]
-        if leaking:
-            splits = " and ".join(sorted({split for some in leaking for split in some.splits}))
-            yield (
-                f"{_are(leaking, 'image')} {same} in several splits ({splits}), which makes figures look better than "
-                f"they are: {_preview_sets(leaking)}. Split again with duplicates kept together."
-            )
+        splits = " and ".join(sorted({split for some in leaking for split in some.splits}))
+        problem = f"{same} in several splits ({splits}), which makes figures look better than they are"
+        examples = f"{_preview_sets(leaking)}. Split again with duplicates kept together"
+        yield from _warn(leaking, "image", problem, examples)
     conflicting = [some for some in images.duplicates if not some.same_labels]
-    if conflicting:
-        examples = _preview_sets(conflicting)
-        yield f"{_are(conflicting, 'image')} there several times with different labels: {examples}."
+    yield from _warn(conflicting, "image", "there several times with different labels", _preview_sets(conflicting))
 
 
 def _label_warnings(inspection: Inspection) -> Iterator[str]:
     labels, samples = inspection.labels, inspection.samples
     if samples and not labels:
         yield "No row has a label, so there is nothing to learn; check how the labels were read."
-    problems = [
-        ("never present", [label.name for label in labels if label.known and not label.count]),
-        (
-            "never absent, so there is nothing to learn",
-            [label.name for label in labels if label.known and label.count == label.known],
-        ),
-        ("unknown in all rows", [label.name for label in labels if not label.known and samples]),
-    ]
+    problems = {
+        "never present": [label for label in labels if label.known and not label.count],
+        "never absent, so there is nothing to learn": [label for label in labels if 0 < label.known == label.count],
+        "unknown in all rows": [label for label in labels if not label.known and samples],
+    }
     # What cannot be learnt comes before what cannot be measured.
     for split in sorted(inspection.splits, key=lambda name: name != "train"):
         action = "learnt" if split == "train" else "evaluated there"
-        absent = [label.name for label in labels if label.count and not label.by_split[split]]
-        problems.append((f"absent from split {split!r} and cannot be {action}", absent))
-    for problem, names in problems:
-        if names:
-            yield f"{_are(names, 'label')} {problem}: {_preview(map(repr, names))}."
+        absent = [label for label in labels if label.count and not label.by_split[split]]
+        problems[f"absent from split {split!r} and cannot be {action}"] = absent
+    for problem, affected in problems.items():
+        yield from _warn(affected, "label", problem, _preview(repr(label.name) for label in affected))
     if labels and inspection.empty > samples / 2:
         share = inspection.empty / samples
         yield f"{share:.0%} of the rows have no label; check that this is true and not an error of reading."
@@ -83,17 +73,18 @@ def _label_warnings(inspection: Inspection) -> Iterator[str]:
         if sets:
             yield f"{problem}: {_preview(' and '.join(map(repr, names)) for names in sets)}."
     rare = sorted((label for label in labels if 0 < label.count < FEW_ROWS), key=lambda label: label.count)
-    if rare:
-        examples = _preview(f"{label.name!r} ({label.count})" for label in rare)
-        yield f"{_are(rare, 'label')} present in fewer than {FEW_ROWS} rows: {examples}."
+    examples = _preview(f"{label.name!r} ({label.count})" for label in rare)
+    yield from _warn(rare, "label", f"present in fewer than {FEW_ROWS} rows", examples)
+
+
+def _warn(affected: Sequence[object], noun: str, problem: str, examples: str) -> list[str]:
+    """The warning that a problem affects some images or labels; none if it affects none."""
+    are = "is" if len(affected) == 1 else "are"
+    return [f"{count_noun(len(affected), noun)} {are} {problem}: {examples}."] if affected else []
 
 
 def _preview_sets(sets: Sequence[Duplicates]) -> str:
-    return _preview(map(repr, sets[0].names)) + ("" if len(sets) == 1 else ", and so on")
-
-
-def _are(items: Sequence[object], noun: str) -> str:
-    return f"{count_noun(len(items), noun)} {'is' if len(items) == 1 else 'are'}"
+    return _preview(repr(name) for some in sets[:1] for name in some.names) + (", and so on" if len(sets) > 1 else "")
 
 
 def _preview(examples: Iterable[str]) -> str:
@@ -145,22 +136,17 @@ def _headline(inspection: Inspection) -> str:
     )
 
 
-class _Table(NamedTuple):
-    """A table: its title, the heads of its columns, which of these hold text, and its rows; not shown without any."""
-
-    title: str
-    heads: Sequence[str]
-    left: Sequence[int]
-    rows: Sequence[Sequence[str]]
+# A title, the heads of columns, which of these hold text, and rows; not shown without any.
+TableParts = tuple[str, Sequence[str], Sequence[int], Sequence[Sequence[str]]]
 
 
-def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[_Table]:
+def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[TableParts]:
     samples = inspection.samples
     rows = [
         (name, f"{size:,}", _format_percent(size / samples), f"{inspection.empty_by_split[name]:,}")
         for name, size in inspection.splits.items()
     ]
-    yield _Table("Splits", ("split", "rows", "share", "without labels"), (0,), rows)
+    yield ("Splits", ("split", "rows", "share", "without labels"), (0,), rows)
     yield _labels_table(inspection, all_labels=all_labels)
     if inspection.labels and samples:
         yield _sizes_table(inspection.set_sizes, samples)
@@ -169,14 +155,14 @@ def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[_Table]:
         for pair in inspection.close_pairs[:SHOWN_PAIRS]
     ]
     heads = ("label", "label", "rows", "more than by chance", "npmi")
-    yield _Table("Labels that keep close together", heads, (0, 1), pairs)
+    yield ("Labels that keep close together", heads, (0, 1), pairs)
     implied = inspection.implied[:SHOWN_PAIRS]
-    yield _Table("Labels that never come without another", ("label", "the other"), (0, 1), implied)
+    yield ("Labels that never come without another", ("label", "the other"), (0, 1), implied)
     if inspection.images is not None:
-        yield _Table("Images", ("", ""), (0, 1), list(_image_rows(inspection.images)))
+        yield ("Images", ("", ""), (0, 1), list(_image_rows(inspection.images)))
 
 
-def _labels_table(inspection: Inspection, *, all_labels: bool) -> _Table:
+def _labels_table(inspection: Inspection, *, all_labels: bool) -> TableParts:
     title, rows = "Labels", []
     for label in sorted(inspection.labels, key=lambda label: -label.count):
         counts = (f"{label.by_split[split]:,}" for split in inspection.splits)
@@ -185,10 +171,10 @@ def _labels_table(inspection: Inspection, *, all_labels: bool) -> _Table:
         half = SHOWN_LABELS // 2
         title = f"Labels: the {half} most frequent and the {half} rarest of {len(rows):,}"
         rows = [*rows[:half], tuple("..." for _ in rows[0]), *rows[-half:]]
-    return _Table(title, ("label", "rows", "rate", *inspection.splits), (0,), rows)
+    return (title, ("label", "rows", "rate", *inspection.splits), (0,), rows)
 
 
-def _sizes_table(set_sizes: dict[int, int], samples: int) -> _Table:
+def _sizes_table(set_sizes: dict[int, int], samples: int) -> TableParts:
     lines = {str(size): rows for size, rows in set_sizes.items() if size < 10}
     if len(lines) < len(set_sizes):
         lines["10 or more"] = samples - sum(lines.values())
@@ -197,15 +183,15 @@ def _sizes_table(set_sizes: dict[int, int], samples: int) -> _Table:
         (text, f"{rows:,}", _format_percent(rows / samples), "█" * round(30 * min(rows / largest, 1)))
         for text, rows in lines.items()
     ]
-    return _Table("Labels per row", ("labels", "rows", "share", ""), (0, 3), rows)
+    return ("Labels per row", ("labels", "rows", "share", ""), (0, 3), rows)
 
 
 def _image_rows(facts: ImageFacts) -> Iterator[tuple[str, str]]:
     yield f"read ({'decoded' if facts.decoded else 'headers read'})", f"{facts.read:,}"
     yield "missing", f"{len(facts.missing):,}"
     yield "unreadable", f"{len(facts.unreadable):,}"
-    yield "formats", _counts(facts.formats)
-    yield "pixels", _counts(facts.modes)
+    for name, counts in (("formats", facts.formats), ("pixels", facts.modes)):
+        yield name, ", ".join(f"{kind} {count:,}" for kind, count in counts.items()) or "–"
     for name, spread in (("width", facts.widths), ("height", facts.heights)):
         if spread is not None:
             low, middle, high = spread
@@ -214,10 +200,6 @@ def _image_rows(facts: ImageFacts) -> Iterator[tuple[str, str]]:
     yield "images with copies", f"{len(facts.duplicates):,}"
     if facts.near_duplicates is not None:
         yield "images with near copies", f"{len(facts.near_duplicates):,}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "–"
 
 
 def _format_bytes(count: float) -> str:

@@ -122,7 +122,8 @@ class SparseTargets:
             raise InputError("targets", "SparseTargets", "be (N, K)", str(tuple(cells.shape)), hint)
         check_target_values("SparseTargets", cells)
         dense = cells.numpy()
-        unlisted = most_common_unlisted(dense)
+        # Whichever most cells are is not stored.
+        unlisted = "unknown" if 2 * np.count_nonzero(dense == UNKNOWN) > dense.size else "absent"
         rows, columns = np.nonzero(dense != UNLISTED[unlisted])
         return cls.from_cells(rows, columns, dense[rows, columns], shape=dense.shape, unlisted=unlisted)
 
@@ -236,11 +237,6 @@ class SparseTargets:
             mask = np.append(np.zeros(K, dtype=bool) if mask is None else mask, np.ones(labels, dtype=bool))
         shape = (N + rows, K + labels)
         return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=mask)
-
-
-def most_common_unlisted(dense: Array) -> str:
-    """What a cell of a table (N, K) that is not stored should mean, so that few are: "unknown" if most cells are."""
-    return "unknown" if 2 * np.count_nonzero(dense == UNKNOWN) > dense.size else "absent"
 
 
 def index_names(
