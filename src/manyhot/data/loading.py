@@ -65,11 +65,8 @@ class Augmentation:
     erase: float = 0.0
 
     def __post_init__(self) -> None:
-        owner = "Augmentation"
-        check_number("crop", owner, self.crop, "(0, 1]")
-        check_number("stretch", owner, self.stretch, "[1, inf)")
-        check_number("colour", owner, self.colour, "[0, 1]")
-        check_number("erase", owner, self.erase, "[0, 1]")
+        for name, interval in {"crop": "(0, 1]", "stretch": "[1, inf)", "colour": "[0, 1]", "erase": "[0, 1]"}.items():
+            check_number(name, "Augmentation", getattr(self, name), interval)
 
     def apply(self, image: Image.Image, preprocessing: Preprocessing, *, seed: int) -> Tensor:
         """The pixels (3, H, W) uint8 of a changed image; the same seed gives the same change."""
@@ -279,27 +276,26 @@ class ImageBatches(Batches):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", UserWarning)
-            pool, sampler = self._free_pool()
-            sampler.requests = requests
+            pool = self._free_pool()
+            pool.batch_sampler.requests = requests  # type: ignore[union-attr]
             batches = iter(pool)
         try:
             yield from batches
         finally:
-            sampler.requests = None
+            pool.batch_sampler.requests = None  # type: ignore[union-attr]
 
-    def _free_pool(self) -> tuple[DataLoader[Any], _RequestSampler]:
+    def _free_pool(self) -> DataLoader[Any]:
         """The worker processes, which serve one reader at a time; a second one gets processes of its own."""
         if self._pool is not None and self._pool.batch_sampler.requests is None:  # type: ignore[union-attr]
-            return self._pool, self._pool.batch_sampler  # type: ignore[return-value]
+            return self._pool
         # Containers often have little shared memory, and who overfills it is killed.
         shared = "/dev/shm"
         self._samples.as_arrays = os.path.isdir(shared) and shutil.disk_usage(shared).free < MIN_SHARED_MEMORY
         # By fork where that is safe, because a script without a main guard cannot start them else.
         fork = sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods()
-        sampler = _RequestSampler()
         pool: DataLoader[Any] = DataLoader(
             self._samples,  # type: ignore[arg-type]
-            batch_sampler=sampler,  # type: ignore[arg-type]
+            batch_sampler=_RequestSampler(),  # type: ignore[arg-type]
             collate_fn=tuple,
             num_workers=self.workers,
             persistent_workers=True,
@@ -309,7 +305,7 @@ class ImageBatches(Batches):
         )
         if self._pool is None:
             self._pool = pool
-        return pool, sampler
+        return pool
 
 
 class _RequestSampler:

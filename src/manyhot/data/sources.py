@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
@@ -147,14 +146,14 @@ class ParquetImages(ImageSource):
         count = int(self._groups[:, 2].sum())
         self._groups[:, 2] = self._groups[:, 2].cumsum() - self._groups[:, 2]
         self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
-        self._cached: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._cached: dict[tuple[int, int], Any] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_cached", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _cached=OrderedDict(), _lock=threading.Lock())
+        vars(self).update(state, _cached={}, _lock=threading.Lock())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -181,18 +180,17 @@ class ParquetImages(ImageSource):
         return bytes(data)
 
     def _read_group(self, file: int, group: int) -> Any:
-        if (file, group) in self._cached:
-            self._cached.move_to_end((file, group))
-            return self._cached[file, group]
-        pa = import_arrow()
-        try:
-            with pa.parquet.ParquetFile(self.files[file], pre_buffer=False) as opened:
-                column = opened.read_row_group(group, columns=[self.column]).column(0)
-        except pa.ArrowException as error:
-            raise OSError(f"{self.files[file]} cannot be read ({error})") from error
-        self._cached[file, group] = column
+        column = self._cached.pop((file, group), None)
+        if column is None:
+            pa = import_arrow()
+            try:
+                with pa.parquet.ParquetFile(self.files[file], pre_buffer=False) as opened:
+                    column = opened.read_row_group(group, columns=[self.column]).column(0)
+            except pa.ArrowException as error:
+                raise OSError(f"{self.files[file]} cannot be read ({error})") from error
+        self._cached[file, group] = column  # as the last one, so that the first is the one to forget
         while len(self._cached) > 1 and sum(cached.nbytes for cached in self._cached.values()) > self.cache_bytes:
-            self._cached.popitem(last=False)
+            del self._cached[next(iter(self._cached))]
         return column
 
     def identity(self, row: int) -> str:

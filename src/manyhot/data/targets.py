@@ -56,13 +56,10 @@ class SparseTargets:
         self.columns = np.ascontiguousarray(columns, dtype=np.int32)
         self.values = None if values is None else np.ascontiguousarray(values, dtype=np.int8)
         self.num_labels = num_labels
-        if len(self.columns) and not (self.columns.min() >= 0 and self.columns.max() < num_labels):
-            invalid = self.columns.min() if self.columns.min() < 0 else self.columns.max()
-            rule = f"name columns from 0 to {num_labels - 1}"
-            raise InputError("columns", "SparseTargets", rule, str(invalid), "Count the labels again.")
-        if unlisted not in UNLISTED:
-            check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
-        self.unlisted, self.unknown_labels = unlisted, unknown_labels
+        rule, hint = f"name columns from 0 to {num_labels - 1}", "Count the labels again."
+        _check_range("columns", self.columns, num_labels, rule, hint)
+        self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
+        self.unknown_labels = unknown_labels
 
     @property
     def background(self) -> Array:
@@ -104,12 +101,12 @@ class SparseTargets:
         values = np.ones(len(rows), dtype=np.int8) if values is None else np.asarray(values, dtype=np.int8)
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         # One key for all three, which is faster than `np.lexsort`, above all where cells are in order already.
-        order = np.argsort(3 * (rows * shape[1] + columns) + (1 - values), kind="stable")
-        rows, columns, values = rows[order], columns[order], values[order]
-        first = np.ones(len(rows), dtype=bool)
-        first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        starts = np.cumsum(np.append(0, np.bincount(rows[first], minlength=shape[0])))
-        columns, values = columns[first], values[first]
+        cells = rows * shape[1] + columns
+        order = np.argsort(3 * cells + (1 - values), kind="stable")
+        cells = cells[order]
+        order = order[np.diff(cells, prepend=cells[:1] - 1) != 0]
+        starts = np.cumsum(np.append(0, np.bincount(rows[order], minlength=shape[0])))
+        columns, values = columns[order], values[order]
         stored = None if (values == 1).all() else values
         return cls(starts, columns, stored, num_labels=shape[1], unlisted=unlisted, unknown_labels=unknown_labels)
 
@@ -157,10 +154,7 @@ class SparseTargets:
         """The rows of these numbers in their order, or those where a mask is true."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
-        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
-            invalid = rows.min() if rows.min() < 0 else rows.max()
-            rule = f"lie between 0 and {len(self) - 1}"
-            raise InputError("rows", "SparseTargets", rule, str(invalid), "Count the rows from 0.")
+        _check_range("rows", rows, len(self), f"lie between 0 and {len(self) - 1}", "Count the rows from 0.")
         lengths = self.starts[rows + 1] - self.starts[rows]
         taken = copy(self)
         taken.starts = np.cumsum(np.append(0, lengths))
@@ -239,6 +233,13 @@ class SparseTargets:
         return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=mask)
 
 
+def _check_range(argument: str, numbers: Array, end: int, rule: str, hint: str) -> None:
+    """Raises an error for a number below 0, or not below `end`."""
+    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
+        invalid = numbers.min() if numbers.min() < 0 else numbers.max()
+        raise InputError(argument, "SparseTargets", rule, str(invalid), hint)
+
+
 def index_names(
     rows: Any,
     names: Sequence[str],
@@ -267,12 +268,8 @@ def index_names(
     index = {name: column for column, name in enumerate(labels.names)}
     columns = np.array([index.get(name, -1) for name in names], dtype=np.int64)
     columns = columns if codes is None else columns[codes]
-    named = columns >= 0
-    cells = (
-        np.asarray(rows, dtype=np.int64)[named],
-        columns[named],
-        None if values is None else np.asarray(values)[named],
-    )
+    values = np.ones(len(columns), dtype=np.int8) if values is None else values
+    cells = (np.asarray(part)[columns >= 0] for part in (rows, columns, values))
     return labels, SparseTargets.from_cells(*cells, shape=(num_rows, len(labels)), unlisted=unlisted)
 
 
