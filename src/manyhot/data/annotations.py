@@ -38,7 +38,7 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     notes = [f"Read COCO annotations of {', '.join(path.name for path in files)}; images without any have no labels."]
     for path in files:
         with _garbage_collection_off():
-            images, categories, annotations, has_absent = _load_coco(path, options)
+            images, categories, annotations, has_absent = _load_coco(path)
         columns = {category: names.setdefault(name, len(names)) for category, name in categories.items()}
         # Where the images usually lie: `annotations/instances_train2017.json` beside `train2017/`.
         parent, end = path.parent.parent, path.stem.split("_")[-1]
@@ -83,17 +83,13 @@ def _garbage_collection_off() -> Iterator[None]:
             gc.enable()
 
 
-def _load_coco(
-    path: Path, options: ReadOptions
-) -> tuple[dict[Any, str], dict[Any, str], list[tuple[Any, Any, int]], bool]:
+def _load_coco(path: Path) -> tuple[dict[Any, str], dict[Any, str], list[tuple[Any, Any, int]], bool]:
     """One file.
 
     Returns:
         The file of each image and the name of each category, by their numbers; image, category and value of each
         annotation, 1 for present and 0 for known to be absent; and whether images list what is absent.
     """
-    if not path.is_file():
-        raise options.missing_path_error(path)
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:

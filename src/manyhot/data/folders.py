@@ -97,13 +97,9 @@ def _merge_copies(folder: Path, paths: Sequence[str], *, by_split: bool) -> list
     keys = [(canonical_split(path.split(os.sep)[0]) if by_split else "", os.path.basename(path)) for path in paths]
     counts, images = Counter(keys), defaultdict(list)
     for key, path in zip(keys, paths, strict=True):
-        images[key, _file_digest(folder / path) if counts[key] > 1 else ""].append(path)
+        content = hashlib.sha256((folder / path).read_bytes()).digest() if counts[key] > 1 else b""
+        images[key, content].append(path)
     return list(images.values())
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 LABEL_SUFFIXES = ("json", "cls", "txt")

@@ -92,11 +92,9 @@ def _expand_braces(text: str) -> list[str]:
 
 def _find_layout(paths: Sequence[Path], layout: str | None, options: ReadOptions) -> tuple[str, Sequence[Path]]:
     """The layout of some files or one folder, unless it is given, and the files that its reader takes."""
-    folder = paths[0]
-    if layout == "folders" or (layout is not None and not folder.is_dir()):
-        return layout, paths
-    if not folder.is_dir():
-        return _layout_of_files(paths, options), paths
+    folder = next((path for path in paths if path.is_dir()), None)
+    if folder is None or layout == "folders":
+        return _layout_of_files(paths, options) if layout is None else layout, paths
     if len(paths) > 1:
         rule, got = "be one folder or several files", f"{len(paths)} paths, of which {str(folder)!r} is a folder"
         raise InputError("path", rule=rule, got=got, hint="Read one folder at a time.")
