@@ -16,10 +16,9 @@ from manyhot.data.sources import Files, ImageSource, Pixels
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.columns import CANONICAL_SPLITS, ReadOptions, canonical_split, preview_names, sort_names
+from manyhot.tables.columns import CANONICAL_SPLITS, Array, ReadOptions, canonical_split, preview_names, sort_names
 from manyhot.tables.reader import read_arrays
 
-Array = np.ndarray[Any, Any]
 OWNER = "from_arrays"
 
 INPUT_ARRAYS = ("x", "X", "features", "images", "paths")

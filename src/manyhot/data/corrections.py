@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from operator import itemgetter
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 
@@ -21,9 +20,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.formatting import count_noun
 from manyhot.labels import Labels
-from manyhot.tables.columns import ReadOptions, preview_names
-
-Array = np.ndarray[Any, Any]
+from manyhot.tables.columns import Array, ReadOptions, preview_names
 
 
 @owned("read_corrections")

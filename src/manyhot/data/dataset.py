@@ -14,9 +14,7 @@ from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.columns import check_split
-
-Array = np.ndarray[Any, Any]
+from manyhot.tables.columns import Array, check_split
 
 SHOWN_LABELS = 8
 

@@ -93,7 +93,8 @@ def digit_scenes(
     for slot in range(cells):
         # The first slots of a scene show its labels, the others may show clutter.
         labelled = (slot < present.sum(1))[:, None, None]
-        digit = _faint_or_hidden(pool.handwriting(order[:, slot % 10], draw), draw)
+        digit = pool.handwriting(order[:, slot % 10], draw)
+        digit = torch.where(draw.chance(HIDDEN_SHARE), digit * _halves(draw), digit) * _contrast(draw)
         _paste(images, torch.where(labelled, digit, _clutter(pool, clutter, draw)), positions[:, slot], draw)
     images += NOISE * torch.randn(images.shape, generator=draw.generator)
     return Scenes(images=images.clamp_(0, 1), targets=present.to(torch.int8))
@@ -194,10 +195,6 @@ def _draw_labels(max_labels: int, draw: _Draw) -> tuple[Tensor, Tensor]:
     order = (torch.rand(draw.n, 10, generator=draw.generator) + ~present).argsort(1)
     selected = torch.arange(10) < present.sum(1, keepdim=True).clamp(max=max_labels)
     return torch.zeros_like(present).scatter(1, order, selected), order
-
-
-def _faint_or_hidden(digits: Tensor, draw: _Draw) -> Tensor:
-    return torch.where(draw.chance(HIDDEN_SHARE), digits * _halves(draw), digits) * _contrast(draw)
 
 
 def _clutter(pool: _Pool, probability: float, draw: _Draw) -> Tensor:

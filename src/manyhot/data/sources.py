@@ -127,13 +127,10 @@ class ParquetImages(ImageSource):
     Args:
         files: The files, in order.
         column: The column.
-        rows: (N,) which rows of all files, counted on from one to the next; all by default.
         cache_bytes: Bytes of row groups to keep in memory, in each process.
     """
 
-    def __init__(
-        self, files: Sequence[str | Path], column: str, *, rows: Array | None = None, cache_bytes: int = 2**28
-    ) -> None:
+    def __init__(self, files: Sequence[str | Path], column: str, *, cache_bytes: int = 2**28) -> None:
         self.files, self.column, self.cache_bytes = [Path(file) for file in files], column, cache_bytes
         footers = [import_arrow().parquet.read_metadata(file) for file in self.files]
         sizes = [
@@ -143,9 +140,9 @@ class ParquetImages(ImageSource):
         ]
         # The file of each row group, its number there, and the rows before it, counted over all files.
         self._groups = np.array(sizes, dtype=np.int64).reshape(-1, 3)
-        count = int(self._groups[:, 2].sum())
+        # Which rows of all files, counted on from one to the next.
+        self.rows = np.arange(self._groups[:, 2].sum())
         self._groups[:, 2] = self._groups[:, 2].cumsum() - self._groups[:, 2]
-        self.rows = np.arange(count) if rows is None else np.asarray(rows, dtype=np.int64)
         self._cached: dict[tuple[int, int], Any] = {}
         self._lock = threading.Lock()
 

@@ -13,9 +13,7 @@ from torch import Tensor
 from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
 from manyhot.errors import InputError
 from manyhot.labels import UNKNOWN, Labels
-from manyhot.tables.columns import sort_names
-
-Array = np.ndarray[Any, Any]
+from manyhot.tables.columns import Array, sort_names
 
 UNLISTED = {"absent": 0, "unknown": UNKNOWN}
 # Pairs of labels counted at once, to bound what is in memory.
