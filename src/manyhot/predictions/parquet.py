@@ -296,7 +296,7 @@ class Part:
         rows = min(DECODED_ROWS, max(MIN_DECODED_ROWS, DECODED_CELLS // max(len(selected), 1)))
         groups = [group for group in range(self._footer.num_row_groups) if self._may_hold(group, split)]
         with (
-            arrow_as_input_error("path", DEFAULT_OWNER, "be a whole Parquet file", self.path, "Write it again."),
+            arrow_as_input_error(self.path, "be a whole Parquet file", "Write it again.", DEFAULT_OWNER),
             pa.parquet.ParquetFile(
                 self.path,
                 metadata=self._footer,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -143,29 +143,26 @@ def read_predictions(
             separator=separator,
             leave_out=other_labels == "leave out",
         )
+        notes = [f"Opened {stored!r}."]  # complete after the last batch
+        if stored is not None and targets is None and labels is None and link is None and to is None:
+            return _of_split(stored, split, notes)
         if stored is not None:
-            if targets is None and labels is None and link is None and to is None:
-                return _of_split(stored, split, [f"Opened {stored!r}."])
-            table = _read_stored(stored, options, link)
+            taken = select_labels(stored, options.label_names)
+            batches: Iterable[Predictions] = (batch.read(labels=taken) for batch in stored.batches())
+            batches = batches if link is None else (batch.replace(link=link) for batch in batches)
         elif is_path and is_archive(source):
-            table = _read_archive(Path(source), str(kind), options, link, with_targets=targets is None)
+            archive = _read_archive(Path(source), str(kind), options, link, with_targets=targets is None)
+            taken, notes, batches = archive.labels, archive.notes, [archive]
         else:
             # Where targets come from another file, the column of label names is one of that file.
             own = options if targets is None else replace(options, labels_column=None)
             files = open_tables(source, delimiter=delimiter, double=dtype == torch.float64)
             roles = assign_value_roles(files[0].columns, own, str(kind), with_targets=targets is None)
-            rows = RowReader(files, roles, Labels(list(roles.cells)), own)
-            table_notes = [*files[0].notes, *_describe_roles(roles, str(kind))]
-            table = rows.labels, table_notes, rows.predictions(str(kind), link, dtype, table_notes)
-        taken, notes, batches = table
-        if targets is not None:
-            batches = _add_targets(batches, targets, taken, options, notes)
+            taken, notes = Labels(list(roles.cells)), [*files[0].notes, *_describe_roles(roles, str(kind))]
+            batches = RowReader(files, roles, taken, own).predictions(str(kind), link, dtype, notes)
+        batches = batches if targets is None else _add_targets(batches, targets, taken, options, notes)
         batches = _note_likely_probs(batches, notes)
         return _of_split(_load(batches) if to is None else _write(batches, taken, to), split, notes)
-
-
-# The labels of a table, notes about it, which are complete after the last batch, and its rows.
-OpenTable = tuple[Labels, list[str], Iterable[Predictions]]
 
 
 @contextmanager
@@ -192,10 +189,9 @@ def _check_kind(kind: str | None, kinds: tuple[str, ...] | None) -> None:
 
 def _is_manyhot_table(path: str | os.PathLike[str]) -> bool:
     """Whether a path leads to tables of this package; raises an error if it cannot be read."""
-    check_format(path, "", "path")
-    if is_text(path) or is_archive(path):
-        return False
-    return METADATA_KEY in (read_footer(find_parquet(path, "")[0], "").metadata or {})
+    check_format(path)
+    is_foreign = is_text(path) or is_archive(path)
+    return not is_foreign and METADATA_KEY in (read_footer(find_parquet(path)[0], "").metadata or {})
 
 
 def _of_split(table: PredictionTable, split: str | None, notes: list[str]) -> PredictionTable:
@@ -204,22 +200,15 @@ def _of_split(table: PredictionTable, split: str | None, notes: list[str]) -> Pr
     return table
 
 
-def _read_stored(stored: StoredPredictions, options: ReadOptions, link: Link | None) -> OpenTable:
-    """Some labels of a table of this package, and with another link if there is one."""
-    labels = select_labels(stored, options.label_names)
-    batches = (batch.read(labels=labels) for batch in stored.batches())
-    batches = batches if link is None else (batch.replace(link=link) for batch in batches)
-    return labels, [f"Opened {stored!r}."], batches
-
-
-def _read_archive(path: Path, kind: str, options: ReadOptions, link: Link | None, *, with_targets: bool) -> OpenTable:
+def _read_archive(path: Path, kind: str, options: ReadOptions, link: Link | None, *, with_targets: bool) -> Predictions:
     """A NumPy archive."""
     columns, notes = read_archive(path, kind)
     if not with_targets:
         columns.pop("targets", None)
     table = Predictions(**({"labels": options.label_names} | columns), link=link)
     table = table.read(labels=options.label_names) if "labels" in columns else table
-    return table.labels, notes, [table]
+    table.notes = notes
+    return table
 
 
 def _load(batches: Iterable[Predictions]) -> Predictions:
@@ -311,8 +300,10 @@ class RowReader:
         if not columns:
             return None if self._names is None else SparseTargets.from_cells(*self.present(piece), shape=shape).dense()
         cells = _read_values(piece, columns.values(), torch.float32)
-        targets = torch.full(shape, -1.0)
-        targets[:, [self.labels.column(name) for name in columns]] = torch.where(cells.isnan(), -1.0, cells)
+        cells = torch.where(cells.isnan(), -1.0, cells)
+        check_target_values("", cells)
+        targets = torch.full(shape, -1, dtype=torch.int8)
+        targets[:, [self.labels.column(name) for name in columns]] = cells.to(torch.int8)
         return targets
 
     def predictions(
@@ -401,7 +392,7 @@ def _add_targets(
     """The batches with targets of a file, or of anything that `Predictions` takes."""
     if isinstance(source, str | os.PathLike):
         with _path_is("targets"):
-            check_format(source, "", "path")
+            check_format(source)
             if not is_archive(source):
                 return TargetsFile(source, labels, options).join(batches, notes)
             source = read_target_array(Path(source))
@@ -441,22 +432,19 @@ class TargetsFile:
             rule, got = "have a column of ids or paths", f"the columns {preview_names(columns)}"
             raise InputError("targets", rule=rule, got=got, hint="Name it with {id_column}.")
         self._name, self._notes = Path(path).name, list(files[0].notes)
-        self._rows = RowReader(files, roles, labels, options)
-        self._load(list(self._rows.batches()))
-
-    def _load(self, pieces: list[Any]) -> None:
-        """Keys without repetition, and for each its split and either its lists of names or its row of targets."""
-        pa, table, labels = import_arrow(), self._rows, self._rows.labels
-        # What Windows wrote is joined with what Linux wrote, and the other way round.
-        keys = [with_slashes(table.texts(piece, table.roles.key)) for piece in pieces]
+        pa, table = import_arrow(), RowReader(files, roles, labels, options)
+        self._rows, pieces = table, list(table.batches())
+        # Keys without repetition, and for each its split and either its lists of names or its row of targets. What
+        # Windows wrote is joined with what Linux wrote, and the other way round.
+        keys = [with_slashes(table.texts(piece, roles.key)) for piece in pieces]
         coded = pa.chunked_array(keys).combine_chunks().dictionary_encode()
         rows = as_numpy(coded.indices).astype(np.int64)
         self._positions = {key: position for position, key in enumerate(coded.dictionary.to_pylist())}
         self._splits: Any = None
-        if table.roles.split is not None:
+        if roles.split is not None:
             splits = pa.chunked_array([table.splits(piece) for piece in pieces])
             self._splits = splits.take(pa.array(np.unique(rows, return_index=True)[1]))
-        if table.roles.lists is not None:  # several rows of one key are put together
+        if roles.lists is not None:  # several rows of one key are put together
             cells = [table.present(piece) for piece in pieces]
             starts = np.cumsum([0, *map(len, pieces)])
             owners = np.concatenate([rows[start + own] for start, (own, _) in zip(starts, cells, strict=False)])
@@ -467,12 +455,7 @@ class TargetsFile:
         if len(self._positions) < len(rows):
             got, hint = f"{StringColumn(pa.chunked_array(keys)).first_duplicate()!r} twice", "Keep one row of each."
             raise InputError("targets", rule="have one row per id", got=got, hint=hint)
-        parts = []
-        for piece in pieces:
-            targets: Any = table.targets(piece)
-            check_target_values("", targets)
-            parts.append(targets.to(torch.int8))
-        self._targets = SparseTargets.from_dense(torch.cat(parts))
+        self._targets = SparseTargets.from_dense(torch.cat([cast(Tensor, table.targets(piece)) for piece in pieces]))
 
     def join(self, batches: Iterable[Predictions], notes: list[str]) -> Iterator[Predictions]:
         """The batches with their targets by id, or by path where the file has only paths.

@@ -39,7 +39,7 @@ def is_parquet(path: Path) -> bool:
         return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
 
 
-def find_parquet(path: str | os.PathLike[str], owner: str, argument: str = "path") -> list[Path]:
+def find_parquet(path: str | os.PathLike[str], owner: str = "") -> list[Path]:
     """The files of a path, sorted: one file, a pattern, or a folder with parts in it or in its folders.
 
     Of the folder of a run it is the table of the run. Names that begin with a dot or an underscore are left out: such
@@ -60,7 +60,7 @@ def find_parquet(path: str | os.PathLike[str], owner: str, argument: str = "path
     if not files:
         got = f"{text!r}, {'a folder without any' if is_folder else 'where there is nothing'}"
         hint = "Check the path, or write the table there first."
-        raise InputError(argument, owner, "be a Parquet file, a folder of them or a pattern", got, hint)
+        raise InputError("path", owner, "be a Parquet file, a folder of them or a pattern", got, hint)
     return files
 
 
@@ -75,15 +75,16 @@ def hive_partitions(path: Path) -> dict[str, str]:
     return {name: "" if value == NULL_PARTITION else unquote(value) for name, equals, value in pairs if equals and name}
 
 
-def check_format(path: str | os.PathLike[str], owner: str, argument: str) -> None:
+def check_format(path: str | os.PathLike[str]) -> None:
     """Checks that a path leads to files in a known format."""
     if is_text(path) or is_archive(path):
         if not os.path.isfile(path):
             got = f"{os.fspath(path)!r}, where there is none"
-            raise InputError(argument, owner, "be a file", got, "Check the path.")
-    elif not is_parquet(find_parquet(path, owner, argument)[0]):
+            raise InputError("path", rule="be a file", got=got, hint="Check the path.")
+    elif not is_parquet(find_parquet(path)[0]):
         rule = f"be a Parquet file or end with {', '.join((*TEXT_SUFFIXES, *ARCHIVE_SUFFIXES))}"
-        raise InputError(argument, owner, rule, repr(os.fspath(path)), "Rename the file, or convert it first.")
+        hint = "Rename the file, or convert it first."
+        raise InputError("path", rule=rule, got=repr(os.fspath(path)), hint=hint)
 
 
 def import_arrow() -> ModuleType:
@@ -95,13 +96,12 @@ def import_arrow() -> ModuleType:
 
 
 @contextmanager
-def arrow_as_input_error(argument: str, owner: str, rule: str, name: object, hint: str) -> Iterator[None]:
+def arrow_as_input_error(path: Path, rule: str, hint: str, owner: str = "") -> Iterator[None]:
     """Turns errors of pyarrow about the content of a file into an `InputError` that names the file."""
-    pa = import_arrow()
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(argument, owner, rule, f"{str(name)!r} ({first_line(error)})", hint) from None
+    except (import_arrow().ArrowException, OSError) as error:
+        raise InputError("path", owner, rule, f"{str(path)!r} ({first_line(error)})", hint) from None
 
 
 def first_line(error: BaseException) -> str:
@@ -139,12 +139,10 @@ def as_strings(column: Any) -> Any:
 
 def read_footer(path: Path, owner: str = "open_predictions") -> Any:
     """The Parquet metadata of a file, or the error that says what the file is instead."""
-    pa = import_arrow()
     if not is_parquet(path):
         empty = path.stat().st_size == 0
         got = f"{str(path)!r}, which {'is empty' if empty else 'is not one'}"
         hint = "Write it again." if empty else "Import other files with {read_predictions}."
         raise InputError("path", owner, "be a Parquet file", got, hint)
-    hint = "It was cut short; write or copy it again."
-    with arrow_as_input_error("path", owner, "be a whole Parquet file", path, hint):
-        return pa.parquet.read_metadata(path)
+    with arrow_as_input_error(path, "be a whole Parquet file", "It was cut short; write or copy it again.", owner):
+        return import_arrow().parquet.read_metadata(path)

@@ -120,7 +120,7 @@ def open_tables(source: Any, *, delimiter: str | None = None, double: bool = Fal
         return [open_frame(source)]
     if is_text(source):
         return [open_table(Path(source), delimiter=delimiter, double=double)]
-    tables = [open_parquet(path) for path in find_parquet(source, "")]
+    tables = [open_parquet(path) for path in find_parquet(source)]
     # What the folders of all files say, such as `split=test`, is a column too.
     partitions = [hive_partitions(table.path) for table in tables]
     shared = set.intersection(*map(set, partitions)) - tables[0].columns.keys()
@@ -163,6 +163,7 @@ class TextTable(TableFile):
             hint = "Leave it out to have it detected."
             raise InputError("delimiter", rule="be one character", got=repr(delimiter), hint=hint)
         self.path = path
+        self._compression = "gzip" if path.suffix.lower() == ".gz" else None
         self._encoding = self._find_encoding()
         with self._reading(), self._open() as file:
             rows = self._read_first_rows(file, delimiter)
@@ -223,14 +224,11 @@ class TextTable(TableFile):
         for name in roles.targets.values():
             types[name] = pa.string() if self.columns[name] in (BOOLEAN, TEXT, NUMBERS_AND_TEXT) else pa.float32()
         types |= dict.fromkeys(roles.texts, pa.string())
-        hint = "Repair the file[, or say which columns to read with {labels}]."
-        with (
-            arrow_as_input_error("path", "", "be a whole table of text in UTF-8", self.path, hint),
-            self._reading(),
-        ):
+        hint, rows = "Repair the file[, or say which columns to read with {labels}].", 0
+        with arrow_as_input_error(self.path, "be a whole table of text in UTF-8", hint), self._reading():
             encoding = "utf-16" if self._encoding == "utf-16" else "utf8"
             reader = pa.csv.open_csv(
-                pa.input_stream(self.path, compression="gzip" if self._is_gzip() else None),
+                pa.input_stream(self.path, compression=self._compression),
                 pa.csv.ReadOptions(
                     block_size=BLOCK_BYTES, encoding=encoding, skip_rows=self._header_lines, column_names=self.header
                 ),
@@ -239,7 +237,6 @@ class TextTable(TableFile):
                     column_types=types, include_columns=roles.used, decimal_point=self.decimal, null_values=BLANK_CELLS
                 ),
             )
-            rows = 0
             for piece in reader:
                 rows += len(piece)
                 yield piece
@@ -262,10 +259,7 @@ class TextTable(TableFile):
         return io.TextIOWrapper(self._open_bytes(), encoding=self._encoding, newline="")
 
     def _open_bytes(self) -> BinaryIO:
-        return cast(BinaryIO, gzip.open(self.path) if self._is_gzip() else self.path.open("rb"))
-
-    def _is_gzip(self) -> bool:
-        return self.path.suffix.lower() == ".gz"
+        return cast(BinaryIO, gzip.open(self.path) if self._compression else self.path.open("rb"))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -387,7 +381,7 @@ class ArrowTable(TableFile):
 def open_parquet(path: Path) -> ArrowTable:
     """One Parquet file."""
     parquet = import_arrow().parquet
-    errors = partial(arrow_as_input_error, "path", "", "be a whole Parquet file", path, "Write or copy it again.")
+    errors = partial(arrow_as_input_error, path, "be a whole Parquet file", "Write or copy it again.")
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
         with errors(), parquet.ParquetFile(path, pre_buffer=False) as file:
