@@ -226,7 +226,7 @@ def _read_names(objects: Sequence[Any], suffix: str, options: ReadOptions) -> tu
 def _label_names(value: Any, separator: str) -> list[str]:
     """The names in what lies beside an image: a text, a list, a number or nothing."""
     if isinstance(value, str):
-        return split_names("", value, separator)
+        return split_names(value, separator)
     items = value if isinstance(value, list) else [] if value is None else [value]
     return [str(item).strip() for item in items]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -51,6 +51,11 @@ from manyhot.tables.arrow import (
 
 TEXT = "string"
 KIND_DTYPES = {"targets": "int8", "decisions": "bool"}
+CHECKS: dict[str, Callable[[str, Tensor], object]] = {
+    "scores": as_scores,
+    "probs": as_probs,
+    "targets": check_target_values,
+}
 # The columns of a file, of a batch, or of what is read: the type of each kind, as Arrow and torch call it, in the order
 # of the file. Kinds are those of `Predictions.columns`.
 Layout = dict[str, str]
@@ -432,17 +437,11 @@ class StoredPredictions(PredictionTable):
                     else:
                         fill_from_arrow(column[filled : filled + len(fitting)], arrays)
                 filled += len(fitting)
-            yield self._checked(labels, read, modules)
-
-    def _checked(self, labels: Labels, read: dict[str, Any], modules: dict[str, Any]) -> Predictions:
-        """The table of these columns; values are checked, because other programs may have written them."""
-        pa = import_arrow()
-        for kind, check in (("scores", as_scores), ("probs", as_probs), ("targets", check_target_values)):
-            if kind in read:
-                check("StoredPredictions", read[kind])
-        for kind, column in read.items():
-            if isinstance(column, list):
-                read[kind] = StringColumn(pa.chunked_array(column, pa.string()))
-            elif kind == "abstain":
-                read[kind] = column.flatten()
-        return Predictions.from_checked(labels, read, modules)
+            for kind, column in read.items():
+                if kind in CHECKS:  # because another program may have written the file
+                    CHECKS[kind]("StoredPredictions", column)
+                elif isinstance(column, list):
+                    read[kind] = StringColumn(import_arrow().chunked_array(column, "string"))
+                elif kind == "abstain":
+                    read[kind] = column.flatten()
+            yield Predictions.from_checked(labels, read, modules)

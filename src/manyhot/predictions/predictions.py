@@ -181,21 +181,6 @@ def select_labels(table: PredictionTable, labels: Sequence[str] | Labels | None)
 OWNER = "Predictions"
 
 
-def check_scores_and_probs(scores: Any, probs: Any) -> tuple[Any, Any]:
-    """Scores and probabilities, of which one at least must be there, in one shape and on one device."""
-    if scores is None and probs is None:
-        hint = "Pass what a head gives as `scores`, or what a link or a calibrator gives as `probs`."
-        raise InputError("scores", OWNER, "be given, or `probs`", "neither", hint)
-    scores = None if scores is None else as_scores(OWNER, scores)
-    probs = None if probs is None else as_probs(OWNER, probs)
-    if scores is not None and probs is not None:
-        if probs.shape != scores.shape:
-            rule, got = f"be (N, K) like `scores` {tuple(scores.shape)}", str(tuple(probs.shape))
-            raise InputError("probs", OWNER, rule, got, "Compute both on the same samples.")
-        probs = probs.to(scores.device)
-    return scores, probs
-
-
 def check_label_names(names: Sequence[str] | Labels | None, count: int) -> Labels:
     """The names of `count` columns; their numbers by default."""
     if names is None:
@@ -247,16 +232,6 @@ def check_unique(value: StringColumn, hint: str) -> None:
     duplicate = value.first_duplicate()
     if duplicate is not None:
         raise InputError("ids", OWNER, "be all different", f"{duplicate!r} twice", hint)
-
-
-def check_ids(value: Any, rows: int) -> StringColumn:
-    """One id per row, all different; row numbers by default. A `StringColumn` has been checked already."""
-    if value is None:
-        return StringColumn(range(rows))
-    checked = StringColumn.check("ids", value, rows)
-    if checked is not value:
-        check_unique(checked, "Make them unique, or leave them out to number the rows.")
-    return checked
 
 
 def check_modules(**modules: Any) -> dict[str, Any]:
@@ -366,17 +341,27 @@ class Predictions(PredictionTable):
         calibrator: Calibrator | None = None,
         rule: Rule | None = None,
     ) -> None:
-        scores, probs = check_scores_and_probs(scores, probs)
+        if scores is None and probs is None:
+            hint = "Pass what a head gives as `scores`, or what a link or a calibrator gives as `probs`."
+            raise InputError("scores", OWNER, "be given, or `probs`", "neither", hint)
+        scores = None if scores is None else as_scores(OWNER, scores)
+        probs = None if probs is None else as_probs(OWNER, probs)
         cells, of = (probs, "probs") if scores is None else (scores, "scores")
+        if probs is not None and probs.shape != cells.shape:
+            rule, got = f"be (N, K) like `scores` {tuple(cells.shape)}", str(tuple(probs.shape))
+            raise InputError("probs", OWNER, rule, got, "Compute both on the same samples.")
+        probs = None if probs is None else probs.to(cells.device)
         names = check_label_names(labels, cells.shape[1])
         if targets is not None:
             targets = as_targets(OWNER, as_dense_targets(targets, names), cells, of=of)
         decisions, abstain = check_decisions(decisions, abstain, cells)
         rows = {"scores": scores, "probs": probs, "targets": targets, "decisions": decisions, "abstain": abstain}
-        rows["ids"] = check_ids(ids, len(cells))
+        ids = StringColumn(range(len(cells))) if ids is None else ids
         splits = [splits] * len(cells) if isinstance(splits, str) else splits
-        for name, texts in (("paths", paths), ("splits", splits)):
+        for name, texts in (("ids", ids), ("paths", paths), ("splits", splits)):
             rows[name] = None if texts is None else StringColumn.check(name, texts, len(cells))
+        if rows["ids"] is not ids:  # else a column of a table, which has been checked
+            check_unique(rows["ids"], "Make them unique, or leave them out to number the rows.")
         self._assign(names, rows, check_modules(link=link, calibrator=calibrator, rule=rule))
 
     @classmethod

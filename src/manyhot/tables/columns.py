@@ -87,9 +87,7 @@ def normalise_name(name: str) -> str:
 
 def find_column(names: Sequence[str], among: Iterable[str]) -> str | None:
     """The column with the likeliest of some names."""
-    by_name: dict[str, str] = {}
-    for column in among:
-        by_name.setdefault(normalise_name(column), column)
+    by_name = {normalise_name(column): column for column in reversed(list(among))}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
@@ -514,7 +512,7 @@ def detect_separator(texts: Counter[str], label_names: Sequence[str] | None = No
     known = set(label_names)
 
     def count_known(separator: str) -> int:
-        return sum(name in known for text in texts for name in split_names("", text, separator))
+        return sum(name in known for text in texts for name in split_names(text, separator))
 
     return max((guess, *SEPARATORS, ""), key=count_known)
 
@@ -546,24 +544,17 @@ def describe_separator(separator: str, unit: str) -> str:
     return f"separated by {separator!r}" if separator else f"one a {unit}"
 
 
-def split_names(owner: str, text: str, separator: str) -> list[str]:
-    """The names in one text."""
-    if separator == LIST_LITERAL:
-        return _parse_name_list(owner, text)
-    return [name.strip() for name in (text.split(separator) if separator else [text])]
-
-
-def _parse_name_list(owner: str, text: str) -> list[str]:
-    """The names in a list as Python or JSON writes it, without the spaces around them; none in a blank text."""
-    if text.strip() in BLANK_CELLS:
-        return []
-    value = None
+def split_names(text: str, separator: str) -> list[str]:
+    """The names in one text, without the spaces around them; none in a blank text in place of a list."""
+    if separator != LIST_LITERAL:
+        return [name.strip() for name in (text.split(separator) if separator else [text])]
+    names = None
     with suppress(ValueError, SyntaxError):
-        value = ast.literal_eval(text.strip())
-    if not isinstance(value, list):
+        names = ast.literal_eval("[]" if text.strip() in BLANK_CELLS else text.strip())
+    if not isinstance(names, list):
         hint = "Repair it, or pass {separator}."
-        raise InputError("labels", owner, "be lists such as ['cat', 'dog']", repr(text), hint)
-    return [str(name).strip() for name in value]
+        raise InputError("labels", rule="be lists such as ['cat', 'dog']", got=repr(text), hint=hint)
+    return [str(name).strip() for name in names]
 
 
 def sort_names(names: Iterable[str]) -> list[str]:
@@ -582,7 +573,7 @@ def split_column(texts: Any, separator: str) -> Any:
     """A column of texts as one of lists of names."""
     pa = import_arrow()
     if separator in (LIST_LITERAL, ""):
-        return pa.array([split_names("", text, separator) for text in texts.to_pylist()], pa.list_(pa.string()))
+        return pa.array([split_names(text, separator) for text in texts.to_pylist()], pa.list_(pa.string()))
     return pa.compute.split_pattern(texts, separator)
 
 
@@ -648,18 +639,14 @@ class LabelNameReader:
         raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
 
 
-def numbers_for_words(piece: Any, names: Iterable[str]) -> Any:
-    """A record batch with numbers in columns of words such as "yes", "no", "1" and "-1"; nulls for blanks."""
-    pa = import_arrow()
-    for name in names:
-        coded = as_strings(piece.column(name)).dictionary_encode()
-        values = []
-        for text in map(str.strip, coded.dictionary.to_pylist()):
-            if text not in BLANK_CELLS and text.lower() not in CELL_VALUES:
-                rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{text!r} in column {name!r}"
-                hint = "Write 1 for present, 0 for absent and nothing for unknown."
-                raise InputError("path", rule=rule, got=got, hint=hint)
-            values.append(None if text in BLANK_CELLS else float(CELL_VALUES[text.lower()]))
-        column = pa.array(values, pa.float32()).take(coded.indices)
-        piece = piece.set_column(piece.schema.get_field_index(name), name, column)
-    return piece
+def numbers_for_words(column: Any, name: str) -> Any:
+    """A column of words such as "yes", "no", "1" and "-1" as numbers; nulls for blanks."""
+    coded = as_strings(column).dictionary_encode()
+    values: list[int | None] = []
+    for text in map(str.strip, coded.dictionary.to_pylist()):
+        if text not in BLANK_CELLS and text.lower() not in CELL_VALUES:
+            rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{text!r} in column {name!r}"
+            hint = "Write 1 for present, 0 for absent and nothing for unknown."
+            raise InputError("path", rule=rule, got=got, hint=hint)
+        values.append(CELL_VALUES.get(text.lower()))
+    return import_arrow().array(values, import_arrow().float32()).take(coded.indices)

@@ -97,8 +97,11 @@ class TableFile(ABC):
     def batches(self, roles: ColumnRoles) -> Iterator[Any]:
         """Record batches of the columns that have a role; targets as numbers, also where they are words such as yes."""
         for piece in self._pieces(roles):
-            words = [name for name in roles.targets.values() if _is_string(piece.schema.field(name).type)]
-            yield numbers_for_words(piece, words) if words else piece
+            for name in roles.targets.values():
+                if _is_string(piece.schema.field(name).type):
+                    column = numbers_for_words(piece.column(name), name)
+                    piece = piece.set_column(piece.schema.get_field_index(name), name, column)
+            yield piece
 
     def class_names(self, column: str) -> list[str] | None:
         """Names for the numbers in a column of labels, where the file has them."""
@@ -399,21 +402,21 @@ def open_parquet(path: Path) -> ArrowTable:
 def open_frame(frame: Any) -> ArrowTable:
     """A data frame of pandas or polars, or a table of Arrow."""
     pa = import_arrow()
-    is_pandas = hasattr(frame, "columns") and hasattr(frame, "iloc")
-    if not (isinstance(frame, pa.Table) or hasattr(frame, "to_arrow") or is_pandas):
-        rule = "be a path, a data frame of pandas or polars or a table of Arrow"
-        raise InputError("path", rule=rule, got=type(frame).__name__, hint="Pass arrays to `Predictions` itself.")
-    names = frame.column_names if isinstance(frame, pa.Table) else [str(name) for name in frame.columns]
-    _check_distinct(names)
-    if is_pandas:
+    table = frame.to_arrow() if hasattr(frame, "to_arrow") else frame
+    if hasattr(frame, "columns") and hasattr(frame, "iloc"):
+        _check_distinct([str(name) for name in frame.columns])
         # An index of one level may identify rows; its name must not be taken for a label.
         flat = frame.rename_axis(index=None) if frame.index.nlevels == 1 else frame.reset_index(drop=True)
         try:
-            return _table_in_memory(Path(), pa.Table.from_pandas(flat.rename(columns=str)))
+            table = pa.Table.from_pandas(flat.rename(columns=str))
         except (pa.ArrowException, TypeError, ValueError) as error:
             rule, got = "have columns of one type each", f"one that Arrow cannot take ({first_line(error)})"
             raise InputError("path", rule=rule, got=got, hint="Convert or drop that column.") from None
-    return _table_in_memory(Path(), frame if isinstance(frame, pa.Table) else frame.to_arrow())
+    if not isinstance(table, pa.Table):
+        rule = "be a path, a data frame of pandas or polars or a table of Arrow"
+        raise InputError("path", rule=rule, got=type(frame).__name__, hint="Pass arrays to `Predictions` itself.")
+    _check_distinct(table.column_names)
+    return _table_in_memory(Path(), table)
 
 
 def _table_in_memory(path: Path, table: Any) -> ArrowTable:
@@ -501,17 +504,23 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
     if "labels" in arrays and arrays["labels"].ndim == 2:  # often the name of the targets
         names_of = names_of | {"targets": ("targets", "labels"), "labels": ("names",)}
     taken = {role: name for role, names in names_of.items() for name in reversed(names) if name in arrays}
-    columns = {role: arrays[name] for role, name in taken.items()}
-    cells = kind if kind in arrays else _only_table(arrays, taken.values(), kind)
-    notes = [f"Read array {name!r} as {role}." for role, name in {kind: cells, **taken}.items()]
-    left_out = [name for name in arrays if name not in (cells, *taken.values())]
+    floats = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
+    # Where no array is called scores or probabilities, as `kind` says, one alone may hold them.
+    tables = [kind] if kind in arrays else [n for n in floats if n not in ("scores", "probs", *taken.values())]
+    if len(tables) != 1:
+        rule, got = f"hold an array `{kind}`", f"the arrays {preview_names(arrays)}"
+        raise InputError("path", rule=rule, got=got, hint=f"Save them with `np.savez(path, {kind}={kind})`.")
+    taken = {kind: tables[0], **taken}
+    notes = [f"Read array {name!r} as {role}." for role, name in taken.items()]
+    left_out = [name for name in arrays if name not in taken.values()]
     notes += [f"Left out {preview_names(left_out)}."] if left_out else []
+    columns: dict[str, Any] = {role: arrays[name] for role, name in taken.items()}
     if "labels" in columns:
         columns["labels"] = columns["labels"].astype(str).tolist()
     if "splits" in columns and columns["splits"].ndim == 1:
         columns["splits"], renamed = rename_splits([str(name) for name in columns["splits"].tolist()])
         notes += renamed
-    return columns | {kind: arrays[cells]}, notes
+    return columns, notes
 
 
 def read_target_array(path: Path) -> Any:
@@ -523,14 +532,3 @@ def read_target_array(path: Path) -> Any:
         rule, got = "hold an array `targets`", f"the arrays {preview_names(arrays)}"
         raise InputError("targets", rule=rule, got=got, hint="Save them under that name.")
     return arrays.get("targets", next(iter(arrays.values())))
-
-
-def _only_table(arrays: dict[str, Any], others: Iterable[str], kind: str) -> str:
-    """The one array that can hold scores or probabilities where none has that name."""
-    excluded = {"scores", "probs", *others}
-    floats = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
-    tables = [name for name in floats if name not in excluded]
-    if len(tables) != 1:
-        rule, got = f"hold an array `{kind}`", f"the arrays {preview_names(arrays)}"
-        raise InputError("path", rule=rule, got=got, hint=f"Save them with `np.savez(path, {kind}={kind})`.")
-    return tables[0]
