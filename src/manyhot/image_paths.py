@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import glob
-import importlib.util
 import os
 import re
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyhot.errors import InputError
 from manyhot.formatting import count_noun
@@ -187,20 +188,19 @@ def locate_images(paths: Sequence[str], roots: Sequence[Path]) -> list[ImageLoca
     for file, inner in filter(None, matches):
         if inner:
             members[file].add(inner)
-    located: dict[tuple[Path, str], ImageLocation | UnreadableImage] = {}
-    for archive, names in members.items():
-        located |= _locate_members(archive, names)
+    located = {archive: _locate_members(archive, names) for archive, names in members.items()}
     result: list[ImageLocation | UnreadableImage] = []
     for path, match in zip(paths, matches, strict=True):
-        if match is not None:
-            result.append(located.get(match, ImageLocation(match[0])))
-        else:
+        if match is None:
             folder = path != "" and any(os.path.isdir(root / path) for root in roots)
             result.append(UnreadableImage(path, "it is a folder" if folder else NO_SUCH_FILE, missing=not folder))
+        else:
+            file, inner = match
+            result.append(located[file][inner] if inner else ImageLocation(file))
     return result
 
 
-def _locate_members(archive: Path, names: set[str]) -> dict[tuple[Path, str], ImageLocation | UnreadableImage]:
+def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation | UnreadableImage]:
     """Where these files of an archive begin, without reading them, or why they cannot be read."""
     result: dict[str, ImageLocation] = {}
     reason = "the archive has no such file"
@@ -212,7 +212,7 @@ def _locate_members(archive: Path, names: set[str]) -> dict[tuple[Path, str], Im
                 break
     except (tarfile.TarError, OSError):
         reason = "the archive cannot be read"
-    return {(archive, name): result.get(name, UnreadableImage(f"{archive}/{name}", reason)) for name in names}
+    return {name: result.get(name, UnreadableImage(f"{archive}/{name}", reason)) for name in names}
 
 
 SAMPLE_PATHS = 50
@@ -330,20 +330,11 @@ def find_image_roots(predictions: str) -> list[Path]:
 
 def training_data_folders(run: Path) -> list[Path]:
     """The folders of the data that a run was trained on; none if its settings do not say, or they are not there."""
-    path = run / "config.yaml"
-    if not path.is_file() or importlib.util.find_spec("yaml") is None:
-        return []
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError):
-        return []  # only a hint where to look: another program's file of this name is no error
-    data = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(data, dict):
-        return []
-    paths = data.get("paths")
-    named = [data.get("root"), *(paths if isinstance(paths, list) else [])]
+    named: list[Any] = []
+    # Only a hint where to look: no error if there is no such file, or another program's, or no package to read it.
+    with suppress(Exception):
+        data = import_module("yaml").safe_load((run / "config.yaml").read_text(encoding="utf-8"))["data"]
+        named = [data.get("root"), *(data["paths"] if isinstance(data.get("paths"), list) else [])]
     folders = [_existing_folder(name, run) for name in named if isinstance(name, str) and name]
     return [folder for folder in folders if folder is not None]
 

@@ -36,7 +36,6 @@ MAX_JPEG_BYTES = 2**28
 _END_MARKER, _SCAN_MARKER = b"\xd9", b"\xda"
 # What stands for a byte of the pixels (00), fills (FF), or has no length (01, D0 to D7) is no marker to stop at.
 _MARKER_PATTERN = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])")
-_TILE_SIDE_TAGS = (322, 323)
 _FIELD_TYPE_BYTES = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4}
 
 
@@ -94,7 +93,7 @@ def largest_tile(file: BinaryIO) -> int:
     file.seek(number(head[field : 2 * field]))
     size = 4 + 2 * field
     entries = file.read(size * min(number(file.read(8 if big else 2)), 2**16))
-    sides = dict.fromkeys(_TILE_SIDE_TAGS, 0)
+    sides = {322: 0, 323: 0}  # by tag
     for start in range(0, len(entries), size):
         entry = entries[start : start + size]
         tag, kind = number(entry[:2]), number(entry[2:4])

@@ -51,11 +51,8 @@ from manyhot.tables.arrow import (
 
 TEXT = "string"
 KIND_DTYPES = {"targets": "int8", "decisions": "bool"}
-CHECKS: dict[str, Callable[[str, Tensor], object]] = {
-    "scores": as_scores,
-    "probs": as_probs,
-    "targets": check_target_values,
-}
+CHECKS: dict[str, Callable[[str, Tensor], object]]
+CHECKS = {"scores": as_scores, "probs": as_probs, "targets": check_target_values}
 # The columns of a file, of a batch, or of what is read: the type of each kind, as Arrow and torch call it, in the order
 # of the file. Kinds are those of `Predictions.columns`.
 Layout = dict[str, str]
