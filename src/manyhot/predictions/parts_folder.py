@@ -72,7 +72,9 @@ class PartsFolder:
             overwrite: Whether to remove the parts that are there.
         """
         if overwrite:
-            self._clear()
+            parts = [path for path in self._files() if PART_NAME.fullmatch(path.name)]
+            for path in (*parts, *(self.path / IMAGE_LISTS).glob("part-*.csv"), self.path / LEFT_OUT_FILE):
+                path.unlink(missing_ok=True)
         elif (begun_with := self._begun_with()) not in (None, classifier, *earlier):
             rule = f"have been begun with this classifier and rule, {classifier}"
             hint = "Choose another folder, or pass {overwrite} to replace its parts."
@@ -187,11 +189,6 @@ class PartsFolder:
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.parquet"))
-
-    def _clear(self) -> None:
-        parts = [path for path in self._files() if PART_NAME.fullmatch(path.name)]
-        for path in (*parts, *(self.path / IMAGE_LISTS).glob("part-*.csv"), self.path / LEFT_OUT_FILE):
-            path.unlink(missing_ok=True)
 
     def _begun_with(self) -> str | None:
         """The classifier that the folder was begun with, if it was begun."""

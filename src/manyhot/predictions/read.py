@@ -30,16 +30,7 @@ from manyhot.predictions.predictions import (
     concatenate,
     select_labels,
 )
-from manyhot.tables.arrow import (
-    as_numpy,
-    as_strings,
-    check_format,
-    find_parquet,
-    import_arrow,
-    is_archive,
-    is_text,
-    read_footer,
-)
+from manyhot.tables.arrow import as_numpy, as_strings, import_arrow, is_archive, read_metadata
 from manyhot.tables.columns import (
     Array,
     ColumnRoles,
@@ -126,7 +117,7 @@ def read_predictions(
     """
     with _path_is("source"):
         is_path = isinstance(source, str | os.PathLike)
-        stored = open_predictions(source) if is_path and _is_manyhot_table(source) else None
+        stored = open_predictions(source) if is_path and METADATA_KEY in read_metadata(source) else None
         _check_kind(kind, None if stored is None else stored.kinds)
         check_choice("other_labels", "", other_labels, ("refuse", "leave out"))
         if separator == "":
@@ -185,13 +176,6 @@ def _check_kind(kind: str | None, kinds: tuple[str, ...] | None) -> None:
     if kinds is not None and kind not in (None, *kinds):
         rule = f"be among those of the table, {', '.join(kinds)}"
         raise InputError("kind", rule=rule, got=repr(kind), hint="Leave it out: the table knows what it holds.")
-
-
-def _is_manyhot_table(path: str | os.PathLike[str]) -> bool:
-    """Whether a path leads to tables of this package; raises an error if it cannot be read."""
-    check_format(path)
-    is_foreign = is_text(path) or is_archive(path)
-    return not is_foreign and METADATA_KEY in (read_footer(find_parquet(path)[0], "").metadata or {})
 
 
 def _of_split(table: PredictionTable, split: str | None, notes: list[str]) -> PredictionTable:
@@ -392,7 +376,7 @@ def _add_targets(
     """The batches with targets of a file, or of anything that `Predictions` takes."""
     if isinstance(source, str | os.PathLike):
         with _path_is("targets"):
-            check_format(source)
+            read_metadata(source)  # checks the format
             if not is_archive(source):
                 return TargetsFile(source, labels, options).join(batches, notes)
             source = read_target_array(Path(source))

@@ -75,16 +75,20 @@ def hive_partitions(path: Path) -> dict[str, str]:
     return {name: "" if value == NULL_PARTITION else unquote(value) for name, equals, value in pairs if equals and name}
 
 
-def check_format(path: str | os.PathLike[str]) -> None:
-    """Checks that a path leads to files in a known format."""
+def read_metadata(path: str | os.PathLike[str]) -> dict[bytes, bytes]:
+    """The metadata in the first Parquet file of a path, none of other files; or the error that they are unknown."""
     if is_text(path) or is_archive(path):
-        if not os.path.isfile(path):
-            got = f"{os.fspath(path)!r}, where there is none"
-            raise InputError("path", rule="be a file", got=got, hint="Check the path.")
-    elif not is_parquet(find_parquet(path)[0]):
+        if os.path.isfile(path):
+            return {}
+        got = f"{os.fspath(path)!r}, where there is none"
+        raise InputError("path", rule="be a file", got=got, hint="Check the path.")
+    file = find_parquet(path)[0]
+    if not is_parquet(file):
         rule = f"be a Parquet file or end with {', '.join((*TEXT_SUFFIXES, *ARCHIVE_SUFFIXES))}"
         hint = "Rename the file, or convert it first."
         raise InputError("path", rule=rule, got=repr(os.fspath(path)), hint=hint)
+    metadata: dict[bytes, bytes] | None = read_footer(file, "").metadata
+    return metadata or {}
 
 
 def import_arrow() -> ModuleType:

@@ -176,7 +176,7 @@ class TextTable(TableFile):
         self.decimal = self._find_decimal(filled.values())
         self.columns = {name: self._kind_of(texts) for name, texts in filled.items()}
         self.doubles = set(self.header) if double else set()
-        self._check_header(self.header)
+        self._check_header()
         self.notes = [f"{path.name} is in UTF-16."] if self._encoding == "utf-16" else []
         if delimiter is None and self.delimiter != ",":
             self.notes.append(f"Columns of {path.name} are separated by {self.delimiter!r}.")
@@ -289,12 +289,12 @@ class TextTable(TableFile):
                     return f" with the byte 0x{line[error.start]:02X} in line {number:,}"
         return " in another encoding"
 
-    def _check_header(self, header: list[str]) -> None:
-        _check_distinct(header, f" in {str(self.path)!r}")
-        if find_column((*PATH_COLUMNS, *ID_COLUMNS, *SPLIT_COLUMNS), header) is not None:
+    def _check_header(self) -> None:
+        _check_distinct(self.header, f" in {str(self.path)!r}")
+        if find_column((*PATH_COLUMNS, *ID_COLUMNS, *SPLIT_COLUMNS), self.header) is not None:
             return  # labels may have numbers for names
-        numbers = [name for name in header if self.columns[name] in (NUMBER, INTEGER)] or header
-        image = next((name for name in header if is_image(name) and not name.startswith(TARGET_PREFIX)), None)
+        numbers = [name for name in self.header if self.columns[name] in (NUMBER, INTEGER)] or self.header
+        image = next((name for name in self.header if is_image(name) and not name.startswith(TARGET_PREFIX)), None)
         if all(map(NUMBERS[self.decimal].fullmatch, numbers)) and any(self.decimal in name for name in numbers):
             start, hint = "numbers", "Write the names of the columns above them."
         elif image is not None:
