@@ -348,8 +348,8 @@ class Predictions(PredictionTable):
         probs = None if probs is None else as_probs(OWNER, probs)
         cells, of = (probs, "probs") if scores is None else (scores, "scores")
         if probs is not None and probs.shape != cells.shape:
-            rule, got = f"be (N, K) like `scores` {tuple(cells.shape)}", str(tuple(probs.shape))
-            raise InputError("probs", OWNER, rule, got, "Compute both on the same samples.")
+            got, hint = str(tuple(probs.shape)), "Compute both on the same samples."
+            raise InputError("probs", OWNER, f"be (N, K) like `scores` {tuple(cells.shape)}", got, hint)
         probs = None if probs is None else probs.to(cells.device)
         names = check_label_names(labels, cells.shape[1])
         if targets is not None:

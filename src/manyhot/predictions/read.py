@@ -23,16 +23,9 @@ from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, as_dense_targets, fill_from_arrow
 from manyhot.predictions.metadata import METADATA_KEY
 from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
-from manyhot.predictions.predictions import (
-    Predictions,
-    PredictionTable,
-    check_unique,
-    concatenate,
-    select_labels,
-)
+from manyhot.predictions.predictions import Predictions, PredictionTable, check_unique, concatenate, select_labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow, is_archive, read_metadata
 from manyhot.tables.columns import (
-    Array,
     ColumnRoles,
     LabelNameReader,
     ReadOptions,
@@ -235,15 +228,19 @@ class RowReader:
         roles: The columns by what they hold.
         labels: The labels of its targets.
         options: Options of the user.
+
+    Attributes:
+        notes: What was noticed so far, each once.
+        names: Reads the lists of label names, if there are any.
     """
 
     def __init__(self, files: Sequence[TableFile], roles: ColumnRoles, labels: Labels, options: ReadOptions) -> None:
         check_same_columns(files, roles.used)
         self.roles, self.labels, self._files = roles, labels, files
-        self._notes: dict[str, None] = {}
-        self._names: LabelNameReader | None = None
+        self.notes: dict[str, None] = {}
+        self.names: LabelNameReader | None = None
         if roles.lists is not None:
-            self._names = LabelNameReader(labels.names, options.separator, leave_out=options.leave_out)
+            self.names = LabelNameReader(labels.names, options.separator, leave_out=options.leave_out)
 
     def batches(self) -> Iterator[Any]:
         """Record batches of the columns that have a role; one without rows if there are none."""
@@ -260,7 +257,7 @@ class RowReader:
         compute, texts = import_arrow().compute, self.texts(piece, self.roles.path)
         if texts is None or not compute.any(compute.match_substring(texts, "\\")).as_py():
             return texts
-        self._notes["Backslashes in paths are read as slashes."] = None
+        self.notes["Backslashes in paths are read as slashes."] = None
         return with_slashes(texts)
 
     def splits(self, piece: Any) -> Any:
@@ -270,19 +267,15 @@ class RowReader:
             return None
         coded = texts.dictionary_encode()
         names, notes = rename_splits(coded.dictionary.to_pylist(), flag=is_flag(str(self.roles.split)))
-        self._notes |= dict.fromkeys(notes)
+        self.notes |= dict.fromkeys(notes)
         return pa.array(names, pa.string()).take(coded.indices)
-
-    def present(self, piece: Any) -> tuple[Array, Array]:
-        """Rows and columns of the labels in lists of names."""
-        assert self._names is not None
-        return self._names.read(piece.column(self.roles.lists))
 
     def targets(self, piece: Any) -> Tensor | None:
         """Targets (n, K), -1 where a cell is blank or a label has no column; None if the table has none."""
         shape, columns = (len(piece), len(self.labels)), self.roles.targets
         if not columns:
-            return None if self._names is None else SparseTargets.from_cells(*self.present(piece), shape=shape).dense()
+            present = None if self.names is None else self.names.read(piece.column(self.roles.lists))
+            return None if present is None else SparseTargets.from_cells(*present, shape=shape).dense()
         cells = _read_values(piece, columns.values(), torch.float32)
         cells = torch.where(cells.isnan(), -1.0, cells)
         check_target_values("", cells)
@@ -299,26 +292,13 @@ class RowReader:
         for piece in self.batches():
             cells: Any = _read_values(piece, roles.cells.values(), torch.float64 if double else dtype or torch.float32)
             _check_values(cells, kind, roles, start)
-            ids, paths, splits = (
-                None if texts is None else StringColumn(texts)
-                for texts in (self.texts(piece, roles.id), self.paths(piece), self.splits(piece))
-            )
-            if ids is None:
-                ids = StringColumn(range(start, start + len(piece))) if paths is None else paths
-            targets = self.targets(piece)
-            yield Predictions(
-                **{kind: cells}, targets=targets, labels=self.labels, ids=ids, paths=paths, splits=splits, link=link
-            )
+            texts = {"ids": self.texts(piece, roles.id), "paths": self.paths(piece), "splits": self.splits(piece)}
+            rows: dict[str, Any] = {name: StringColumn(column) for name, column in texts.items() if column is not None}
+            rows.setdefault("ids", rows.get("paths", StringColumn(range(start, start + len(piece)))))
+            yield Predictions(**{kind: cells}, **rows, targets=self.targets(piece), labels=self.labels, link=link)
             start += len(piece)
-        notes += self.list_notes() + self.text_notes()
-
-    def list_notes(self, of_file: str = "") -> list[str]:
-        """Notes about the lists of names."""
-        return [] if self._names is None else self._names.notes(str(self.roles.lists), of_file)
-
-    def text_notes(self) -> list[str]:
-        """Notes about the texts."""
-        return list(self._notes)
+        notes += [] if self.names is None else self.names.notes(str(roles.lists))
+        notes += self.notes
 
 
 def with_slashes(texts: Any) -> Any:
@@ -428,13 +408,13 @@ class TargetsFile:
         if roles.split is not None:
             splits = pa.chunked_array([table.splits(piece) for piece in pieces])
             self._splits = splits.take(pa.array(np.unique(rows, return_index=True)[1]))
-        if roles.lists is not None:  # several rows of one key are put together
-            cells = [table.present(piece) for piece in pieces]
+        if table.names is not None:  # several rows of one key are put together
+            cells = [table.names.read(piece.column(roles.lists)) for piece in pieces]
             starts = np.cumsum([0, *map(len, pieces)])
             owners = np.concatenate([rows[start + own] for start, (own, _) in zip(starts, cells, strict=False)])
             present = np.concatenate([columns for _, columns in cells])
             self._targets = SparseTargets.from_cells(owners, present, shape=(len(self._positions), len(labels)))
-            self._notes += table.list_notes(f" of {self._name}")
+            self._notes += table.names.notes(str(roles.lists), f" of {self._name}")
             return
         if len(self._positions) < len(rows):
             got, hint = f"{StringColumn(pa.chunked_array(keys)).first_duplicate()!r} twice", "Keep one row of each."
@@ -476,5 +456,5 @@ class TargetsFile:
         notes += [f"{unused:,} ids of {self._name} are not among the predictions."] if unused else []
         without = [name for name in labels.names if name not in roles.targets] if roles.lists is None else []
         notes += [f"{self._name} has no column for {preview_names(without)}: unknown in all rows."] if without else []
-        notes += self._rows.text_notes()
+        notes += self._rows.notes
         notes += ["Splits come from the same file as the targets."] if splits else []
