@@ -1,8 +1,9 @@
-"""Text for display: printable on a terminal, and probabilities as percentages."""
+"""Text for display: printable on a terminal, probabilities as percentages, and tables in HTML."""
 
 from __future__ import annotations
 
 import math
+from html import escape
 
 
 def printable(text: str) -> str:
@@ -60,3 +61,10 @@ def count_noun(count: int, noun: str) -> str:
         ('1 image', '1,200 images')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def html_table(rows: list[list[str]]) -> str:
+    """Rows of texts as an HTML table, the first of them its head."""
+    head = "".join(f"<th>{escape(text)}</th>" for text in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows[1:])
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

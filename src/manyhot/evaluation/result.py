@@ -13,7 +13,7 @@ from torch import Tensor
 
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import GROUP_TITLES, format_value, metric_title
-from manyhot.formatting import printable
+from manyhot.formatting import html_table, printable
 from manyhot.metrics.bootstrapping import Interval
 
 if TYPE_CHECKING:
@@ -395,10 +395,3 @@ def as_html(evaluation: Evaluation) -> str:
         )
         output += [f"<p><em>{escape(note)}</em></p>" for note in group.notes]
     return "".join(output)
-
-
-def html_table(rows: list[list[str]]) -> str:
-    """Rows of texts as an HTML table, the first of them its head."""
-    head = "".join(f"<th>{escape(text)}</th>" for text in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows[1:])
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -17,6 +17,7 @@ from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import as_probs, as_scores, as_targets, as_tensor, check_int, describe_type
 from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
 from manyhot.errors import InputError
+from manyhot.formatting import html_table
 from manyhot.labels import Labels
 from manyhot.links import Link, SoftmaxLink
 from manyhot.predictions.columns import StringColumn, as_dense_targets
@@ -141,12 +142,10 @@ class PredictionTable(ABC):
             if kind in first.kinds:
                 columns[kind] = [", ".join(names) or "none" for names in first.labels.decode(getattr(first, kind))]
         shown = {name: entries for name, entries in columns.items() if entries is not None}
-        rows = [[escape(text) for text in row] for row in zip(*shown.values(), strict=True)]
-        head = "".join(f"<th>{escape(name)}</th>" for name in shown)
-        body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
+        rows = [list(shown), *map(list, zip(*shown.values(), strict=True))]
         rest = len(self) - len(first)
         more = f"<p>and {rest:,} more rows</p>" if rest else ""
-        return f"<p>{escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        return f"<p>{escape(repr(self))}</p>{html_table(rows)}{more}"
 
     def _modules(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in MODULES}

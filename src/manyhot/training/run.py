@@ -270,7 +270,7 @@ def reliability_image(figures: dict[str, Any]) -> str:
 
 def table_as_html(head: list[str], rows: list[list[str]]) -> str:
     """Rows of texts as an HTML table."""
-    from manyhot.evaluation.result import html_table
+    from manyhot.formatting import html_table
 
     return html_table([head, *rows])
 
