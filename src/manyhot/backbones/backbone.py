@@ -121,8 +121,9 @@ def wrap(
         torch.Size([2, 8])
     """
     if not isinstance(module, nn.Module):
-        hint = "Pass an instance of your network."
-        raise InputError("module", "wrap", "be a torch.nn.Module", describe_type(module), hint)
+        raise InputError(
+            "module", "wrap", "be a torch.nn.Module", describe_type(module), "Pass an instance of your network."
+        )
     check_int("width", "wrap", width, low=1)
     preprocessing = preprocessing or Preprocessing()
     name = name or type(module).__name__

@@ -88,7 +88,7 @@ def load_bundle(
     content = read_content(folder)
     try:
         head = dict(content["head"])
-        kind = head.pop("kind")
+        kind = str(head.pop("kind"))
         built = HEADS[RENAMED.get(kind, kind) if content["format"] < 3 else kind](**head)
         network = Network(_build_backbone(content["backbone"], backbone), built, reading=content["reading"])
         parts: dict[str, Any] = {name: None if content[name] is None else from_dict(content[name]) for name in PARTS}

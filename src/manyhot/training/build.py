@@ -134,14 +134,14 @@ def starting_probs(loss: Loss, rates: Tensor) -> Tensor | None:
         return (rates / (rates + weight * (1 - rates))).clamp(max=0.99)
     if isinstance(loss, EPRLoss):
         # p = c rate, and the excess of labels that this needs: c^2 total - c expected - 1 / (2 beta) = 0.
-        total, expected, beta = float(rates.sum()), float(loss.excess.expected), max(loss.beta, 1e-6)
+        total, expected, beta = float(rates.sum()), loss.expected_labels, max(loss.beta, 1e-6)
         factor = (expected + (expected**2 + 2 * total / beta) ** 0.5) / (2 * total)
         return torch.clamp(factor * rates, max=0.99)
     if isinstance(loss, ROLELoss):
         guesses = 0.995 * rates + 0.5 * (1 - rates)  # as they start; observed labels count once more
         probs = (rates + guesses) / (rates + 1)
         for _ in range(50):  # less by what the excess of labels costs
-            excess = (probs.sum() - float(loss.excess.expected)) / len(rates)
+            excess = (probs.sum() - loss.expected_labels) / len(rates)
             probs = (rates + guesses - 2 * excess * probs * (1 - probs)) / (rates + 1)
         return torch.clamp(probs, 1e-6, 0.99)
     return None
