@@ -110,7 +110,7 @@ def test_every_link_and_calibrator():
     graphs = [AnswerGraph(Same(), link, None, None) for link in LINKS.values()]
     graphs += [AnswerGraph(Same(), None, each, None) for each in fitted.values()]
     wanted = [link.probs(scores) for link in LINKS.values()] + [each(scores) for each in fitted.values()]
-    outputs = run(Each(graphs, lambda graph, values: graph(values)[1:]), scores)
+    outputs = run(Each(graphs, lambda graph, values: [graph(values)["probs"]]), scores)
     for name, given, own in zip([*LINKS, *fitted], outputs, wanted, strict=True):
         torch.testing.assert_close(given, own, rtol=0, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
     for given in outputs[len(LINKS) :]:

@@ -44,45 +44,21 @@ class AnswerGraph(nn.Module):
         super().__init__()
         self.network, self.link, self.calibrator, self.rule = network, link, calibrator, rule
 
-    @property
-    def outputs(self) -> list[str]:
-        """The names of what `forward` returns."""
-        gives_probs = self.calibrator is not None or self.link is not None
-        return ["scores"] + ["probs"] * gives_probs + ["decisions", "abstain"] * (self.rule is not None)
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """Scores (N, K); probabilities (N, K); labels (N, K) and abstention (N,) as bool."""
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Scores (N, K), probabilities (N, K), decisions (N, K) and abstention (N,) as bool; those that there are."""
         scores = self.network.scores(inputs).float()
-        answers = [scores]
+        answers = {"scores": scores}
         if self.calibrator is not None:
-            answers.append(self.calibrator(scores))
+            answers["probs"] = self.calibrator(scores)
         elif self.link is not None:
-            answers.append(self.link.probs(scores.double()).float())
+            answers["probs"] = self.link.probs(scores.double()).float()
         if self.rule is not None:
-            values = scores if len(answers) == 1 else rule_values(answers[-1], scores, self.link)
-            decision = self.rule(values)
-            answers += [decision.labels, decision.abstain]
-        return tuple(answers)
+            decision = self.rule(rule_values(answers["probs"], scores, self.link) if "probs" in answers else scores)
+            answers |= {"decisions": decision.labels, "abstain": decision.abstain}
+        return answers
 
 
-# First the width, then the height, rounded between, as `prepare` does it.
-RESIZE_GRAPH = """
-<ir_version: {ir_version}, opset_import: ["" : {opset}]>
-prepare (uint8[N, H, W, 3] images) => (uint8[N, 3, {height}, {width}] pixels)
-<int64[1] width = {{{width}}}, int64[2] size = {{{height}, {width}}}{constants}>
-{{
-  planes = Transpose <perm = [0, 3, 1, 2]> (images)
-  {region}
-  front = Shape <start = 0, end = 2> (kept)
-  front_and_rows = Shape <start = 0, end = 3> (kept)
-  wide_size = Concat <axis = 0> (front_and_rows, width)
-  scaled_wide = Resize <{how}> (kept, , , wide_size)
-  whole_size = Concat <axis = 0> (front, size)
-  pixels = Resize <{how}> (scaled_wide, , , whole_size)
-}}
-"""
-WHOLE_IMAGE = "kept = Identity (planes)"
-CROP_CONSTANTS = ", int64[2] turn = {1, 0}, int64[2] axes = {2, 3}, int64[1] one = {1}, int64[1] two = {2}"
+RESIZE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 CENTRE_CROP = """
   sides = Shape <start = 2, end = 4> (planes)
   turned_sides = Gather (sides, turn)
@@ -96,9 +72,7 @@ CENTRE_CROP = """
   ends = Add (starts, kept_sides)
   kept = Slice (planes, starts, ends, axes)
 """
-# As Pillow does it: weights outside the image are left out, not taken from its border, and the cubic curve has -0.5.
-RESIZE_ATTRIBUTES = 'mode = "{mode}", antialias = 1, exclude_outside = 1, cubic_coeff_a = -0.5'
-RESIZE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+CROP_CONSTANTS = ", int64[2] turn = {1, 0}, int64[2] axes = {2, 3}, int64[1] one = {1}, int64[1] two = {2}"
 
 
 def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: int) -> Any:
@@ -107,16 +81,25 @@ def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: 
 
     height, width = preprocessing.size
     crops = preprocessing.resize == "crop"
-    text = RESIZE_GRAPH.format(
-        height=height,
-        width=width,
-        opset=opset,
-        ir_version=ir_version,
-        region=CENTRE_CROP if crops else WHOLE_IMAGE,
-        constants=CROP_CONSTANTS if crops else "",
-        how=RESIZE_ATTRIBUTES.format(mode=RESIZE_MODES[preprocessing.interpolation]),
-    )
-    return parser.parse_model(text)
+    # As Pillow does it: weights outside the image are left out, not taken from its border, and the cubic curve has
+    # -0.5. First the width is scaled, then the height, rounded between, as `prepare` does it.
+    mode = RESIZE_MODES[preprocessing.interpolation]
+    how = f'mode = "{mode}", antialias = 1, exclude_outside = 1, cubic_coeff_a = -0.5'
+    return parser.parse_model(f"""
+<ir_version: {ir_version}, opset_import: ["" : {opset}]>
+prepare (uint8[N, H, W, 3] images) => (uint8[N, 3, {height}, {width}] pixels)
+<int64[1] width = {{{width}}}, int64[2] size = {{{height}, {width}}}{CROP_CONSTANTS if crops else ""}>
+{{
+  planes = Transpose <perm = [0, 3, 1, 2]> (images)
+  {CENTRE_CROP if crops else "kept = Identity (planes)"}
+  front = Shape <start = 0, end = 2> (kept)
+  front_and_rows = Shape <start = 0, end = 3> (kept)
+  wide_size = Concat <axis = 0> (front_and_rows, width)
+  scaled_wide = Resize <{how}> (kept, , , wide_size)
+  whole_size = Concat <axis = 0> (front, size)
+  pixels = Resize <{how}> (scaled_wide, , , whole_size)
+}}
+""")
 
 
 Array = np.ndarray[Any, Any]
@@ -137,11 +120,8 @@ def check_model(classifier: Classifier, model: Any) -> None:
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     outputs, count = model.graph.output, len(model.graph.output)
-    if classifier.preprocessing is not None:  # the pixels that the network sees, as one more output
-        from onnx import TensorProto, helper
-
-        shape = ["N", 3, *classifier.preprocessing.size]
-        outputs.append(helper.make_tensor_value_info("pixels", TensorProto.UINT8, shape))
+    if classifier.preprocessing is not None:
+        outputs.add(name="pixels")  # what the network sees
     data = model.SerializeToString()
     del outputs[count:]
     samples = _random_samples(classifier)
@@ -152,8 +132,8 @@ def check_model(classifier: Classifier, model: Any) -> None:
         hint = "Nothing was written. Export another `opset`, or update onnxruntime."
         raise InputError("network", "", "be one that ONNX Runtime takes", first_line(error), hint) from error
     names = [output.name for output in session.get_outputs()]
-    for (_, expected), values in zip(samples, results, strict=True):
-        compare(classifier, expected, dict(zip(names, values, strict=True)))
+    for (_, inputs), values in zip(samples, results, strict=True):
+        compare(classifier, inputs, dict(zip(names, values, strict=True)))
 
 
 def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -> None:
@@ -172,11 +152,11 @@ def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -
     expected = score_batch(classifier.network, inputs)
     values = torch.from_numpy(outputs["scores"])
     _check_difference("scores", (values - expected).abs().max(), SCORE_TOLERANCE * (1 + float(expected.abs().max())))
-    table = classifier.decide(values)
     rule_inputs: Tensor | Unclipped = values
-    if table.probs is not None:
+    if classifier.gives_probs:
         probs = torch.from_numpy(outputs["probs"])
-        _check_difference("probs", (probs - table.probs).abs().max(), PROB_TOLERANCE)
+        difference = probs - classifier.decide(values).probabilities()
+        _check_difference("probs", difference.abs().max(), PROB_TOLERANCE)
         rule_inputs = rule_values(probs, values, classifier.link)
     if classifier.rule is not None:
         decision = classifier.rule(rule_inputs)
@@ -270,7 +250,7 @@ def trace(classifier: Classifier, opset: int) -> Any:
                 verbose=False,
                 opset_version=opset,
                 input_names=[name],
-                output_names=graph.outputs,
+                output_names=list(graph(example)),
                 dynamic_shapes=({0: "N"},),
                 external_data=False,
             )
