@@ -165,11 +165,7 @@ ImageLimits.UPLOAD = ImageLimits(50_000_000, ("JPEG", "PNG", "WEBP", "GIF", "BMP
 
 
 def decode(
-    data: bytes | BinaryIO | Array,
-    *,
-    name: str,
-    limits: ImageLimits = ImageLimits.LOCAL,
-    min_side: int | None = None,
+    data: bytes | BinaryIO | Array, *, name: str, limits: ImageLimits = ImageLimits.LOCAL, min_side: int | None = None
 ) -> Image.Image:
     """An image as RGB, rotated according to its EXIF orientation; raises `UnreadableImage` if it cannot be read.
 
@@ -201,7 +197,7 @@ def decode(
             raise
         except Exception:
             pass  # notes of the camera that cannot be read say nothing; the pixels were
-        return _to_rgb(image, name)
+        return to_rgb(image, name)
 
 
 def open_header(data: bytes | BinaryIO, *, name: str, limits: ImageLimits = ImageLimits.LOCAL) -> Any:
@@ -279,8 +275,8 @@ def _size_risk(size: tuple[int, int], limits: ImageLimits) -> str | None:
     return None if width * height else f"it has {width} x {height} pixels"
 
 
-def _to_rgb(image: Any, name: str) -> Image.Image:
-    """RGB of any mode."""
+def to_rgb(image: Any, name: str) -> Image.Image:
+    """RGB of an image of any mode, as `decode` makes it; raises `UnreadableImage` for pixels of an unknown range."""
     from PIL import Image
 
     if image.mode.startswith(("I", "F")):
@@ -332,7 +328,7 @@ def _from_array(pixels: Array, name: str, limits: ImageLimits) -> Image.Image:
     if risk is not None:
         raise UnreadableImage(name, risk)
     white = 65535 if pixels.dtype.itemsize == 2 else 255
-    return _to_rgb(Image.fromarray(np.ascontiguousarray(_to_uint8(pixels, name, white=white))), name)
+    return to_rgb(Image.fromarray(np.ascontiguousarray(_to_uint8(pixels, name, white=white))), name)
 
 
 @dataclass(frozen=True)

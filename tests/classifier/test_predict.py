@@ -75,6 +75,17 @@ def test_grey_and_transparent_and_turned_pictures_are_taken(classifier):
     same(classifier.predict(turned), classifier.predict(pictures()[1][::-1, ::-1]))
 
 
+@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+def test_an_opened_image_of_many_bits_is_read_as_its_file(classifier, tmp_path, mode):
+    deep = np.linspace(0, 1 if mode == "F" else 65535, 600).reshape(20, 30)
+    image = Image.fromarray(deep.astype({"I;16": np.uint16, "I": np.int32, "F": np.float32}[mode]))
+    image.save(tmp_path / "deep.tif")
+    with Image.open(tmp_path / "deep.tif") as opened:
+        assert opened.mode == mode
+        same(classifier.predict(opened), classifier.predict(tmp_path / "deep.tif"))
+        assert opened.mode == mode
+
+
 def test_bad_images_are_left_out_by_name(classifier, tmp_path):
     paths = files(tmp_path)
     good = classifier.predict([paths[0], paths[2]])
@@ -202,6 +213,8 @@ def test_what_are_no_features_is_refused():
     classifier = of_features()
     with raises_input_error(rule="be features (N, D) with D = 8", got="(3, 5)"):
         classifier.predict(torch.randn(3, 5))
+    with raises_input_error(rule="be features (N, D) with D = 8", got="()"):
+        classifier.predict(1.5)
     with raises_input_error(hint="this classifier has no backbone to read images with"):
         classifier.predict("cat.jpg")
     with raises_input_error(rule="hold features", got="a data set of images"):

@@ -25,6 +25,7 @@ from manyhot.decide import Threshold
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
+from manyhot.images import import_pillow, to_rgb
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.network import Network, score_batch
@@ -125,49 +126,41 @@ def as_features(samples: Any, width: int) -> Dataset:
         if samples.features is None:
             hint = "Extract features with the backbone that the head was trained on."
             raise InputError("samples", PREDICT_OWNER, "hold features", "a data set of images", hint)
-        dataset, features = samples, samples.features
+        features = samples.features
     else:
-        values = samples.detach().cpu() if isinstance(samples, Tensor) else samples
         try:
-            features = np.asarray(values, dtype=np.float32)
+            features = np.asarray(samples.detach().cpu() if isinstance(samples, Tensor) else samples, dtype=np.float32)
         except (TypeError, ValueError):
             hint = "Pass a matrix of numbers: this classifier has no backbone to read images with."
             raise InputError("samples", PREDICT_OWNER, "be features (N, D)", describe_type(samples), hint) from None
-        dataset = Dataset(Labels([]), None, [str(row) for row in range(len(features))], features=features)
     if features.ndim != 2 or features.shape[1] != width:
         rule = f"be features (N, D) with D = {width}"
         raise InputError("samples", PREDICT_OWNER, rule, str(features.shape), "Pass one row per sample.")
-    return dataset
+    if isinstance(samples, Dataset):
+        return samples
+    return Dataset(Labels([]), None, [str(row) for row in range(len(features))], features=features)
 
 
 def as_pixels(sample: Any) -> list[Array]:
     """The images of one sample as arrays (H, W) or (H, W, C) of uint8."""
     if hasattr(sample, "getexif"):
-        return [_pillow_pixels(sample)]
+        upright = import_pillow().ImageOps.exif_transpose(sample)
+        return [np.asarray(to_rgb(upright, "of Pillow"))]
     got, rule = describe_type(sample), "be paths, images, a data set, or arrays or tensors of pixels"
     if isinstance(sample, np.ndarray | Tensor):
         got = f"{tuple(sample.shape)} of {str(sample.dtype).removeprefix('torch.')}"
     if isinstance(sample, Tensor):
-        pixels = sample.detach().cpu().numpy()
-        if pixels.dtype == np.uint8 and pixels.ndim in (3, 4) and pixels.shape[-3] in (1, 3):
-            return list(np.moveaxis(pixels if pixels.ndim == 4 else pixels[None], 1, -1))
         rule = "be images (3, H, W) or (N, 3, H, W) of uint8 where they are tensors"
+        if sample.dtype == torch.uint8 and sample.ndim in (3, 4) and sample.shape[-3] in (1, 3):
+            pixels = sample.cpu().movedim(-3, -1).numpy()
+            return list(pixels) if pixels.ndim == 4 else [pixels]
     elif isinstance(sample, np.ndarray):
-        if sample.dtype == np.uint8 and sample.ndim in (2, 3, 4):
-            many = sample.ndim == 4 or (sample.ndim == 3 and sample.shape[2] > 4)
-            return list(sample) if many else [sample]
         rule = "be images (H, W), (H, W, C) or (N, H, W, C) of uint8 where they are arrays"
+        if sample.dtype == np.uint8 and sample.ndim in (2, 3, 4):
+            several = sample.ndim == 4 or (sample.ndim == 3 and sample.shape[2] > 4)
+            return list(sample) if several else [sample]
     hint = "Scale values to 0 to 255 and convert them to uint8, or pass paths."
     raise InputError("samples", PREDICT_OWNER, rule, got, hint)
-
-
-def _pillow_pixels(image: Any) -> Array:
-    from PIL import ImageOps
-
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
-        upright = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
-    return np.asarray(upright)
 
 
 OWNER = "Classifier"
@@ -283,8 +276,8 @@ class Classifier:
         if device is not None:
             self.network.to(device)
         dataset = self.dataset(samples)
-        starts = range(0, max(len(dataset), 1), batch_size)
-        groups = [range(start, min(start + batch_size, len(dataset))) for start in starts]
+        every = range(len(dataset))
+        groups = [every[start : start + batch_size] for start in range(0, max(len(every), 1), batch_size)]
         data: FeatureBatches | ImageBatches
         if dataset.images is None:
             nothing = SparseTargets(np.zeros(len(dataset) + 1), np.zeros(0), num_labels=0)
@@ -300,16 +293,15 @@ class Classifier:
         """Tables of about `rows` rows."""
         unreadable: dict[str, str] = getattr(data, "unreadable", {})
         targets, notes = self._targets(dataset)
-        scores: list[Tensor] = []
-        numbers: list[int] = []
-        reported = 0
+        none = torch.empty(0, len(self.labels))
+        scores, numbers, reported = [none], list[int](), 0
         for group, batch in zip(groups, data.load(groups, epoch=None), strict=True):
             if len(batch.rows):
                 scores.append(score_batch(self.network, batch.inputs))
                 numbers += batch.rows.tolist()
             advance(len(group))
             if len(numbers) >= rows or group is groups[-1]:
-                table = self.decide(torch.cat(scores) if scores else torch.empty(0, len(self.labels))).replace(
+                table = self.decide(torch.cat(scores)).replace(
                     ids=[dataset.ids[row] for row in numbers],
                     paths=None if dataset.images is None else [_path(dataset.images, row) for row in numbers],
                     splits=None if dataset.splits is None else dataset.splits[np.array(numbers, dtype=np.int64)],
@@ -317,18 +309,15 @@ class Classifier:
                 )
                 table.notes, table.unreadable = notes, dict(islice(unreadable.items(), reported, None))
                 yield table
-                scores, numbers, notes, reported = [], [], [], len(unreadable)
+                scores, numbers, notes, reported = [none], [], [], len(unreadable)
 
     def _targets(self, dataset: Dataset) -> tuple[SparseTargets | None, list[str]]:
         """The true labels of a data set that has them, in the order of the classifier, and its notes."""
-        if dataset.targets is None:
-            return None, list(dataset.notes)
         known = set(dataset.labels.names)
         missing = next((name for name in self.labels.names if name not in known), None)
-        if missing is not None:
-            return None, [*dataset.notes, f"Left out the true labels, because there are none for {missing!r}."]
-        columns = [dataset.labels.column(name) for name in self.labels.names]
-        return dataset.targets.select(columns), list(dataset.notes)
+        if dataset.targets is None or missing is None:
+            return dataset.select_labels(self.labels).targets if dataset.targets else None, list(dataset.notes)
+        return None, [*dataset.notes, f"Left out the true labels, because there are none for {missing!r}."]
 
     def answers(
         self,
@@ -383,11 +372,7 @@ class Classifier:
 
     @classmethod
     def load(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        backbone: nn.Module | None = None,
-        device: str | torch.device = "cpu",
+        cls, folder: str | os.PathLike[str], *, backbone: nn.Module | None = None, device: str | torch.device = "cpu"
     ) -> Classifier:
         """Reads what `save` wrote.
 
@@ -441,15 +426,15 @@ class Classifier:
         if self.network.backbone is not None and not isinstance(self.network.backbone, Backbone):
             hint = "Pass `manyhot.backbones.wrap(module, width)` to `Network`."
             raise InputError("network", OWNER, "have a Backbone or none", describe_type(self.network.backbone), hint)
-        for part in (self.calibrator, self.rule):
-            if part is not None:
-                part.require_fitted()
         if self.calibrator is not None:
+            self.calibrator.require_fitted()
             self.calibrator.require_kind("scores")
-        if self.rule is not None and self.rule.needs_probs and not self.gives_probs:
-            rule = "only compare where there are no probabilities"
-            hint = "Pass a fitted calibrator too, or a rule such as `AverageK` that was fitted on scores."
-            raise InputError("rule", OWNER, rule, type(self.rule).__name__, hint)
+        if self.rule is not None:
+            self.rule.require_fitted()
+            if self.rule.needs_probs and not self.gives_probs:
+                rule = "only compare where there are no probabilities"
+                hint = "Pass a fitted calibrator too, or a rule such as `AverageK` that was fitted on scores."
+                raise InputError("rule", OWNER, rule, type(self.rule).__name__, hint)
 
 
 def _path(images: ImageSource, row: int) -> str:
