@@ -39,29 +39,6 @@ _MARKER_PATTERN = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])")
 _FIELD_TYPE_BYTES = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4}
 
 
-def decompression_risk(image: Any, file: BinaryIO, *, max_pixels: int) -> str | None:
-    """Why an opened image must not be decoded; None if it may be.
-
-    Args:
-        image: As Pillow has opened it, with its header read and its pixels not.
-        file: Where it was opened from; it stays where it was.
-        max_pixels: How many pixels may be decoded at once.
-    """
-    position = file.tell()
-    try:
-        if image.format in ("JPEG", "MPO") and image.info.get("progressive"):
-            file.seek(0)
-            if count_scans(file.read(MAX_JPEG_BYTES)) > MAX_SCANS:
-                return f"it has more than {MAX_SCANS} scans, which no camera writes"
-        if image.format == "TIFF":
-            pixels = largest_tile(file)
-            if pixels > max_pixels:
-                return f"it has tiles of {pixels:,} pixels, more than the {max_pixels:,} allowed"
-    finally:
-        file.seek(position)
-    return None
-
-
 def count_scans(data: bytes) -> int:
     r"""How many scans a JPEG has, as far as its end: a camera may have put a film behind it.
 
@@ -102,17 +79,17 @@ def largest_tile(file: BinaryIO) -> int:
     return sides[322] * sides[323]
 
 
-# Files that are mistaken for images, by their first bytes.
-OTHER_FILE_SIGNATURES = (
-    (b"version https://git-lfs", "it is a Git LFS pointer; the image itself was not downloaded"),
-    (b"<?xml", "it is an XML file, perhaps an SVG drawing"),
-    (b"<svg", "it is an SVG drawing, which has no pixels"),
-    (b"<!doctype html", "it is a web page"),
-    (b"<html", "it is a web page"),
-    (b"%pdf", "it is a PDF"),
-    (b"%!ps", "it is a PostScript drawing, which has no pixels"),
-    (b"pk\x03\x04", "it is a ZIP archive"),
-)
+# Files that are mistaken for images, by patterns of their first bytes in small letters.
+OTHER_FILES = {
+    rb"version https://git-lfs": "it is a Git LFS pointer; the image itself was not downloaded",
+    rb"<\?xml": "it is an XML file, perhaps an SVG drawing",
+    rb"<svg": "it is an SVG drawing, which has no pixels",
+    rb"<!doctype html|<html": "it is a web page",
+    rb"%pdf": "it is a PDF",
+    rb"%!ps": "it is a PostScript drawing, which has no pixels",
+    rb"pk\x03\x04": "it is a ZIP archive",
+    rb"(?s:....)ftyp(heic|heix|mif1|hevc)": "it is a HEIC photo; convert it to JPEG",
+}
 NO_SUCH_FILE = "there is no such file"
 
 
@@ -138,9 +115,8 @@ class UnreadableImage(InputError):
         """The reason why a file could not be opened or read."""
         if isinstance(error, FileNotFoundError):
             return cls(name, NO_SUCH_FILE, missing=True)
-        if isinstance(error, IsADirectoryError):
-            return cls(name, "it is a folder")
-        return cls(name, "you may not read it" if isinstance(error, PermissionError) else error.strerror or str(error))
+        reasons = {IsADirectoryError: "it is a folder", PermissionError: "you may not read it"}
+        return cls(name, reasons.get(type(error)) or error.strerror or str(error))
 
 
 @dataclass(frozen=True)
@@ -205,18 +181,14 @@ def open_header(data: bytes | BinaryIO, *, name: str, limits: ImageLimits = Imag
     pillow = import_pillow()
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     with _reasons(name):
-        start = file.read(4096)
-        file.seek(0)
-        if not start:
-            raise UnreadableImage(name, "the file is empty")
         try:
             pillow.Image.init()
             image = pillow.Image.open(file, formats=[form for form in limits.formats if form in pillow.Image.OPEN])
         except pillow.UnidentifiedImageError:
-            raise UnreadableImage(name, _describe_other_file(start)) from None
-        risk = _size_risk(image.size, limits) or decompression_risk(image, file, max_pixels=limits.max_pixels)
-        if risk is not None:
-            raise UnreadableImage(name, risk)
+            file.seek(0)
+            raise UnreadableImage(name, _describe_other_file(file.read(4096))) from None
+        _check_size(image.size, name, limits)
+        _check_decompression(image, file, name, limits)
     return image
 
 
@@ -260,19 +232,33 @@ def _describe_error(error: Exception) -> str:
 
 def _describe_other_file(data: bytes) -> str:
     start = data[:256].lstrip().lower()
-    for signature, reason in OTHER_FILE_SIGNATURES:
-        if start.startswith(signature):
-            return reason
-    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"mif1", b"hevc"):
-        return "it is a HEIC photo; convert it to JPEG"
-    return "it is no image of a known format" if any(data) else "it holds nothing but zeros"
+    zeros = "it holds nothing but zeros" if data else "the file is empty"
+    otherwise = "it is no image of a known format" if any(data) else zeros
+    return next((reason for pattern, reason in OTHER_FILES.items() if re.match(pattern, start)), otherwise)
 
 
-def _size_risk(size: tuple[int, int], limits: ImageLimits) -> str | None:
+def _check_size(size: tuple[int, int], name: str, limits: ImageLimits) -> None:
     width, height = size
     if width * height > limits.max_pixels:
-        return f"it has {width:,} x {height:,} pixels, more than the {limits.max_pixels:,} allowed"
-    return None if width * height else f"it has {width} x {height} pixels"
+        reason = f"it has {width:,} x {height:,} pixels, more than the {limits.max_pixels:,} allowed"
+        raise UnreadableImage(name, reason)
+    if not width * height:
+        raise UnreadableImage(name, f"it has {width} x {height} pixels")
+
+
+def _check_decompression(image: Any, file: BinaryIO, name: str, limits: ImageLimits) -> None:
+    """Rejects an image whose pixels cost far more than their number tells; the file stays where it is."""
+    position = file.tell()
+    file.seek(0)
+    if image.format in ("JPEG", "MPO") and image.info.get("progressive"):
+        if count_scans(file.read(MAX_JPEG_BYTES)) > MAX_SCANS:
+            raise UnreadableImage(name, f"it has more than {MAX_SCANS} scans, which no camera writes")
+    elif image.format == "TIFF":
+        pixels = largest_tile(file)
+        if pixels > limits.max_pixels:
+            reason = f"it has tiles of {pixels:,} pixels, more than the {limits.max_pixels:,} allowed"
+            raise UnreadableImage(name, reason)
+    file.seek(position)
 
 
 def to_rgb(image: Any, name: str) -> Image.Image:
@@ -294,8 +280,7 @@ def _deep_to_uint8(image: Any, name: str) -> Array:
     white = 4095 if tags.get(258) == (12,) else 65535
     deep = np.asarray(image)
     pixels = _to_uint8(deep, name, white=white)
-    clear = image.info.get("transparency")
-    if isinstance(clear, int):
+    if isinstance(clear := image.info.get("transparency"), int):
         pixels = np.where(deep == clear, np.uint8(255), pixels)
     # Tag 262 says whether 0 is white; Pillow heeds it for 8 bits and no more.
     return 255 - pixels if tags.get(262) == 0 else pixels
@@ -305,10 +290,8 @@ def _to_uint8(pixels: Array, name: str, *, white: int) -> Array:
     """Pixels of 8 bits of those in another kind of number."""
     if pixels.dtype == np.uint8:
         return pixels
-    if pixels.dtype == np.bool_:
-        return pixels.astype(np.uint8) * np.uint8(255)
     low, high = float(pixels.min()), float(pixels.max())
-    kind, top = ("floating-point", 1.0) if pixels.dtype.kind == "f" else ("integer", float(white))
+    kind, top = ("integer", float(white)) if pixels.dtype.kind in "ui" else ("floating-point", 1.0)
     # Written so that NaN is rejected too.
     if not (low >= 0 and high <= top):
         raise UnreadableImage(name, f"its {kind} pixels lie between {low:g} and {high:g}, not between 0 and {top:g}")
@@ -317,18 +300,14 @@ def _to_uint8(pixels: Array, name: str, *, white: int) -> Array:
 
 
 def _from_array(pixels: Array, name: str, limits: ImageLimits) -> Image.Image:
-    Image = import_pillow().Image
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    if pixels.ndim != 2 and not (pixels.ndim == 3 and pixels.shape[2] in (2, 3, 4)):
+    if pixels.ndim < 2 or pixels.shape[2:] not in ((), (1,), (2,), (3,), (4,)):
         raise UnreadableImage(name, f"its pixels are {pixels.shape}, not (H, W) or (H, W, C) with C from 1 to 4")
     if pixels.dtype.kind not in "buif":
         raise UnreadableImage(name, f"its pixels are {pixels.dtype}, not numbers")
-    risk = _size_risk((pixels.shape[1], pixels.shape[0]), limits)
-    if risk is not None:
-        raise UnreadableImage(name, risk)
+    _check_size((pixels.shape[1], pixels.shape[0]), name, limits)
     white = 65535 if pixels.dtype.itemsize == 2 else 255
-    return to_rgb(Image.fromarray(np.ascontiguousarray(_to_uint8(pixels, name, white=white))), name)
+    pixels = _to_uint8(pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels, name, white=white)
+    return to_rgb(import_pillow().Image.fromarray(np.ascontiguousarray(pixels)), name)
 
 
 @dataclass(frozen=True)
