@@ -132,9 +132,11 @@ def test_without_a_network_the_remedies_are_named(no_network, monkeypatch, tmp_p
 
 def test_being_told_to_stay_offline_is_respected(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with raises_input_error(got="HF_HUB_OFFLINE is set"):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError) as error:
         create_backbone("resnet18")
+    assert error.value.argument == "pretrained"
+    assert "HF_HUB_OFFLINE" in error.value.got
 
 
 def test_a_download_that_fails_is_told_in_one_sentence(monkeypatch):
@@ -143,7 +145,7 @@ def test_a_download_that_fails_is_told_in_one_sentence(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *names: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
-    monkeypatch.setattr(weights, "_why_offline", lambda *arguments: None)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda *arguments, **options: None)
     with raises_input_error(got="RuntimeError: the hub is closed", hint="Connect to the network"):
         create_backbone("resnet18")
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
-from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
@@ -55,18 +52,15 @@ def lite0_tensors() -> list[Tensor]:
 def load_in_order(module: nn.Module, tensors: list[Tensor]) -> None:
     """Fills a network from weights of the same order under other names, which end in a classifier that it lacks.
 
-    The shape of each is checked. Counts of batches are left as they are: in use they do nothing.
+    Counts of batches are left as they are: in use they do nothing.
     """
-    parameters = [(key, value) for key, value in module.state_dict().items() if not key.endswith("num_batches_tracked")]
-    with torch.no_grad():
-        for (key, parameter), tensor in zip(parameters, tensors, strict=False):
-            if parameter.shape != tensor.shape:
-                rule, got = f"have {tuple(parameter.shape)} for {key!r}", str(tuple(tensor.shape))
-                raise InputError("weights", "", rule, got, "Install the version of timm that manyhot was tested with.")
-            parameter.copy_(tensor)
-    if len(tensors) != len(parameters) + 2:
-        rule = f"hold {len(parameters)} tensors and a classifier of two"
-        raise InputError("weights", "", rule, f"{len(tensors)}", "Reinstall timm and the weights.")
+    names = [key for key in module.state_dict() if not key.endswith("num_batches_tracked")]
+    try:
+        module.load_state_dict(dict(zip(names, tensors[:-2], strict=True)), strict=False)
+    except (ValueError, RuntimeError) as error:
+        rule, got = "have the order and the shapes of the network's", " ".join(str(error).split())[:200]
+        hint = "Install the version of timm that manyhot was tested with."
+        raise InputError("weights", "", rule, got, hint) from error
 
 
 def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
@@ -97,7 +91,7 @@ def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
             problem = f"{tuple(state[key].shape)} instead of {tuple(expected[key].shape)} for {key!r}"
         hint = "Pass the weights of this architecture and size, under the names that timm gives them."
         raise InputError("weights", "", "fit the network", f"{file!r} with {problem}", hint)
-    module.load_state_dict({key: tensor for key, tensor in state.items() if key in expected}, strict=False)
+    module.load_state_dict(state, strict=False)
 
 
 def download_weights(name: str, model: str) -> str:
@@ -110,28 +104,13 @@ def download_weights(name: str, model: str) -> str:
     cached = hub.try_to_load_from_cache(repository, HUB_FILE)
     if isinstance(cached, str):
         return cached
-    reason, cause = _why_offline(hub.constants.ENDPOINT), None
-    if reason is None:
-        try:
-            return str(hub.hf_hub_download(repository, HUB_FILE))
-        except Exception as error:  # the same hint helps against any error of the hub's client
-            reason, cause = f"{type(error).__name__}: {first_line(error)}", error
-    got = f"none for {name!r}: {reason}"
-    raise InputError("pretrained", "", "find weights to download", got, NO_NETWORK_HINT) from cause
-
-
-def _why_offline(endpoint: str) -> str | None:
-    """Why there is no network, found out at once: the hub's own client retries for most of a minute."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        return "HF_HUB_OFFLINE is set"
-    address = urlparse(endpoint)
-    if address.scheme not in getproxies() and address.hostname:
-        port = address.port or (80 if address.scheme == "http" else 443)
-        try:
-            socket.create_connection((address.hostname, port), timeout=HUB_SECONDS).close()
-        except OSError as error:
-            return f"{address.hostname} cannot be reached ({error})"
-    return None
+    try:
+        # Asked for by itself, since the download would retry for most of a minute where there is no network.
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, HUB_FILE), timeout=HUB_SECONDS)
+        return str(hub.hf_hub_download(repository, HUB_FILE))
+    except Exception as error:  # the same hint helps against any error of the hub's client
+        got = f"none for {name!r}: {type(error).__name__}: {first_line(error)}"
+        raise InputError("pretrained", "", "find weights to download", got, NO_NETWORK_HINT) from error
 
 
 DIGIT_BACKBONE = "digit_templates"
