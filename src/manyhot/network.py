@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -62,11 +63,7 @@ def evaluation_mode(network: nn.Module) -> Iterator[None]:
 
 
 def score_batch(
-    network: nn.Module,
-    inputs: Tensor,
-    *,
-    device: torch.device | None = None,
-    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    network: nn.Module, inputs: Tensor, *, autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> Tensor:
     """Scores of a `Network`, or features of a backbone, in float32 on the CPU: in evaluation mode, without gradients.
 
@@ -74,15 +71,13 @@ def score_batch(
 
     Args:
         network: A `Network`, or a module from inputs to features.
-        inputs: What it takes.
-        device: Where it is; that of its first parameter by default.
+        inputs: What it takes, on any device.
         autocast: Makes the context of the precision in which it computes.
     """
-    parameter = next(network.parameters(), None)
-    if parameter is not None:
-        device = device or parameter.device
-        inputs = inputs.to(parameter.dtype) if inputs.is_floating_point() else inputs
+    own = next(chain(network.parameters(), network.buffers()), inputs)
+    floating = inputs.is_floating_point() and own.is_floating_point()
+    inputs = inputs.to(own.device, own.dtype if floating else inputs.dtype, non_blocking=True)
     compute = network.scores if isinstance(network, Network) else network
     with evaluation_mode(network), torch.no_grad(), autocast():
-        outputs: Tensor = compute(inputs.to(device, non_blocking=True))
+        outputs: Tensor = compute(inputs)
         return outputs.float().cpu()

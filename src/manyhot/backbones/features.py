@@ -85,7 +85,8 @@ class FeatureCache:
         """What there is, a line for each backbone, the largest first."""
         entries = []
         for folder in self._folders():
-            images = sum(len(keys) for keys in map(_open_array, folder.glob(f"*{KEYS_SUFFIX}")) if keys is not None)
+            keys = [_open_array(path, np.uint8, 16) for path in folder.glob(f"*{KEYS_SUFFIX}")]
+            images = sum(len(stored) for stored in keys if stored is not None)
             entries.append(CachedBackbone(_read_name(folder), images, _folder_bytes(folder)))
         return sorted(entries, key=lambda entry: (-entry.bytes, entry.name))
 
@@ -152,16 +153,16 @@ class FeatureStore:
             self.make()
         # A name of its own, so that processes that write at the same time do not meet.
         name = uuid.uuid4().hex
-        _write_array(self.folder / f"{name}{FEATURES_SUFFIX}", np.ascontiguousarray(features, dtype=np.float32))
-        _write_array(self.folder / f"{name}{KEYS_SUFFIX}", np.ascontiguousarray(keys, dtype=np.uint8))
+        for suffix, array in ((FEATURES_SUFFIX, np.asarray(features, dtype=np.float32)), (KEYS_SUFFIX, keys)):
+            with atomic_write(self.folder / f"{name}{suffix}") as part, part.open("wb") as file:
+                np.save(file, array, allow_pickle=False)
 
     def _pairs(self) -> Iterator[tuple[Array, Array]]:
         for path in sorted(self.folder.glob(f"*{KEYS_SUFFIX}")):
-            keys = _open_array(path)
-            features = _open_array(path.with_name(path.name.removesuffix(KEYS_SUFFIX) + FEATURES_SUFFIX))
-            if keys is None or features is None or keys.dtype != np.uint8 or keys.shape[1:] != (16,):
-                continue
-            if features.dtype == np.float32 and features.shape == (len(keys), self.width):
+            keys = _open_array(path, np.uint8, 16)
+            features_path = path.with_name(path.name.removesuffix(KEYS_SUFFIX) + FEATURES_SUFFIX)
+            features = _open_array(features_path, np.float32, self.width)
+            if keys is not None and features is not None and len(keys) == len(features):
                 yield np.asarray(keys), features
 
 
@@ -201,18 +202,13 @@ def _find_rows(stored: Array, requested: Array) -> Array:
     return np.where((stored[stored_rows] == requested).all(1), stored_rows, -1)
 
 
-def _open_array(path: Path) -> Array | None:
-    """An array on disk, mapped and not read; None where the file is gone or damaged, which is as good as not cached."""
+def _open_array(path: Path, dtype: type[np.generic], width: int) -> Array | None:
+    """Rows on disk, mapped and not read; None where the file is gone, damaged or another one: as good as not cached."""
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return array
-
-
-def _write_array(path: Path, array: Array) -> None:
-    with atomic_write(path) as part, part.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
+    return array if array.dtype == dtype and array.shape[1:] == (width,) else None
 
 
 def _read_name(folder: Path) -> str:
@@ -287,9 +283,8 @@ def extract_features(
         >>> features.shape, len(rows), bad
         ((5, 1280), 5, {})
     """
-    value: object = backbone
-    if not isinstance(value, Backbone):
-        raise InputError("backbone", "", "be a Backbone", describe_type(value), "Use `create_backbone` or `wrap`.")
+    if not isinstance(backbone, Backbone):
+        raise InputError("backbone", "", "be a Backbone", describe_type(backbone), "Use `create_backbone` or `wrap`.")
     if dataset.images is None:
         got = "features" if dataset.features is not None else "none"
         raise InputError("dataset", "", "hold images", got, "Use `dataset.features` as they are.")
@@ -315,23 +310,27 @@ def extract_features(
     original = backbone.mean.device
     target = original if device is None else torch.device(device)
     autocast = partial(torch.autocast, target.type, dtype=torch.bfloat16, enabled=precision == "bf16")
-    new: list[int] = []
-    since = time.monotonic()
+    new, since = list[int](), time.monotonic()
+
+    def keep() -> None:
+        if store is not None and new:
+            store.add(keys[new], features[new])
+            new.clear()
+
     try:
         backbone.to(target)
         for group, batch in zip(groups, data.load(groups, epoch=None), strict=True):
             rows = batch.rows.tolist()
             if rows:
-                features[rows] = score_batch(backbone, batch.inputs, device=target, autocast=autocast).numpy()
+                features[rows] = score_batch(backbone, batch.inputs, autocast=autocast).numpy()
                 done[rows] = True
             new += rows
-            if store is not None and (len(new) >= FLUSH_ROWS or (new and time.monotonic() - since >= FLUSH_SECONDS)):
-                store.add(keys[new], features[new])
-                new, since = [], time.monotonic()
+            if len(new) >= FLUSH_ROWS or time.monotonic() - since >= FLUSH_SECONDS:
+                keep()
+                since = time.monotonic()
             report(len(group))
     finally:
         backbone.to(original)
-        if store is not None and new:
-            store.add(keys[new], features[new])
+        keep()
     done_rows = np.flatnonzero(done)
     return ExtractedFeatures(features if done.all() else features[done_rows], done_rows, data.unreadable)

@@ -132,6 +132,6 @@ def _local_scores(network: Network, data: Batches, batch_size: int, context: Dev
     scores, rows = [torch.empty(0, data.targets.num_labels)], [torch.empty(0, dtype=torch.int64)]
     for batch in data.load(groups, epoch=None):
         if len(batch.rows):
-            scores.append(score_batch(network, batch.inputs, device=context.device, autocast=context.autocast))
+            scores.append(score_batch(network, batch.inputs, autocast=context.autocast))
             rows.append(batch.rows.cpu())
     return torch.cat(scores), torch.cat(rows)
