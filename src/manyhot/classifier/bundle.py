@@ -38,11 +38,11 @@ PARTS = ("link", "calibrator", "rule")
 
 def save_bundle(classifier: Classifier, folder: Path) -> None:
     """Writes the two files; the JSON holds the digest of the weights, so that classifiers are not mixed."""
-    content = describe_classifier(classifier)
     # Copies: the format rejects tensors that share memory.
     state = {name: tensor.cpu().contiguous().clone() for name, tensor in classifier.network.state_dict().items()}
     data = import_safetensors().torch.save(state, metadata={"format": "pt"})
-    content["weights"] = {"file": WEIGHTS_FILE, "sha256": hashlib.sha256(data).hexdigest()}
+    weights = {"file": WEIGHTS_FILE, "sha256": hashlib.sha256(data).hexdigest()}
+    content = describe_classifier(classifier) | {"weights": weights}
     with atomic_write(folder / WEIGHTS_FILE) as part:
         part.write_bytes(data)
     with atomic_write(folder / CLASSIFIER_FILE) as part:
@@ -54,7 +54,7 @@ def describe_classifier(classifier: Classifier) -> dict[str, Any]:
     from manyhot import __version__
 
     network = classifier.network
-    parts = {name: getattr(classifier, name) for name in PARTS}
+    parts: dict[str, Any] = {name: getattr(classifier, name) for name in PARTS}
     return {
         "format": FORMAT,
         "manyhot": __version__,
@@ -78,11 +78,7 @@ def describe_head(head: nn.Module) -> dict[str, Any]:
 
 
 def load_bundle(
-    cls: type[Classifier],
-    folder: Path,
-    *,
-    backbone: nn.Module | None,
-    device: str | torch.device,
+    cls: type[Classifier], folder: Path, *, backbone: nn.Module | None, device: str | torch.device
 ) -> Classifier:
     """The classifier of a folder; raises an error if the folder holds none or is damaged."""
     content = read_content(folder)

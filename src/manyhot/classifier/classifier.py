@@ -80,18 +80,11 @@ def build_answers(table: Predictions, *, top: int) -> list[Answer]:
     order = probs.argsort(dim=1, descending=True, stable=True)
     names, answers = table.labels.names, []
     for row, path in enumerate(table.paths or table.ids):
-        predicted = table.decisions[row]
-        columns = order[row]
+        predicted, columns, abstain = table.decisions[row], order[row], bool(table.abstain[row])
         shown = columns[predicted[columns] | ((~predicted[columns]).cumsum(0) <= top)].tolist()
-        answers.append(
-            Answer(
-                path=path,
-                labels=[names[column] for column in shown if predicted[column]],
-                probs={names[column]: float(probs[row, column]) for column in shown},
-                abstain=bool(table.abstain[row]),
-                none=not bool(predicted.any()) and not bool(table.abstain[row]),
-            )
-        )
+        labels = [names[column] for column in shown if predicted[column]]
+        shown_probs = {names[column]: float(probs[row, column]) for column in shown}
+        answers.append(Answer(path, labels, shown_probs, abstain=abstain, none=not labels and not abstain))
     return answers
 
 

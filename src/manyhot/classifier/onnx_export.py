@@ -124,7 +124,7 @@ def check_model(classifier: Classifier, model: Any) -> None:
         outputs.add(name="pixels")  # what the network sees
     data = model.SerializeToString()
     del outputs[count:]
-    samples = _random_samples(classifier)
+    samples = list(_random_samples(classifier))
     try:
         session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         results = [session.run(None, {session.get_inputs()[0].name: inputs}) for inputs, _ in samples]
@@ -164,20 +164,19 @@ def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -
             _check_difference(name, (torch.from_numpy(outputs[name]) != expected_decision).float().max(), 0.0)
 
 
-def _random_samples(classifier: Classifier) -> list[tuple[Array, Tensor]]:
+def _random_samples(classifier: Classifier) -> Iterator[tuple[Array, Tensor]]:
     """Random samples as the file takes them, and as the network takes them."""
     draw = np.random.default_rng(0)
     if classifier.preprocessing is None:
-        rows = [draw.standard_normal((count, classifier.in_features)).astype(np.float32) for count in CHECK_ROWS]
-        return [(features, torch.from_numpy(features)) for features in rows]
+        for count in CHECK_ROWS:
+            features = draw.standard_normal((count, classifier.in_features)).astype(np.float32)
+            yield features, torch.from_numpy(features)
+        return
     from PIL import Image
 
-    samples = []
     for shape in CHECK_IMAGE_SHAPES:
         images = draw.integers(0, 256, (*shape, 3), dtype=np.uint8)
-        prepared = [classifier.preprocessing.prepare(Image.fromarray(image)) for image in images]
-        samples.append((images, torch.stack(prepared)))
-    return samples
+        yield images, torch.stack([classifier.preprocessing.prepare(Image.fromarray(image)) for image in images])
 
 
 def _check_difference(name: str, error: Tensor, allowed: float) -> None:
@@ -267,8 +266,7 @@ def exporter_silenced() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logger.setLevel(level)
