@@ -307,10 +307,10 @@ class Classifier:
     def _targets(self, dataset: Dataset) -> tuple[SparseTargets | None, list[str]]:
         """The true labels of a data set that has them, in the order of the classifier, and its notes."""
         known = set(dataset.labels.names)
-        missing = next((name for name in self.labels.names if name not in known), None)
-        if dataset.targets is None or missing is None:
-            return dataset.select_labels(self.labels).targets if dataset.targets else None, list(dataset.notes)
-        return None, [*dataset.notes, f"Left out the true labels, because there are none for {missing!r}."]
+        missing = [name for name in self.labels.names if name not in known]
+        if missing and dataset.targets is not None:
+            return None, [*dataset.notes, f"Left out the true labels, because there are none for {missing[0]!r}."]
+        return None if missing else dataset.select_labels(self.labels).targets, list(dataset.notes)
 
     def answers(
         self,

@@ -19,7 +19,7 @@ from manyhot.backbones import Preprocessing
 from manyhot.calibrate import Calibrator
 from manyhot.checks import check_int
 from manyhot.classifier.bundle import describe_classifier
-from manyhot.decide.rule import Rule, Unclipped, rule_values
+from manyhot.decide.rule import Rule, rule_values
 from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.links import Link
@@ -152,14 +152,12 @@ def compare(classifier: Classifier, inputs: Tensor, outputs: dict[str, Array]) -
     expected = score_batch(classifier.network, inputs)
     values = torch.from_numpy(outputs["scores"])
     _check_difference("scores", (values - expected).abs().max(), SCORE_TOLERANCE * (1 + float(expected.abs().max())))
-    rule_inputs: Tensor | Unclipped = values
-    if classifier.gives_probs:
-        probs = torch.from_numpy(outputs["probs"])
-        difference = probs - classifier.decide(values).probabilities()
-        _check_difference("probs", difference.abs().max(), PROB_TOLERANCE)
-        rule_inputs = rule_values(probs, values, classifier.link)
+    probs = torch.from_numpy(outputs["probs"]) if classifier.gives_probs else None
+    if probs is not None:
+        difference = (probs - classifier.decide(values).probabilities()).abs()
+        _check_difference("probs", difference.max(), PROB_TOLERANCE)
     if classifier.rule is not None:
-        decision = classifier.rule(rule_inputs)
+        decision = classifier.rule(values if probs is None else rule_values(probs, values, classifier.link))
         for name, expected_decision in (("decisions", decision.labels), ("abstain", decision.abstain)):
             _check_difference(name, (torch.from_numpy(outputs[name]) != expected_decision).float().max(), 0.0)
 
@@ -285,9 +283,7 @@ def add_label_names(model: Any, names: list[str]) -> None:
     """Gives the names of the labels as an output, for programs that cannot read the metadata of a file."""
     from onnx import TensorProto, helper
 
-    entries: Any = [name.encode() for name in names]
-    model.graph.initializer.append(helper.make_tensor("label_names", TensorProto.STRING, [len(names)], entries))
-    model.graph.node.append(helper.make_node("Identity", ["label_names"], ["labels"], name="labels"))
+    model.graph.node.append(helper.make_node("Constant", [], ["labels"], name="labels", value_strings=names))
     model.graph.output.append(helper.make_tensor_value_info("labels", TensorProto.STRING, [len(names)]))
 
 
