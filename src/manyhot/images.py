@@ -247,7 +247,7 @@ def _check_size(size: tuple[int, int], name: str, limits: ImageLimits) -> None:
 
 
 def _check_decompression(image: Any, file: BinaryIO, name: str, limits: ImageLimits) -> None:
-    """Rejects an image whose pixels cost far more than their number tells; the file stays where it is."""
+    """Rejects an image that costs far more to decode than its size suggests; the file stays where it is."""
     position = file.tell()
     file.seek(0)
     if image.format in ("JPEG", "MPO") and image.info.get("progressive"):

@@ -162,7 +162,7 @@ class FeatureStore:
             keys = _open_array(path, np.uint8, 16)
             features_path = path.with_name(path.name.removesuffix(KEYS_SUFFIX) + FEATURES_SUFFIX)
             features = _open_array(features_path, np.float32, self.width)
-            if keys is not None and features is not None and len(keys) == len(features):
+            if keys is not None and features is not None and len(keys) == len(features) > 0:
                 yield np.asarray(keys), features
 
 
@@ -175,10 +175,9 @@ def fingerprint(backbone: Backbone, *, precision: str = "32") -> str:
     own = repr(backbone.module) if backbone.spec["kind"] == "wrapped" else ""
     digest = hashlib.sha256(json.dumps([FORMAT, precision, backbone.spec, own], sort_keys=True).encode())
     for key, tensor in backbone.module.state_dict().items():
-        if key.endswith("num_batches_tracked"):
-            continue
-        digest.update(f"|{key}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        if not key.endswith("num_batches_tracked"):
+            digest.update(f"|{key}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()[:32]
 
 
@@ -190,8 +189,6 @@ def image_keys(identities: Sequence[str]) -> Array:
 
 def _find_rows(stored: Array, requested: Array) -> Array:
     """(n,) where each requested key is among the stored ones, -1 where it is not."""
-    if not len(stored):
-        return np.full(len(requested), -1)
     # Each key as two numbers, which NumPy can sort and compare.
     stored, requested = (np.ascontiguousarray(keys).view(np.uint64) for keys in (stored, requested))
     order = np.argsort(stored[:, 0], kind="stable")
