@@ -25,7 +25,7 @@ from manyhot.decide import Threshold
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
-from manyhot.images import import_pillow, to_rgb
+from manyhot.images import Array, import_pillow, to_rgb
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.network import Network, score_batch
@@ -88,7 +88,6 @@ def build_answers(table: Predictions, *, top: int) -> list[Answer]:
     return answers
 
 
-Array = np.ndarray[Any, Any]
 PREDICT_OWNER = "Classifier.predict"
 
 
