@@ -247,7 +247,7 @@ def resolve_image_files(
     names, notes = list(names), []
     if names and names[0].startswith(("http://", "https://", "s3://", "gs://")):
         hint = "Download them, and pass their paths."
-        raise InputError("path", options.owner, "name images on this machine", repr(names[0]), hint)
+        raise InputError("path", rule="name images on this machine", got=repr(names[0]), hint=hint)
     with_backslashes = [name for name in names if "\\" in name]
     if with_backslashes and not any((base / name).exists() for name in with_backslashes[:SAMPLE_PATHS]):
         names = [name.replace("\\", "/") for name in names]
@@ -268,7 +268,7 @@ def resolve_image_files(
         searched = " and ".join(repr(str(start)) for start in starts)
         got = f"none of the first {len(sample)}, such as {sample[0]!r}, in {searched} or below"
         hint = "Pass the folder that the paths start from."
-        raise InputError("root", options.owner, "be the folder of the images", got, hint)
+        raise InputError("root", rule="be the folder of the images", got=got, hint=hint)
     if suffix:
         names = _add_suffixes(names, root, suffix)
         notes.append(f"Names have no ending; {suffix!r} was added.")

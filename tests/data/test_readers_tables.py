@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import pandas
 import pytest
 
 import manyhot as mh
@@ -157,6 +158,12 @@ def test_splits_get_their_usual_names(photos):
     assert flags.splits.tolist() == ["val", "train", "train"]
     folds = read_data(photos("path,label,set\na.jpg,x,0\nb.jpg ,x,1\nb.jpg,y,1\n"))
     assert (folds.ids, folds.splits.tolist()) == (["a.jpg", "b.jpg"], ["0", "1"])
+
+
+def test_numbers_too_large_for_a_label_are_refused(photos, tmp_path):
+    pandas.DataFrame({"path": ["a.jpg"], "n": [2**40 + 1]}).to_parquet(photos("", table="n.parquet"))
+    with raises_input_error(rule="hold 1, 0, -1 or blank for each label", got="1.09951e+12 in column 'n', row 1"):
+        read_data(tmp_path / "n.parquet", labels=["n"])
 
 
 def test_blank_splits(photos):

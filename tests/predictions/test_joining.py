@@ -106,8 +106,8 @@ def test_targets_that_are_no_numbers(write):
         ),
         (
             "id,cat\na,2\n",
-            "`targets` of `read_predictions` must be 1, 0 or -1; got 2. Mark present cells with 1. "
-            "Mark unknown cells with manyhot.UNKNOWN, which is -1.",
+            "`targets` of `read_predictions` must hold 1, 0, -1 or blank for each label; got 2 in column 'cat', row 1. "
+            "Repair or remove that column, or name the columns of labels with `labels`.",
         ),
     ],
 )

@@ -61,7 +61,7 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
         image_rows += row_of.values()
         sizes.append(len(row_of))
         federated |= has_absent
-    unlisted = options.unlisted_or("unknown" if federated else "absent")
+    unlisted = options.unlisted or ("unknown" if federated else "absent")
     targets = SparseTargets.from_cells(*np.concatenate(cells).T, shape=(len(written), len(names)), unlisted=unlisted)
     if federated:
         notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
@@ -146,7 +146,7 @@ def read_voc(folders: Sequence[Path], options: ReadOptions) -> Dataset:
             ids.append(os.path.relpath(folder / "JPEGImages" / files.get(stem, f"{stem}.jpg"), top))
             splits.append(split_of.get(stem, ""))
     rows, names, values = zip(*cells, strict=True) if cells else ((), (), ())
-    labels, targets = index_names(rows, names, values, num_rows=len(ids), unlisted=options.unlisted_or("absent"))
+    labels, targets = index_names(rows, names, values, num_rows=len(ids), unlisted=options.unlisted or "absent")
     notes = [f"Read VOC annotations of {', '.join(repr(folder.name) for folder in folders)}."]
     unknown = values.count(-1)
     notes += [f"{unknown:,} labels are unknown, because all their objects are marked as difficult."] if unknown else []
@@ -205,7 +205,7 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
         got, hint = first_line(error), "Write 1 for present and 0 for absent."
         raise InputError(confidence, rule="be a number in every row", got=got, hint=hint) from None
     verified = (values == 0) | (values == 1)
-    names, unlisted = describe_codes(codes, _descriptions(files, options)), options.unlisted_or("unknown")
+    names, unlisted = describe_codes(codes, _descriptions(files, options)), options.unlisted or "unknown"
     cells = {"values": values[verified], "codes": label_codes[verified]}
     labels, targets = index_names(image_rows[verified], names, **cells, num_rows=len(ids), unlisted=unlisted)
     notes = [f"Read {len(image_rows):,} rows of Open Images; confidence 1 is present, 0 absent.", *image_notes]

@@ -32,8 +32,8 @@ def read_corrections(path: str | os.PathLike[str]) -> Dataset:
     Args:
         path: A table as `read_data` takes it; with one column per label, blank cells are unknown.
     """
-    options = ReadOptions("read_corrections", allow_missing=True)
-    return finish_dataset(read_image_tables(expand_paths(path, options), options), options)
+    options = ReadOptions(allow_missing=True)
+    return finish_dataset(read_image_tables(expand_paths(path), options), options)
 
 
 def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:

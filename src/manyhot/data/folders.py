@@ -20,6 +20,7 @@ from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_lists
 from manyhot.errors import InputError
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
+from manyhot.tables.arrow import missing_path_error
 from manyhot.tables.columns import (
     CANONICAL_SPLITS,
     FLAG_COLUMNS,
@@ -57,7 +58,7 @@ def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
     files = _merge_copies(folder, labelled, by_split=by_split)
     ids = [same[0] for same in files]
     rows = [["/".join(path.split(os.sep)[depth:-1]) for path in same] for same in files]
-    labels, targets = index_lists(rows, unlisted=options.unlisted_or("absent"))
+    labels, targets = index_lists(rows, unlisted=options.unlisted or "absent")
     notes = [f"Labels are the folders of images: {preview_names(labels.names)}."]
     if len(ids) < len(labelled):
         count = f"{len(labelled):,} files are {len(ids):,} images"
@@ -70,7 +71,7 @@ def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
     splits = None
     if by_split:
         tops = [path.split(os.sep)[0] for path in ids]
-        splits, more = canonical_splits(options.owner, np.arange(len(ids)), tops)
+        splits, more = canonical_splits(np.arange(len(ids)), tops)
         notes += ["Splits are the folders above them.", *more]
     return Dataset(labels, targets, ids, images=Files(ids, root=folder), splits=splits, notes=notes)
 
@@ -122,13 +123,13 @@ class ShardSample:
     label_texts: dict[str, str] = field(default_factory=dict)
 
 
-def scan_shards(files: Sequence[Path], options: ReadOptions) -> tuple[list[ShardSample], SkippedFiles]:
+def scan_shards(files: Sequence[Path]) -> tuple[list[ShardSample], SkippedFiles]:
     """All samples with an image, in the order of the archives, and what else may have been images."""
     result: list[ShardSample] = []
     skipped, suffixes = SkippedFiles(), image_suffixes()
     for number, path in enumerate(files):
         if not path.is_file():
-            raise options.missing_path_error(path)
+            raise missing_path_error(path)
         samples: dict[str, ShardSample] = {}
         try:
             for archive, member in scan_tar(path):
@@ -170,7 +171,7 @@ def shard_images(samples: Sequence[ShardSample], files: Sequence[Path]) -> tuple
 
 def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images with the labels that lie beside them."""
-    all_samples, skipped = scan_shards(files, options)
+    all_samples, skipped = scan_shards(files)
     suffixes = set().union(*(sample.label_texts for sample in all_samples))
     if not suffixes:
         rule, hint = "have labels in key.json, key.cls or key.txt", "Use {read_images} for images without labels."
@@ -184,7 +185,7 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
         notes.append(f"Left out {len(all_samples) - len(samples):,} images without a .{suffix} file.")
     objects = _read_objects(samples, suffix)
     names, description = _read_names(objects, suffix, options)
-    labels, targets = index_lists(names, unlisted=options.unlisted_or("absent"))
+    labels, targets = index_lists(names, unlisted=options.unlisted or "absent")
     notes.append(f"Labels are in the .{suffix} files{description}.")
     splits, more = _shard_splits(samples, objects, files, options)
     return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
@@ -240,6 +241,6 @@ def _shard_splits(
         key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), objects[0])
     if key:
         values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
-        splits, notes = canonical_splits(options.owner, np.arange(len(values)), values, flag=is_flag(key))
+        splits, notes = canonical_splits(np.arange(len(values)), values, flag=is_flag(key))
         return splits, [f"Splits are under {key!r}.", *notes]
     return splits_by_file(files, np.array([sample.location[0] for sample in samples]), options, noun="archives")

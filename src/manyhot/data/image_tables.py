@@ -15,23 +15,22 @@ from manyhot.data.sources import Files, ImageSource, ParquetImages
 from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
-from manyhot.labels import Labels
+from manyhot.labels import UNKNOWN, Labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
 from manyhot.tables.columns import (
     BLANK_CELLS,
-    IMAGE,
     Array,
     ColumnRoles,
     ReadOptions,
     assign_image_roles,
     canonical_splits,
     describe_separator,
-    find_separator,
+    detect_separator,
+    encode,
     is_flag,
     is_list_column,
     list_entries,
     preview_names,
-    split_column,
     splits_from_paths,
 )
 from manyhot.tables.reader import TableFile, check_same_columns, open_table
@@ -58,10 +57,14 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     if len(ids) < count:
         opening_notes.append(f"Rows of the same image were joined: {count:,} rows, {len(ids):,} images.")
         targets = join_rows(targets, image_rows, len(ids))
-    if roles.left_out and labels_note:
-        notes = [*notes, f"Left out columns {preview_names(roles.left_out)}."]
+    left_out = roles.left_out(tables[0].columns)
+    if left_out and labels_note:
+        notes = [*notes, f"Left out columns {preview_names(left_out)}."]
     notes = [*opening_notes, *notes, *split_notes]
     return Dataset(labels, targets, ids, images=images, splits=join_splits(ids, image_rows, splits), notes=notes)
+
+
+BLANK_CELL = -2
 
 
 class TableRows:
@@ -77,20 +80,19 @@ class TableRows:
         self.tables, self.roles, self.options = tables, roles, options
         check_same_columns(tables, roles.used)
         # Images stay on disk; only their number is needed here.
-        self.embedded = tables[0].columns[str(roles.path)] == IMAGE
+        self.embedded = tables[0].columns[str(roles.path)] == "image"
         read = replace(roles, path=None) if self.embedded else roles
-        self.cells = LabelColumns(roles.targets, options) if roles.targets else None
         self.chunks: dict[str, list[Any]] = {name: [] for name in read.texts}
-        sizes = []
-        for table in tables:
-            size = 0
-            for piece in table.batches(read) if read.used else ():
+        self._cells: list[Array] = []
+        sizes = np.zeros(len(tables), dtype=np.int64)
+        for number, table in enumerate(tables):
+            for piece in table.batches(read):
                 for name, chunks in self.chunks.items():
-                    chunks.append(piece.column(name))
-                if self.cells is not None:
-                    self.cells.add(piece)
-                size += piece.num_rows
-            sizes.append(size if table.rows is None else table.rows)
+                    chunks.append(_as_strings_or_lists(piece.column(name)))
+                if roles.targets:
+                    columns = (piece.column(name).fill_null(BLANK_CELL) for name in roles.targets.values())
+                    self._cells.append(np.stack(list(map(as_numpy, columns)), axis=1))
+                sizes[number] += piece.num_rows
         self.file_of_row = np.repeat(np.arange(len(tables)), sizes)
         if not len(self.file_of_row):
             hint = "Write one row for each image."
@@ -98,12 +100,11 @@ class TableRows:
 
     def column(self, name: str) -> Any:
         """All rows of a column of texts or lists."""
-        pa = import_arrow()
-        chunks = [_as_strings_or_lists(chunk) for chunk in self.chunks[name]]
+        pa, chunks = import_arrow(), self.chunks[name]
         if len({chunk.type for chunk in chunks}) > 1:
             rule, got = "hold either lists or texts in a column", f"both in column {name!r}"
             raise InputError("path", rule=rule, got=got, hint="Write it in the same way in all files.")
-        return pa.chunked_array(chunks, chunks[0].type if chunks else pa.string())
+        return pa.chunked_array(chunks)
 
     def encode(self, name: str) -> tuple[list[str], Array]:
         """The distinct texts of a column in the order in which they occur, and which of them each row has."""
@@ -112,8 +113,8 @@ class TableRows:
     def labels(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets (rows, K), and a clause about them."""
         column = self.roles.lists
-        if self.cells is not None:
-            return Labels(list(self.roles.targets)), self.cells.targets(), self.cells.note()
+        if self.roles.targets:
+            return self._labels_of_columns()
         if column is None:
             return Labels([]), SparseTargets.from_rows([()] * len(self.file_of_row), num_labels=0), ""
         labels, targets, separation = read_label_lists(self.column(column), self.options)
@@ -121,6 +122,18 @@ class TableRows:
         if names is not None and all(name.isdecimal() and int(name) < len(names) for name in labels.names):
             labels = Labels([str(names[int(name)]) for name in labels.names])
         return labels, targets, f"; labels in column {column!r}, {separation}"
+
+    def _labels_of_columns(self) -> tuple[Labels, SparseTargets, str]:
+        """Labels, targets, and a clause where each label has a column."""
+        cells, unknown = np.concatenate(self._cells), self.options.unlisted != "absent"
+        blank = cells == BLANK_CELL
+        cells[blank] = UNKNOWN if unknown else 0
+        note = f"; one column per label, {preview_names(list(self.roles.targets.values()))}"
+        if blank.any():
+            note += f"; blank cells are {'unknown' if unknown else 'absent'}"
+            if unknown and (cells != 0).all():
+                note += " (no cell is 0: choose unlisted 'absent' if a blank means that the label is not there)"
+        return Labels(list(self.roles.targets)), SparseTargets.from_dense(cells), note
 
     def images(self) -> tuple[list[str], Array, ImageSource, list[str]]:
         """Distinct ids, the image of each row, the images, and where they were found."""
@@ -144,13 +157,13 @@ class TableRows:
         ids, located = np.empty((2, len(keys)), dtype=object)
         common, notes = os.path.commonpath(folders), []
         for number, folder in enumerate(folders):
-            members = np.flatnonzero(folder_of_image == number)
-            files = resolve_image_files([written[name] for name in names[members]], folder, self.options)
+            members = folder_of_image == number
+            inside = [written[name] for name in names[members]]
+            files = resolve_image_files(inside, folder, self.options)
             notes += [note for note in files.notes if note not in notes]
             prefix = os.path.relpath(folder, common)
-            for image, path in zip(members.tolist(), files.paths, strict=True):
-                ids[image] = os.path.join(prefix, written[names[image]])
-                located[image] = os.path.join(files.root, path)
+            ids[members] = [os.path.join(prefix, name) for name in inside]
+            located[members] = [os.path.join(files.root, path) for path in files.paths]
         return ids.tolist(), image_rows, Files(located.tolist()), notes
 
     def splits(self) -> tuple[Array | None, list[str]]:
@@ -159,7 +172,7 @@ class TableRows:
         if column is None:
             return splits_by_file([table.path for table in self.tables], self.file_of_row, self.options)
         names, codes = self.encode(column)
-        return canonical_splits(self.options.owner, codes, names, flag=is_flag(column))
+        return canonical_splits(codes, names, flag=is_flag(column))
 
 
 def _as_strings_or_lists(chunk: Any) -> Any:
@@ -170,96 +183,34 @@ def _as_strings_or_lists(chunk: Any) -> Any:
     return chunk if pa.types.is_nested(chunk.type.value_type) else chunk.cast(pa.list_(pa.string()))
 
 
-def encode(column: Any) -> tuple[list[Any], Array]:
-    """The distinct values of a column in the order in which they occur, and which of them each row has."""
-    encoded = column.dictionary_encode()
-    return encoded.dictionary.to_pylist(), as_numpy(encoded.indices).astype(np.int64)
-
-
 def read_label_lists(column: Any, options: ReadOptions) -> tuple[Labels, SparseTargets, str]:
     """The labels of a chunked column of texts or lists, the targets of its rows, and how the names were separated.
 
     Spaces around a name are not part of it, and a blank text or an empty list is a row without labels. With
     `label_names` of the options a separator is found more surely.
     """
-    column, unlisted = column.combine_chunks(), options.unlisted_or("absent")
-    if is_list_column(column):
-        return *_index_column(column, unlisted), "as lists"
-    texts, codes = encode(as_strings(column))
-    known, separator = options.label_names or (), options.separator
-    if separator is None:
-        separator = find_separator(texts, np.bincount(codes, minlength=len(texts)), options.label_names)
-    # Programs write a blank cell as "nan" or "NULL", and people write "none".
-    blank = [text for text in texts if text.strip() in BLANK_CELLS and text.strip() not in ("", *known)]
-    filled = import_arrow().array(["" if text in blank else text for text in texts], import_arrow().string())
-    labels, targets = _index_column(split_column(filled, separator), unlisted)
-    separation = describe_separator(separator, "row") + " as detected" * (options.separator is None)
-    separation += f", and {blank[0]!r} for a row without any" if blank else ""
-    if options.separator is None and not separator and any(" " in text.strip() for text in texts):
-        separation += " (choose the separator ' ' if spaces separate names)"
-    return labels, targets.take(codes), separation
-
-
-def _index_column(column: Any, unlisted: str) -> tuple[Labels, SparseTargets]:
-    """The labels of a column of lists of names, and the targets of its rows."""
-    if import_arrow().types.is_nested(column.type.value_type):
+    column, codes, separator = column.combine_chunks(), None, options.separator or ""
+    if not is_list_column(column):
+        texts, codes = encode(as_strings(column))
+        if options.separator is None:
+            counts = np.bincount(codes, minlength=len(texts)).tolist()
+            separator = detect_separator(dict(zip(texts, counts, strict=True)), options.label_names)
+        separation = describe_separator(separator, "row") + " as detected" * (options.separator is None)
+        # Programs write a blank cell as "nan" or "NULL", and people write "none".
+        known = ("", *(options.label_names or ()))
+        blank = [text for text in texts if text.strip() in BLANK_CELLS and text.strip() not in known]
+        separation += f", and {blank[0]!r} for a row without any" if blank else ""
+        if options.separator is None and not separator and any(" " in text.strip() for text in texts):
+            separation += " (choose the separator ' ' if spaces separate names)"
+        column = import_arrow().array(["" if text in blank else text for text in texts], "string")
+    elif import_arrow().types.is_nested(column.type.value_type):
         hint = "Name another column."
         raise InputError("labels_column", rule="hold lists of names", got=str(column.type), hint=hint)
-    rows, codes, names = list_entries(column)
-    return index_names(rows, names, codes=codes, num_rows=len(column), unlisted=unlisted)
-
-
-class LabelColumns:
-    """Cells of some columns, batch by batch.
-
-    Args:
-        columns: The column of each label.
-        options: What the user said; `unlisted` is what a blank means.
-    """
-
-    def __init__(self, columns: dict[str, str], options: ReadOptions) -> None:
-        self.columns = list(columns.values())
-        self._blank = 0 if options.unlisted_or("unknown") == "absent" else -1
-        self._parts: list[Array] = []
-        self._any_blank = False
-
-    def add(self, batch: Any) -> None:
-        """Takes the next rows."""
-        cells = np.stack([self._numbers(batch, name) for name in self.columns], axis=1)
-        blank = np.isnan(cells)
-        invalid = np.argwhere((~blank & ~np.isin(cells, (1, 0, -1))).T)
-        if len(invalid):
-            column, row = invalid[0]
-            row_number = sum(map(len, self._parts)) + row + 1
-            raise _cell_error(f"{cells[row, column]:g} in column {self.columns[column]!r}, row {row_number}")
-        self._any_blank |= bool(blank.any())
-        self._parts.append(np.where(blank, self._blank, cells).astype(np.int8))
-
-    def _numbers(self, batch: Any, name: str) -> Array:
-        pa = import_arrow()
-        column, types = batch.column(name), pa.types
-        checks = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
-        if not any(fits(column.type) for fits in checks):
-            raise _cell_error(f"text in column {name!r}")
-        return as_numpy(column.cast(pa.float32()).fill_null(float("nan")))
-
-    def targets(self) -> SparseTargets:
-        """(N, K) of all rows."""
-        return SparseTargets.from_dense(np.concatenate(self._parts))
-
-    def note(self) -> str:
-        """A clause about the columns."""
-        note = f"; one column per label, {preview_names(self.columns)}"
-        if self._any_blank:
-            note += f"; blank cells are {'unknown' if self._blank else 'absent'}"
-            if self._blank and not any((part == 0).any() for part in self._parts):
-                note += " (no cell is 0: choose unlisted 'absent' if a blank means that the label is not there)"
-        return note
-
-
-def _cell_error(got: str) -> InputError:
-    hint = "Repair or remove that column[, or name the columns of labels with {labels}]."
-    return InputError("path", rule="hold 1, 0, -1 or blank for each label", got=got, hint=hint)
+    rows, name_codes, names = list_entries(column, separator)
+    labels, targets = index_names(
+        rows, names, codes=name_codes, num_rows=len(column), unlisted=options.unlisted or "absent"
+    )
+    return (labels, targets, "as lists") if codes is None else (labels, targets.take(codes), separation)
 
 
 def splits_by_file(

@@ -21,7 +21,7 @@ from manyhot.errors import InputError, owned, suggest
 from manyhot.formatting import count_noun
 from manyhot.image_paths import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image, iterate_images
 from manyhot.labels import Labels
-from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES
+from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES, missing_path_error
 from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
 from manyhot.tables.reader import open_table
 
@@ -58,7 +58,7 @@ COCO_START = re.compile(rb'"(images|annotations|categories|info|licenses)"\s*:\s
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def expand_paths(paths: Paths, options: ReadOptions) -> list[Path]:
+def expand_paths(paths: Paths) -> list[Path]:
     """The paths that are meant, in order: patterns such as `*.tar` and `shard-{000..012}.tar` are filled in.
 
     A path that is named twice is there twice.
@@ -72,7 +72,7 @@ def expand_paths(paths: Paths, options: ReadOptions) -> list[Path]:
                 continue
             matches = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
             if not matches:
-                raise options.missing_path_error(path)
+                raise missing_path_error(path)
             files += [Path(match) for match in matches]
     if not files:
         raise InputError("path", rule="lead to data", got="an empty list", hint="Pass a path.")
@@ -220,7 +220,6 @@ def read_data(
         check_choice("unlisted", "", unlisted, ("absent", "unknown"))
     known = labels if labels is None or isinstance(labels, Labels) else Labels(labels)
     options = ReadOptions(
-        "read_data",
         path_column=path_column,
         labels_column=labels_column,
         split_column=split_column,
@@ -234,7 +233,7 @@ def read_data(
     )
     if layout is not None:
         check_choice("layout", "", layout, list(LAYOUTS))
-    layout, files = _find_layout(list(dict.fromkeys(expand_paths(path, options))), layout, options)
+    layout, files = _find_layout(list(dict.fromkeys(expand_paths(path))), layout, options)
     data = LAYOUTS[layout].read(files, options)
     return data if layout == "npz" else finish_dataset(data, options)
 
@@ -303,8 +302,7 @@ def read_images(path: Paths) -> Dataset:
         >>> read_images(folder).ids
         ['a.jpg', 'b.png']
     """
-    options = ReadOptions("read_images")
-    named = expand_paths(path, options)
+    options, named = ReadOptions(), expand_paths(path)
     paths = list(dict.fromkeys(named))
     tars, tables = (
         [entry for entry in paths if entry.name.lower().endswith(ends)] for ends in ((".tar",), TABLE_SUFFIXES)
@@ -313,7 +311,7 @@ def read_images(path: Paths) -> Dataset:
         got, hint = f"{len(paths)} paths of several kinds", "Read them one after the other."
         raise InputError("path", rule="be images and folders, or tables, or tars", got=got, hint=hint)
     if tars:
-        samples, skipped = scan_shards(tars, options)
+        samples, skipped = scan_shards(tars)
         data = Dataset(Labels([]), None, *shard_images(samples, tars), notes=skipped.notes())
     elif tables:
         data = read_image_tables(tables, options, with_labels=False)

@@ -311,7 +311,7 @@ class Part:
                 rule, got = "stay as it is while it is read", f"{str(self.path)!r}, which changed"
                 raise InputError("path", DEFAULT_OWNER, rule, got, "Open it again.")
             for piece in file.iter_batches(rows, row_groups=groups, columns=inside):
-                piece = with_constant_columns(piece, self._folder_values, selected) if self._folder_values else piece
+                piece = with_constant_columns(piece, self._folder_values, selected)
                 if split is not None:
                     piece = piece.filter(pa.compute.equal(as_strings(piece.column(split_column)), split))
                 if len(piece):

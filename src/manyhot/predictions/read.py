@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import as_tensor, check_choice, check_target_values
+from manyhot.checks import as_tensor, check_choice
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.labels import Labels
@@ -120,7 +120,6 @@ def read_predictions(
             hint = "Read the numbers in one of these, and convert them later."
             raise InputError("dtype", rule="be torch.float32 or torch.float64", got=str(dtype), hint=hint)
         options = ReadOptions(
-            "read_predictions",
             label_names=None if labels is None else Labels(labels).names,
             id_column=id_column,
             labels_column=labels_column,
@@ -142,7 +141,8 @@ def read_predictions(
             own = options if targets is None else replace(options, labels_column=None)
             files = open_tables(source, delimiter=delimiter, double=dtype == torch.float64)
             roles = assign_value_roles(files[0].columns, own, str(kind), with_targets=targets is None)
-            taken, notes = Labels(list(roles.cells)), [*files[0].notes, *_describe_roles(roles, str(kind))]
+            described = _describe_roles(roles, str(kind), files[0].columns)
+            taken, notes = Labels(list(roles.cells)), [*files[0].notes, *described]
             batches = RowReader(files, roles, taken, own).predictions(str(kind), link, dtype, notes)
         batches = batches if targets is None else _add_targets(batches, targets, taken, options, notes)
         batches = _note_likely_probs(batches, notes)
@@ -278,7 +278,6 @@ class RowReader:
             return None if present is None else SparseTargets.from_cells(*present, shape=shape).dense()
         cells = _read_values(piece, columns.values(), torch.float32)
         cells = torch.where(cells.isnan(), -1.0, cells)
-        check_target_values("", cells)
         targets = torch.full(shape, -1, dtype=torch.int8)
         targets[:, [self.labels.column(name) for name in columns]] = cells.to(torch.int8)
         return targets
@@ -334,7 +333,7 @@ def _check_values(cells: Tensor, kind: str, roles: ColumnRoles, start: int) -> N
     raise InputError("table", rule=rule, got=got, hint=hint)
 
 
-def _describe_roles(roles: ColumnRoles, kind: str) -> list[str]:
+def _describe_roles(roles: ColumnRoles, kind: str, columns: Iterable[str]) -> list[str]:
     """Notes about the role of each column."""
     notes = [f"Read {len(roles.cells):,} columns as {kind} of labels: {preview_names(roles.cells)}."]
     by_path = "Ids are row numbers." if roles.path is None else f"Ids are the paths in column {roles.path!r}."
@@ -345,8 +344,8 @@ def _describe_roles(roles: ColumnRoles, kind: str) -> list[str]:
         notes.append(f"Targets are in {len(roles.targets):,} columns: {preview_names(list(roles.targets.values()))}.")
         without = [name for name in roles.cells if name not in roles.targets]
         notes += [f"Targets of {preview_names(without)} are unknown: they have no column."] if without else []
-    if roles.left_out:
-        notes.append(f"Left out columns: {preview_names(roles.left_out)}.")
+    left_out = roles.left_out(columns)
+    notes += [f"Left out columns: {preview_names(left_out)}."] if left_out else []
     return notes
 
 

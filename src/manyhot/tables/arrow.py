@@ -108,6 +108,12 @@ def arrow_as_input_error(path: Path, rule: str, hint: str, owner: str = "") -> I
         raise InputError("path", owner, rule, f"{str(path)!r} ({first_line(error)})", hint) from None
 
 
+def missing_path_error(path: object) -> InputError:
+    """The error for a path that leads nowhere."""
+    got = f"{str(path)!r}, where there is nothing"
+    return InputError("path", rule="lead to data", got=got, hint="Check the path.")
+
+
 def first_line(error: BaseException) -> str:
     """What an error says, reduced to its first line without the full stop."""
     return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__
@@ -115,12 +121,9 @@ def first_line(error: BaseException) -> str:
 
 def with_constant_columns(piece: Any, constants: Mapping[str, str], columns: Sequence[str]) -> Any:
     """These columns of a record batch, some of which are not in it and have one constant text."""
-    pa = import_arrow()
-    arrays = [
-        pa.repeat(pa.scalar(constants[name], pa.string()), len(piece)) if name in constants else piece.column(name)
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, list(columns))
+    for name, text in constants.items():
+        piece = piece.append_column(name, import_arrow().repeat(text, len(piece)))
+    return piece.select(columns)
 
 
 def as_numpy(column: Any) -> np.ndarray[Any, Any]:

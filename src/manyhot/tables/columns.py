@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -47,13 +48,9 @@ SPLIT_COLUMNS = ("split", "subset", "partition", "set")
 FLAG_COLUMNS = ("isvalid",)
 
 CANONICAL_SPLITS = {
-    name: split
-    for split, names in {
-        "train": ("train", "training"),
-        "val": ("val", "valid", "validation", "dev"),
-        "test": ("test", "testing", "eval"),
-    }.items()
-    for name in names
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing", "eval"), "test"),
 }
 
 COLUMN_PREFIXES = {"scores": "score:", "probs": "prob:", "targets": "target:", "decisions": "decision:"}
@@ -64,13 +61,9 @@ IMAGE_COLUMNS = (*PATH_COLUMNS, *ID_COLUMNS, *KEY_COLUMNS)
 
 # What a cell of a label says, in small letters, and what stands for a blank.
 CELL_VALUES = {
-    token: value
-    for value, tokens in {
-        1: ("1", "1.0", "true", "yes", "present"),
-        0: ("0", "0.0", "false", "no", "absent"),
-        -1: ("-1", "-1.0"),
-    }.items()
-    for token in tokens
+    **dict.fromkeys(("1", "1.0", "true", "yes", "present"), 1),
+    **dict.fromkeys(("0", "0.0", "false", "no", "absent"), 0),
+    **dict.fromkeys(("-1", "-1.0"), -1),
 }
 BLANK_CELLS = ("", "NA", "N/A", "na", "n/a", "NaN", "NAN", "nan", "NULL", "Null", "null", "None", "NONE", "none")
 
@@ -135,13 +128,10 @@ def splits_from_paths(paths: Sequence[Path]) -> list[str] | None:
     return None
 
 
-def canonical_splits(
-    owner: str, codes: Array, names: Sequence[str], *, flag: bool = False
-) -> tuple[Array | None, list[str]]:
+def canonical_splits(codes: Array, names: Sequence[str], *, flag: bool = False) -> tuple[Array | None, list[str]]:
     """The split of each row under its usual name, and notes; None if all names are blank.
 
     Args:
-        owner: The function that was called, for errors.
         codes: (N,) which of the names each row has.
         names: The names as they came.
         flag: Whether they are true and false, with true for validation rows.
@@ -153,7 +143,7 @@ def canonical_splits(
         return None, ["The column of splits is blank, so there are no splits."]
     if blank:
         hint = "Fill them in, or pass `{split_column=''}`."
-        raise InputError("split", owner, "be there in every row", f"{blank:,} rows without one", hint)
+        raise InputError("split", rule="be there in every row", got=f"{blank:,} rows without one", hint=hint)
     return splits, notes
 
 
@@ -169,11 +159,13 @@ def check_split(owner: str, name: str, splits: Sequence[str], *, hint: str) -> N
     raise InputError("split", owner, rule, repr(name), hint)
 
 
-NUMBER, INTEGER, BOOLEAN, TEXT, LIST, BLANK = "number", "whole number", "truth", "text", "list", "blank"
-# Numbers with some text among them, the index of a data frame, bytes of images alone or in a structure with their path.
-NUMBERS_AND_TEXT, INDEX, IMAGE, STRUCTURE = "numbers and text", "index", "image", "structure"
-# What the first rows may show: 1, 0, -1, yes, no, true and false alone, or with blanks; texts that end like images.
-CELLS, CELLS_AND_BLANKS, IMAGE_PATHS = "cells", "cells and blanks", "image paths"
+# What a column holds: "numbers and text" are numbers with some text among them, "index" that of a data frame, and
+# "image" bytes of images, alone or in a structure with their path; "structure" is any other one.
+Kind = Literal[
+    "number", "integer", "boolean", "text", "numbers and text", "list", "blank", "index", "image", "structure"
+]
+# What its first rows may show: 1, 0, -1, yes, no, true and false alone, or with blanks; texts that end like images.
+SampledKind = Kind | Literal["cells", "cells and blanks", "image paths"]
 
 
 def preview_names(names: Mapping[str, Any] | Sequence[str], limit: int = 6) -> str:
@@ -187,7 +179,6 @@ class ReadOptions:
     """Options of the functions that read tables; None to detect a property.
 
     Attributes:
-        owner: The function that was called, for errors.
         path_column: The column of paths.
         id_column: The column of ids.
         labels_column: The column of label names, or the key of such a list in JSON.
@@ -203,7 +194,6 @@ class ReadOptions:
         leave_out: Whether names in lists that are no labels are left out, instead of raising an error.
     """
 
-    owner: str
     path_column: str | None = None
     id_column: str | None = None
     labels_column: str | None = None
@@ -222,11 +212,7 @@ class ReadOptions:
         """Checks the folder."""
         if self.root is not None and not self.root.is_dir():
             got = f"{str(self.root)!r}, where there is none"
-            raise InputError("root", self.owner, "be a folder", got, "Check the path.")
-
-    def unlisted_or(self, default: str) -> str:
-        """What an unlisted cell means here."""
-        return default if self.unlisted is None else self.unlisted
+            raise InputError("root", rule="be a folder", got=got, hint="Check the path.")
 
     def column(self, argument: str, name: str, columns: Iterable[str]) -> str:
         """A column that the user named, or the error that says what there is."""
@@ -237,12 +223,7 @@ class ReadOptions:
         otherwise = f"The columns are {preview_names(columns)}."
         hint = suggest(name.lower(), by_lower, otherwise, show=lambda lower: repr(by_lower[lower]))
         rule = "name columns of the table" if argument == "labels" else "name a column of the table"
-        raise InputError(argument, self.owner, rule, repr(name), hint)
-
-    def missing_path_error(self, path: object) -> InputError:
-        """The error for a path that leads nowhere."""
-        got = f"{str(path)!r}, where there is nothing"
-        return InputError("path", self.owner, "lead to data", got, "Check the path.")
+        raise InputError(argument, rule=rule, got=repr(name), hint=hint)
 
 
 @dataclass
@@ -253,7 +234,6 @@ class ColumnRoles:
         id: The column of ids, or None; likewise `path`, `split` and `lists`, the lists of label names.
         cells: The column of scores or probabilities of each label.
         targets: The column of targets of each label that has one.
-        left_out: All other columns.
     """
 
     id: str | None = None
@@ -262,7 +242,6 @@ class ColumnRoles:
     lists: str | None = None
     cells: dict[str, str] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> str | None:
@@ -279,67 +258,65 @@ class ColumnRoles:
         """All columns that are read; one may be read for two purposes."""
         return list(dict.fromkeys([*self.texts, *self.cells.values(), *self.targets.values()]))
 
-    def leave_out_rest(self, columns: Iterable[str]) -> ColumnRoles:
-        """The same roles, with all other columns of a table as `left_out`."""
+    def left_out(self, columns: Iterable[str]) -> list[str]:
+        """All other columns of a table."""
         used = set(self.used)
-        self.left_out = [name for name in columns if name not in used]
-        return self
+        return [name for name in columns if name not in used]
 
 
 def assign_image_roles(table: TableFile, options: ReadOptions, *, with_labels: bool = True) -> ColumnRoles:
     """The roles in a table of images: paths or images, splits, and labels as lists of names or as one column each."""
     kinds = _kinds_by_content(table)
-    named = {options.labels_column, *(options.label_names or ())}
-    if options.path_column is not None:
-        path = options.column("path_column", options.path_column, kinds)
-    else:
-        path = _find_image_column(kinds, {*named, options.split_column})
-    split = None
-    if options.split_column:
-        split = options.column("split_column", options.split_column, kinds)
-    elif options.split_column is None:
-        usable = [name for name, kind in kinds.items() if name not in {*named, path} and kind != LIST]
-        split = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), usable)
-    roles = ColumnRoles(path=path, split=split)
+    excluded = {options.labels_column, options.split_column, *(options.label_names or ())}
+    usable = [name for name, kind in kinds.items() if name not in excluded and kind != "list"]
+    path, split = options.path_column, options.split_column
+    if path is None:
+        path = _find_image_column(kinds, usable)
+    if split is None:
+        split = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), [name for name in usable if name != path])
+    roles = ColumnRoles(path=options.column("path_column", path, kinds))
+    if split:
+        roles.split = options.column("split_column", split, kinds)
     if with_labels:
         _assign_labels(roles, table, kinds, options)
-    return roles.leave_out_rest(kinds)
+    return roles
 
 
-def _kinds_by_content(table: TableFile) -> dict[str, str]:
+def _kinds_by_content(table: TableFile) -> dict[str, SampledKind]:
     """What each column holds, more closely where its first rows show it."""
-    kinds = dict(table.columns)
+    kinds: dict[str, SampledKind] = {**table.columns}
     for name, texts in table.sample().items():
         filled = [text for text in texts if text not in BLANK_CELLS]
         if not filled:
-            kinds[name] = BLANK
+            kinds[name] = "blank"
         elif {text.lower() for text in filled} <= CELL_VALUES.keys():
-            kinds[name] = CELLS if len(filled) == len(texts) else CELLS_AND_BLANKS
+            kinds[name] = "cells" if len(filled) == len(texts) else "cells and blanks"
         elif 2 * sum(is_image(text) for text in filled[:100]) > len(filled[:100]):
-            kinds[name] = IMAGE_PATHS
+            kinds[name] = "image paths"
     return kinds
 
 
-def _find_image_column(kinds: Mapping[str, str], excluded: set[str | None]) -> str:
+def _find_image_column(kinds: Mapping[str, SampledKind], usable: Sequence[str]) -> str:
     """A column of images, or else of texts that look like paths, or else one that is named like paths."""
-    for kind in (IMAGE, IMAGE_PATHS):
+    for kind in ("image", "image paths"):
         columns = [name for name, held in kinds.items() if held == kind]
         if columns:
             return find_column(IMAGE_COLUMNS, columns) or columns[0]
-    usable = [name for name, kind in kinds.items() if name not in excluded and kind != LIST]
-    column = find_column(IMAGE_COLUMNS, sorted(usable, key=lambda name: kinds[name] == BLANK))
+    column = find_column(IMAGE_COLUMNS, sorted(usable, key=lambda name: kinds[name] == "blank"))
     if column is None:
         got, hint = f"the columns {preview_names(kinds)}", "Name it with {path_column}."
         raise InputError("path", rule="have a column of image paths", got=got, hint=hint)
     return column
 
 
-def _assign_labels(roles: ColumnRoles, table: TableFile, kinds: Mapping[str, str], options: ReadOptions) -> None:
+def _assign_labels(
+    roles: ColumnRoles, table: TableFile, kinds: Mapping[str, SampledKind], options: ReadOptions
+) -> None:
     """A column of names, or one column per label."""
     if options.labels_column is not None:
         roles.lists = options.column("labels_column", options.labels_column, kinds)
         return
-    rest = [name for name, kind in kinds.items() if name not in (roles.path, roles.split) and kind != IMAGE]
+    rest = [name for name, kind in kinds.items() if name not in (roles.path, roles.split) and kind != "image"]
     roles.targets = _prefixed_columns(rest, TARGET_PREFIX)
     if not roles.targets and options.label_names and set(options.label_names) <= set(rest):
         roles.targets = {name: name for name in options.label_names}
@@ -347,32 +324,29 @@ def _assign_labels(roles: ColumnRoles, table: TableFile, kinds: Mapping[str, str
         return
     # Numbers of rows are 0 and 1 in a table of two rows.
     labels = [name for name in rest if normalise_name(name) not in INDEX_COLUMNS]
-    cells = [name for name in labels if kinds[name] in (CELLS, CELLS_AND_BLANKS)]
-    if cells and CELLS_AND_BLANKS in kinds.values():
-        cells = [name for name in rest if name in cells or kinds[name] == BLANK]
-    filled = [name for name in rest if kinds[name] != BLANK]
+    cells = [name for name in labels if kinds[name] in ("cells", "cells and blanks")]
+    if cells and "cells and blanks" in kinds.values():
+        cells = [name for name in rest if name in cells or kinds[name] == "blank"]
+    filled = [name for name in rest if kinds[name] != "blank"]
     named = find_column(LABEL_COLUMNS, filled)
-    lists = [name for name in filled if kinds[name] == LIST]
-    texts = [name for name in filled if table.columns[name] in (TEXT, NUMBERS_AND_TEXT)]
+    lists = [name for name in filled if kinds[name] == "list"]
+    texts = [name for name in filled if table.columns[name] in ("text", "numbers and text")]
+    unnamed = lists or texts
     if named is not None and named in cells and len(cells) > 1:
         got = f"both {named!r} and columns of 1 and 0 such as {next(name for name in cells if name != named)!r}"
         hint = "Pass {labels_column}[, or the columns of labels as {labels}]."
         raise InputError("path", rule="have labels in one way", got=got, hint=hint)
-    if named is not None:
-        roles.lists = named
-    elif cells:
+    if named is None and cells:
         roles.targets = {name: name for name in cells}
-    elif len(lists or texts) == 1:
-        (roles.lists,) = lists or texts
-    else:
-        roles.lists = find_column(LABEL_COLUMNS, rest)
-    if roles.lists is None and not roles.targets:
+        return
+    roles.lists = named or (unnamed[0] if len(unnamed) == 1 else find_column(LABEL_COLUMNS, rest))
+    if roles.lists is None:
         hint = "Name it with {labels_column}[, or the columns of labels with {labels}]."
         raise _no_labels_error("path", kinds, hint)
 
 
 def assign_value_roles(
-    columns: Mapping[str, str], options: ReadOptions, kind: str, *, with_targets: bool
+    columns: Mapping[str, Kind], options: ReadOptions, kind: str, *, with_targets: bool
 ) -> ColumnRoles:
     """The roles in a table of scores or probabilities, as `kind` says."""
     names, prefix = options.label_names, COLUMN_PREFIXES[kind]
@@ -395,10 +369,10 @@ def assign_value_roles(
     else:
         roles.lists = None
     _check_numbers(columns, roles)
-    return roles.leave_out_rest(columns)
+    return roles
 
 
-def assign_target_roles(columns: Mapping[str, str], options: ReadOptions, labels: Labels) -> ColumnRoles:
+def assign_target_roles(columns: Mapping[str, Kind], options: ReadOptions, labels: Labels) -> ColumnRoles:
     """The roles in a table of targets: lists of names, or one column per label, named `name` or `target:name`."""
     roles = _assign_row_roles(columns, options, excluded=labels.names)
     if roles.lists is None:
@@ -409,27 +383,28 @@ def assign_target_roles(columns: Mapping[str, str], options: ReadOptions, labels
         if not roles.targets:
             hint = "Name the column of label names `labels`, or pass {labels_column}."
             raise _no_labels_error("targets", columns, hint)
-    return roles.leave_out_rest(columns)
+    return roles
 
 
-def _assign_row_roles(columns: Mapping[str, str], options: ReadOptions, *, excluded: Sequence[str]) -> ColumnRoles:
+def _assign_row_roles(columns: Mapping[str, Kind], options: ReadOptions, *, excluded: Sequence[str]) -> ColumnRoles:
     """Ids, paths, splits and lists of names; a column that the user called a label is none of these."""
-    usable = {name: kind for name, kind in columns.items() if name not in excluded and kind not in (IMAGE, STRUCTURE)}
+    usable = {name: kind for name, kind in columns.items() if name not in excluded}
 
-    def find(names: Sequence[str], *unusable: str) -> str | None:
+    def find(names: Sequence[str], *unusable: Kind) -> str | None:
+        unusable = ("image", "structure", *unusable)
         return find_column(names, [name for name, kind in usable.items() if kind not in unusable])
 
     # Images, splits and classes are often numbered, but a fraction is a score or a probability.
     roles = ColumnRoles(
-        id=find(ID_COLUMNS) or find(INDEX_COLUMNS, BLANK),
-        path=find(PATH_COLUMNS, NUMBER, BOOLEAN, LIST),
-        split=find(SPLIT_COLUMNS, NUMBER, BOOLEAN, LIST) or find(FLAG_COLUMNS, NUMBER, LIST),
-        lists=find(LABEL_COLUMNS, NUMBER, BOOLEAN),
+        id=find(ID_COLUMNS) or find(INDEX_COLUMNS, "blank"),
+        path=find(PATH_COLUMNS, "number", "boolean", "list"),
+        split=find(SPLIT_COLUMNS, "number", "boolean", "list") or find(FLAG_COLUMNS, "number", "list"),
+        lists=find(LABEL_COLUMNS, "number", "boolean"),
     )
     if roles.id is None:
-        roles.id = next((name for name, kind in usable.items() if kind == INDEX), None)
+        roles.id = next((name for name, kind in usable.items() if kind == "index"), None)
     if roles.key is None:
-        roles.path = find(KEY_COLUMNS, NUMBER, INTEGER, BOOLEAN, LIST)
+        roles.path = find(KEY_COLUMNS, "number", "integer", "boolean", "list")
     if options.id_column is not None:
         roles.id = options.column("id_column", options.id_column, columns)
     if options.labels_column is not None:
@@ -442,10 +417,10 @@ def _prefixed_columns(columns: Iterable[str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
 
 
-def _find_value_columns(columns: Mapping[str, str], roles: ColumnRoles, kind: str) -> dict[str, str]:
+def _find_value_columns(columns: Mapping[str, Kind], roles: ColumnRoles, kind: str) -> dict[str, str]:
     """All other numbers, in a table whose columns of labels the user has not named, nor a prefix."""
     # In a table without rows nothing shows what is a number.
-    usable = (NUMBER, INTEGER, NUMBERS_AND_TEXT) if set(columns.values()) != {BLANK} else (BLANK,)
+    usable = ("number", "integer", "numbers and text") if set(columns.values()) != {"blank"} else ("blank",)
     excluded = {*roles.texts, *(name for name in columns if normalise_name(name) in (*ID_COLUMNS, *INDEX_COLUMNS))}
     numbers = [name for name, held in columns.items() if held in usable and name not in excluded]
     unprefixed = {name: name for name in numbers if not name.startswith(tuple(COLUMN_PREFIXES.values()))}
@@ -455,18 +430,19 @@ def _find_value_columns(columns: Mapping[str, str], roles: ColumnRoles, kind: st
     return unprefixed
 
 
-def _check_numbers(columns: Mapping[str, str], roles: ColumnRoles) -> None:
+def _check_numbers(columns: Mapping[str, Kind], roles: ColumnRoles) -> None:
     """Checks that the columns of labels hold numbers."""
+    texts = ("text", "numbers and text", "image", "structure")
     for name in (*roles.cells.values(), *roles.targets.values()):
-        unusable = (LIST,) if name in roles.targets.values() else (TEXT, LIST, NUMBERS_AND_TEXT, IMAGE, STRUCTURE)
-        if columns[name] in unusable:
+        held = columns[name]
+        if held == "list" or (held in texts and name not in roles.targets.values()):
             hint = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
-            if columns[name] == NUMBERS_AND_TEXT and name in roles.cells:
+            if held == "numbers and text" and name in roles.cells:
                 hint = "Repair the file, or name the columns of labels with {labels}."
             raise InputError("table", rule="hold numbers for each label", got=f"text in column {name!r}", hint=hint)
 
 
-def _no_labels_error(argument: str, columns: Mapping[str, str], hint: str) -> InputError:
+def _no_labels_error(argument: str, columns: Mapping[str, Any], hint: str) -> InputError:
     rule, got = "have a column of label names or one column per label", f"the columns {preview_names(columns)}"
     return InputError(argument, rule=rule, got=got, hint=hint)
 
@@ -477,25 +453,14 @@ SAMPLE_TEXTS, MAX_TEXTS = 1000, 20_000
 BLANK_NAME, UNKNOWN_NAME = -1, -2
 
 
-def find_separator(texts: Sequence[str], counts: Array, label_names: Sequence[str] | None = None) -> str:
-    """The separator that `detect_separator` finds in a sample of texts, each of which occurs so often."""
-    step = max(1, len(texts) // MAX_TEXTS)
-    sample: Counter[str] = Counter()
-    for text, count in zip(texts[::step], counts[::step].tolist(), strict=True):
-        sample[text.strip()] += count
-    for text in BLANK_CELLS:
-        del sample[text]
-    return detect_separator(sample, label_names)
-
-
-def detect_separator(texts: Counter[str], label_names: Sequence[str] | None = None) -> str:
+def detect_separator(counts: Mapping[str, int], label_names: Sequence[str] | None = None) -> str:
     """What separates the names in some texts; empty where each text is one name.
 
     A character counts as a separator if the pieces it leaves turn up in different company: "dog cat" beside "cat bird".
     Pieces that are always together, as in "traffic light", are one name. Bars and semicolons hardly occur in names.
 
     Args:
-        texts: How often each text occurs.
+        counts: How often each text occurs.
         label_names: Names that should be among them, if any are known: what brings out most of them separates them.
 
     Example:
@@ -504,6 +469,11 @@ def detect_separator(texts: Counter[str], label_names: Sequence[str] | None = No
         >>> detect_separator(Counter(["traffic light", "dog", "stop sign"]))
         ''
     """
+    texts: Counter[str] = Counter()
+    for text in islice(counts, 0, None, max(1, len(counts) // MAX_TEXTS)):
+        texts[text.strip()] += counts[text]
+    for blank in BLANK_CELLS:
+        del texts[blank]
     if texts and all(text.startswith("[") and text.endswith("]") for text in texts):
         return LIST_LITERAL
     guess = _guess_separator(texts)
@@ -569,20 +539,28 @@ def is_list_column(column: Any) -> bool:
     return bool(types.is_list(column.type) or types.is_large_list(column.type))
 
 
-def split_column(texts: Any, separator: str) -> Any:
-    """A column of texts as one of lists of names."""
+def list_entries(column: Any, separator: str) -> tuple[Array, Array, list[str]]:
+    """The row of each name in a column of lists or texts, which name it is, and the names without spaces around them.
+
+    Args:
+        column: Arrow lists, or strings without nulls.
+        separator: What separates the names of a text.
+    """
     pa = import_arrow()
-    if separator in (LIST_LITERAL, ""):
-        return pa.array([split_names(text, separator) for text in texts.to_pylist()], pa.list_(pa.string()))
-    return pa.compute.split_pattern(texts, separator)
+    if not is_list_column(column):
+        if separator in (LIST_LITERAL, ""):
+            column = pa.array([split_names(text, separator) for text in column.to_pylist()], pa.list_(pa.string()))
+        else:
+            column = pa.compute.split_pattern(column, separator)
+    rows = as_numpy(pa.compute.list_parent_indices(column)).astype(np.int64)
+    names, codes = encode(pa.compute.utf8_trim_whitespace(as_strings(pa.compute.list_flatten(column))))
+    return rows, codes, names
 
 
-def list_entries(column: Any) -> tuple[Array, Array, list[str]]:
-    """The row of each entry of a column of lists, which text it is, and the texts without the spaces around them."""
-    compute = import_arrow().compute
-    encoded = compute.utf8_trim_whitespace(as_strings(compute.list_flatten(column))).dictionary_encode()
-    rows = as_numpy(compute.list_parent_indices(column)).astype(np.int64)
-    return rows, as_numpy(encoded.indices), encoded.dictionary.to_pylist()
+def encode(column: Any) -> tuple[list[Any], Array]:
+    """The distinct values of a column in the order in which they occur, and which of them each row has."""
+    encoded = column.dictionary_encode()
+    return encoded.dictionary.to_pylist(), as_numpy(encoded.indices).astype(np.int64)
 
 
 class LabelNameReader:
@@ -609,11 +587,10 @@ class LabelNameReader:
             texts = as_strings(column)
             if self._separator is None and len(texts):
                 # Where nothing separates the first names, a bar may separate later ones: it hardly occurs in names.
-                sample = texts.slice(0, SAMPLE_TEXTS).to_pylist()
-                separator = find_separator(sample, np.ones(len(sample), np.int64), self._names)
+                separator = detect_separator(Counter(texts.slice(0, SAMPLE_TEXTS).to_pylist()), self._names)
                 self._separator, self._detected = separator or SEPARATORS[0], True
-            column = split_column(texts, self._separator or SEPARATORS[0])
-        rows, codes, names = list_entries(column)
+            column = texts
+        rows, codes, names = list_entries(column, self._separator or SEPARATORS[0])
         columns = np.array([self._columns.get(name, UNKNOWN_NAME) for name in names], np.int64)[codes]
         unknown = columns == UNKNOWN_NAME
         if unknown.any() and not self._leave_out:
@@ -637,16 +614,3 @@ class LabelNameReader:
         otherwise = "or rename the column if it does not hold true labels."
         hint = f"{suggestion} {hint}." if suggestion else f"{hint}, {otherwise}"
         raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
-
-
-def numbers_for_words(column: Any, name: str) -> Any:
-    """A column of words such as "yes", "no", "1" and "-1" as numbers; nulls for blanks."""
-    coded = as_strings(column).dictionary_encode()
-    values: list[int | None] = []
-    for text in map(str.strip, coded.dictionary.to_pylist()):
-        if text not in BLANK_CELLS and text.lower() not in CELL_VALUES:
-            rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{text!r} in column {name!r}"
-            hint = "Write 1 for present, 0 for absent and nothing for unknown."
-            raise InputError("path", rule=rule, got=got, hint=hint)
-        values.append(CELL_VALUES.get(text.lower()))
-    return import_arrow().array(values, import_arrow().float32()).take(coded.indices)

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 from abc import ABC, abstractmethod
@@ -26,33 +27,27 @@ from manyhot.errors import InputError
 from manyhot.image_paths import is_image
 from manyhot.tables.arrow import (
     arrow_as_input_error,
+    as_numpy,
+    as_strings,
     find_parquet,
     first_line,
     hive_partitions,
     import_arrow,
     is_text,
+    missing_path_error,
     with_constant_columns,
 )
 from manyhot.tables.columns import (
-    BLANK,
     BLANK_CELLS,
-    BOOLEAN,
     CELL_VALUES,
     ID_COLUMNS,
-    IMAGE,
-    INDEX,
-    INTEGER,
-    LIST,
-    NUMBER,
-    NUMBERS_AND_TEXT,
     PATH_COLUMNS,
     SPLIT_COLUMNS,
-    STRUCTURE,
     TARGET_PREFIX,
-    TEXT,
     ColumnRoles,
+    Kind,
+    encode,
     find_column,
-    numbers_for_words,
     preview_names,
     rename_splits,
 )
@@ -77,14 +72,12 @@ class TableFile(ABC):
         columns: What each column holds, by name.
         notes: What was detected about its form.
         doubles: The columns that hold numbers of double precision.
-        rows: How many rows there are; None where they are known only after reading.
     """
 
     path: Path
-    columns: dict[str, str]
+    columns: dict[str, Kind]
     notes: list[str]
     doubles: set[str]
-    rows: int | None = None
 
     @abstractmethod
     def sample(self) -> dict[str, list[str]]:
@@ -95,12 +88,14 @@ class TableFile(ABC):
         """Record batches of the columns that have a role, as the file has them."""
 
     def batches(self, roles: ColumnRoles) -> Iterator[Any]:
-        """Record batches of the columns that have a role; targets as numbers, also where they are words such as yes."""
+        """Record batches of the columns that have a role; targets as `read_cells` gives them."""
+        targets, rows = set(roles.targets.values()), 0
         for piece in self._pieces(roles):
-            for name in roles.targets.values():
-                if _is_string(piece.schema.field(name).type):
-                    column = numbers_for_words(piece.column(name), name)
-                    piece = piece.set_column(piece.schema.get_field_index(name), name, column)
+            if targets:
+                columns = zip(piece.schema.names, piece.columns, strict=True)
+                arrays = [read_cells(column, name, rows) if name in targets else column for name, column in columns]
+                piece = import_arrow().RecordBatch.from_arrays(arrays, piece.schema.names)
+            rows += len(piece)
             yield piece
 
     def class_names(self, column: str) -> list[str] | None:
@@ -111,7 +106,7 @@ class TableFile(ABC):
 def open_table(path: Path, *, delimiter: str | None = None, double: bool = False) -> TableFile:
     """A file by the ending of its name; `double` is the precision in which numbers of text are read."""
     if not path.is_file():
-        raise _file_error(path, "lead to data", ", where there is nothing", "Check the path.")
+        raise missing_path_error(path)
     if is_text(path):
         return TextTable(path, delimiter, double=double)
     return open_json(path) if path.suffix.lower() in (".jsonl", ".ndjson", ".json") else open_parquet(path)
@@ -129,7 +124,7 @@ def open_tables(source: Any, *, delimiter: str | None = None, double: bool = Fal
     shared = set.intersection(*map(set, partitions)) - tables[0].columns.keys()
     for table, values in zip(tables, partitions, strict=True):
         table.constants = {name: text for name, text in values.items() if name in shared}
-        table.columns |= dict.fromkeys(table.constants, TEXT)
+        table.columns |= dict.fromkeys(table.constants, "text")
     return list(tables)
 
 
@@ -146,6 +141,38 @@ def empty_batch(names: Sequence[str]) -> Any:
     """A record batch of texts without rows, for a table that gives none."""
     pa = import_arrow()
     return pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in names], list(names))
+
+
+def read_cells(column: Any, name: str, rows_before: int) -> Any:
+    """A column of a label as int8: 1, 0 and -1, also for words such as yes, and null for a blank.
+
+    Args:
+        column: Of Arrow.
+        name: Its name, for errors.
+        rows_before: How many rows of the table come before it.
+    """
+    pa = import_arrow()
+    if _is_string(column.type):
+        texts, codes = encode(as_strings(column))
+        values: list[int | None] = []
+        for text in map(str.strip, texts):
+            if text not in BLANK_CELLS and text.lower() not in CELL_VALUES:
+                rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{text!r} in column {name!r}"
+                hint = "Write 1 for present, 0 for absent and nothing for unknown."
+                raise InputError("path", rule=rule, got=got, hint=hint)
+            values.append(CELL_VALUES.get(text.lower()))
+        return pa.array(values, pa.int8()).take(pa.array(codes))
+    got = f"text in column {name!r}"
+    with suppress(pa.ArrowException):
+        cells = as_numpy(column.cast(pa.float32(), safe=False).fill_null(math.nan))
+        blank = np.isnan(cells)
+        valid = blank | np.isin(cells, (1, 0, -1))
+        if valid.all():
+            return pa.array(np.where(blank, 0, cells).astype(np.int8), mask=blank)
+        row = int(np.argmin(valid))
+        got = f"{cells[row]:g} in column {name!r}, row {rows_before + row + 1}"
+    hint = "Repair or remove that column[, or name the columns of labels with {labels}]."
+    raise InputError("path", rule="hold 1, 0, -1 or blank for each label", got=got, hint=hint)
 
 
 def _file_error(path: Path, rule: str, got: str, hint: str) -> InputError:
@@ -225,7 +252,8 @@ class TextTable(TableFile):
         pa = import_arrow()
         types = dict.fromkeys(roles.cells.values(), pa.float64() if self.doubles else pa.float32())
         for name in roles.targets.values():
-            types[name] = pa.string() if self.columns[name] in (BOOLEAN, TEXT, NUMBERS_AND_TEXT) else pa.float32()
+            is_text = self.columns[name] in ("boolean", "text", "numbers and text")
+            types[name] = pa.string() if is_text else pa.float32()
         types |= dict.fromkeys(roles.texts, pa.string())
         hint, rows = "Repair the file[, or say which columns to read with {labels}].", 0
         with arrow_as_input_error(self.path, "be a whole table of text in UTF-8", hint), self._reading():
@@ -293,7 +321,7 @@ class TextTable(TableFile):
         _check_distinct(self.header, f" in {str(self.path)!r}")
         if find_column((*PATH_COLUMNS, *ID_COLUMNS, *SPLIT_COLUMNS), self.header) is not None:
             return  # labels may have numbers for names
-        numbers = [name for name in self.header if self.columns[name] in (NUMBER, INTEGER)] or self.header
+        numbers = [name for name in self.header if self.columns[name] in ("number", "integer")] or self.header
         image = next((name for name in self.header if is_image(name) and not name.startswith(TARGET_PREFIX)), None)
         if all(map(NUMBERS[self.decimal].fullmatch, numbers)) and any(self.decimal in name for name in numbers):
             start, hint = "numbers", "Write the names of the columns above them."
@@ -311,16 +339,16 @@ class TextTable(TableFile):
         )
         return "," if commas and not points and self.delimiter != "," else "."
 
-    def _kind_of(self, filled: list[str]) -> str:
+    def _kind_of(self, filled: list[str]) -> Kind:
         """What a column holds, according to its first texts that are not blank."""
         if not filled:
-            return BLANK
+            return "blank"
         numbers = len(list(filter(NUMBERS[self.decimal].fullmatch, filled)))
         if numbers == len(filled):
-            return INTEGER if all(text.isdigit() for text in filled) else NUMBER
+            return "integer" if all(text.isdigit() for text in filled) else "number"
         if all(CELL_VALUES.get(text.lower(), -1) >= 0 for text in filled):
-            return BOOLEAN
-        return NUMBERS_AND_TEXT if 2 * numbers > len(filled) else TEXT
+            return "boolean"
+        return "numbers and text" if 2 * numbers > len(filled) else "text"
 
 
 def _check_distinct(columns: list[str], of_file: str = "") -> None:
@@ -347,22 +375,21 @@ class ArrowTable(TableFile):
     Args:
         path: The file; empty for a data frame.
         schema: Of all columns.
-        rows: How many rows there are.
         read: Gives record batches of some columns.
 
     Attributes:
         constants: Columns that are not in the file, with one text for all rows.
     """
 
-    def __init__(self, path: Path, schema: Any, rows: int, read: Callable[[Sequence[str]], Iterator[Any]]) -> None:
-        self.path, self.rows, self.notes, self._schema, self._read = path, rows, [], schema, read
+    def __init__(self, path: Path, schema: Any, read: Callable[[Sequence[str]], Iterator[Any]]) -> None:
+        self.path, self.notes, self._schema, self._read = path, [], schema, read
         self.columns = {field.name: _kind_of_type(field.type) for field in schema}
         self.doubles = {field.name for field in schema if field.type == import_arrow().float64()}
         self.constants: dict[str, str] = {}
 
     def sample(self) -> dict[str, list[str]]:
         """The first texts of each column; images are not read for it."""
-        names = [name for name in self._schema.names if self.columns[name] not in (IMAGE, LIST)]
+        names = [name for name in self._schema.names if self.columns[name] not in ("image", "list")]
         rows = next(self._read(names), None)
         columns = {} if rows is None else rows.slice(0, SAMPLE_ROWS).to_pydict()
         return {
@@ -371,7 +398,7 @@ class ArrowTable(TableFile):
 
     def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
         for piece in self._read([name for name in roles.used if name not in self.constants]):
-            yield with_constant_columns(piece, self.constants, roles.used) if self.constants else piece
+            yield with_constant_columns(piece, self.constants, roles.used)
 
     def class_names(self, column: str) -> list[str] | None:
         """The names that Hugging Face's `ClassLabel` keeps in the footer."""
@@ -391,11 +418,11 @@ def open_parquet(path: Path) -> ArrowTable:
             yield from file.iter_batches(BATCH_ROWS, columns=list(columns))
 
     with errors(), parquet.ParquetFile(path) as file:
-        table = ArrowTable(path, file.schema_arrow, file.metadata.num_rows, read)
+        table = ArrowTable(path, file.schema_arrow, read)
         # The index that pandas wrote as a column, if it is one of one level, is no label, whatever its name.
         index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
     if len(index) == 1 and isinstance(index[0], str) and index[0] in table.columns:
-        table.columns[index[0]] = INDEX
+        table.columns[index[0]] = "index"
     return table
 
 
@@ -420,7 +447,7 @@ def open_frame(frame: Any) -> ArrowTable:
 
 
 def _table_in_memory(path: Path, table: Any) -> ArrowTable:
-    return ArrowTable(path, table.schema, len(table), lambda names: iter(table.select(list(names)).to_batches()))
+    return ArrowTable(path, table.schema, lambda names: iter(table.select(list(names)).to_batches()))
 
 
 def open_json(path: Path) -> ArrowTable:
@@ -457,22 +484,22 @@ def _is_string(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _kind_of_type(kind: Any) -> str:
+def _kind_of_type(kind: Any) -> Kind:
     """What a column of a type of Arrow holds."""
     types = import_arrow().types
     if types.is_dictionary(kind):
         return _kind_of_type(kind.value_type)
     if types.is_struct(kind):
-        return STRUCTURE if kind.get_field_index("bytes") < 0 else IMAGE
-    checks = {
-        IMAGE: (types.is_binary, types.is_large_binary),
-        LIST: (types.is_list, types.is_large_list),
-        BOOLEAN: (types.is_boolean,),
-        INTEGER: (types.is_integer,),
-        NUMBER: (types.is_floating,),
-        BLANK: (types.is_null,),
+        return "structure" if kind.get_field_index("bytes") < 0 else "image"
+    checks: dict[Kind, tuple[Callable[[Any], bool], ...]] = {
+        "image": (types.is_binary, types.is_large_binary),
+        "list": (types.is_list, types.is_large_list),
+        "boolean": (types.is_boolean,),
+        "integer": (types.is_integer,),
+        "number": (types.is_floating,),
+        "blank": (types.is_null,),
     }
-    return next((held for held, fits in checks.items() if any(check(kind) for check in fits)), TEXT)
+    return next((held for held, fits in checks.items() if any(check(kind) for check in fits)), "text")
 
 
 ARRAY_NAMES = {
