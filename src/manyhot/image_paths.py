@@ -186,33 +186,29 @@ def locate_images(paths: Sequence[str], roots: Sequence[Path]) -> list[ImageLoca
     matches = [find_image_file(path, roots) for path in paths]
     members: dict[Path, set[str]] = defaultdict(set)
     for file, inner in filter(None, matches):
-        if inner:
-            members[file].add(inner)
-    located = {archive: _locate_members(archive, names) for archive, names in members.items()}
-    result: list[ImageLocation | UnreadableImage] = []
-    for path, match in zip(paths, matches, strict=True):
-        if match is None:
-            folder = path != "" and any(os.path.isdir(root / path) for root in roots)
-            result.append(UnreadableImage(path, "it is a folder" if folder else NO_SUCH_FILE, missing=not folder))
-        else:
-            file, inner = match
-            result.append(located[file][inner] if inner else ImageLocation(file))
-    return result
+        members[file].add(inner)
+    located = {file: _locate_members(file, names) for file, names in members.items()}
+
+    def explain(path: str) -> UnreadableImage:
+        folder = path != "" and any(os.path.isdir(root / path) for root in roots)
+        return UnreadableImage(path, "it is a folder" if folder else NO_SUCH_FILE, missing=not folder)
+
+    pairs = zip(paths, matches, strict=True)
+    return [explain(path) if match is None else located[match[0]][match[1]] for path, match in pairs]
 
 
-def _locate_members(archive: Path, names: set[str]) -> dict[str, ImageLocation | UnreadableImage]:
-    """Where these files of an archive begin, without reading them, or why they cannot be read."""
-    result: dict[str, ImageLocation] = {}
-    reason = "the archive has no such file"
+def _locate_members(file: Path, names: set[str]) -> dict[str, ImageLocation | UnreadableImage]:
+    """Where these members of an archive begin, without reading them, or why they cannot be read; "" is the file."""
+    result, reason = {"": ImageLocation(file)}, "the archive has no such file"
     try:
-        for _, member in scan_tar(archive):
+        for _, member in scan_tar(file) if names - {""} else ():
             if member.name in names:
-                result[member.name] = ImageLocation(archive, member.offset_data, member.size)
-            if len(result) == len(names):
+                result[member.name] = ImageLocation(file, member.offset_data, member.size)
+            if names <= result.keys():
                 break
     except (tarfile.TarError, OSError):
         reason = "the archive cannot be read"
-    return {name: result.get(name, UnreadableImage(f"{archive}/{name}", reason)) for name in names}
+    return {name: result.get(name, UnreadableImage(f"{file}/{name}", reason)) for name in names}
 
 
 SAMPLE_PATHS = 50
@@ -259,9 +255,9 @@ def resolve_image_files(
     root, suffix, hits = _best_folder(sample, folders)
     if 2 * hits < len(sample) and not options.allow_missing:
         by_name = _find_by_name(names, starts[0])
-        if sum(path is not None for path in by_name[:SAMPLE_PATHS]) > hits:
-            paths = [name if path is None else path for name, path in zip(names, by_name, strict=True)]
-            return ImageFiles(paths, starts[0], [*notes, f"Images were found by name below {str(starts[0])!r}."])
+        if sum(name in by_name for name in sample) > hits:
+            notes.append(f"Images were found by name below {str(starts[0])!r}.")
+            return ImageFiles([by_name.get(name, name) for name in names], starts[0], notes)
     if sample and not hits:
         if options.allow_missing:
             return ImageFiles(names, starts[0], notes)
@@ -305,16 +301,16 @@ def _add_suffixes(names: Sequence[str], root: Path, usual: str) -> list[str]:
     return [name + suffixes.get(name, usual) for name in names]
 
 
-def _find_by_name(names: Sequence[str], start: Path) -> list[str | None]:
+def _find_by_name(names: Sequence[str], start: Path) -> dict[str, str]:
     """Paths by file name alone, below a folder; none at all where two images share a name that is looked for."""
     by_name: dict[str, list[str]] = defaultdict(list)
     for path in iterate_images(start, SkippedFiles()):
         name = os.path.basename(path)
         by_name[name].append(path)
         by_name[os.path.splitext(name)[0]].append(path)
-    matches = [by_name.get(os.path.basename(name), []) for name in names]
-    ambiguous = any(len(paths) > 1 for paths in matches)
-    return [paths[0] if paths and not ambiguous else None for paths in matches]
+    matches = {name: by_name.get(os.path.basename(name), []) for name in names}
+    ambiguous = any(len(paths) > 1 for paths in matches.values())
+    return {} if ambiguous else {name: paths[0] for name, paths in matches.items() if paths}
 
 
 def find_image_roots(predictions: str) -> list[Path]:
@@ -335,16 +331,13 @@ def training_data_folders(run: Path) -> list[Path]:
     with suppress(Exception):
         data = import_module("yaml").safe_load((run / "config.yaml").read_text(encoding="utf-8"))["data"]
         named = [data.get("root"), *(data["paths"] if isinstance(data.get("paths"), list) else [])]
-    folders = [_existing_folder(name, run) for name in named if isinstance(name, str) and name]
-    return [folder for folder in folders if folder is not None]
+    return [folder for name in named if isinstance(name, str) and name for folder in _find_folder(name, run)]
 
 
-def _existing_folder(name: str, run: Path) -> Path | None:
+def _find_folder(name: str, run: Path) -> list[Path]:
     """The folder of a path that was typed when the run began, in this folder or in one that the run lies in."""
     for start in (Path(), *run.resolve().parents):
         path = start / name
-        if path.is_dir():
-            return path
-        if path.is_file() or (glob.has_magic(name) and path.parent.is_dir()):
-            return path.parent
-    return None
+        if path.exists() or (glob.has_magic(name) and path.parent.is_dir()):
+            return [path if path.is_dir() else path.parent]
+    return []

@@ -61,7 +61,7 @@ def apply_corrections(data: Dataset, corrections: Dataset) -> Dataset:
 def _extended(data: Dataset, corrections: Dataset, added: Array) -> Dataset:
     """The data with the images and labels that only the corrections have, of which nothing is known."""
     labels = Labels(list(dict.fromkeys([*data.labels.names, *corrections.labels.names])))
-    targets = data.targets or SparseTargets(np.zeros(len(data) + 1), np.empty(0), num_labels=0, unlisted="unknown")
+    targets = data.targets or SparseTargets.from_rows([()] * len(data), num_labels=0, unlisted="unknown")
     larger = targets.extended(len(added), len(labels) - targets.num_labels)
     ids, images, splits = data.ids, data.images, data.splits
     if len(added):
@@ -82,19 +82,17 @@ def overlay(targets: SparseTargets, rows: Array, columns: Array, values: Array) 
         The targets; (C,) the rows of the cells that were known otherwise; (F,) those of the cells that were unknown.
     """
     rows, columns, values = SparseTargets.from_cells(rows, columns, values, shape=targets.shape).cells()
-    before = targets.background[columns]
+    corrected, positions = np.unique(rows, return_inverse=True)
+    before = targets.dense(corrected).numpy()[positions, columns]
     old, K = targets.cells(), targets.num_labels
-    keys = old[0] * K + old[1], rows * K + columns
-    _, replaced, replacing = np.intersect1d(*keys, assume_unique=True, return_indices=True)
-    stored = values != before
-    before[replacing] = old[2][replaced]
-    changed, filled = rows[(before >= 0) & (before != values)], rows[before < 0]
-    replacements = ((rows, columns, values)[k][stored] for k in range(3))
-    merged = (np.concatenate([np.delete(part, replaced), new]) for part, new in zip(old, replacements, strict=True))
+    remaining = ~np.isin(old[0] * K + old[1], rows * K + columns)
+    stored = values != targets.background[columns]
+    pairs = zip(old, (rows, columns, values), strict=True)
+    merged = (np.concatenate([part[remaining], new[stored]]) for part, new in pairs)
     result = SparseTargets.from_cells(
         *merged, shape=targets.shape, unlisted=targets.unlisted, unknown_labels=targets.unknown_labels
     )
-    return result, changed, filled
+    return result, rows[(before >= 0) & (before != values)], rows[before < 0]
 
 
 @dataclass
@@ -125,16 +123,13 @@ def match_rows(data: Dataset, corrections: Dataset) -> MatchedRows:
     existing = {row for row, path in enumerate(from_corrections) if os.path.isfile(path)}
     # Two images may have the same name: a file in another folder is another image.
     elsewhere = existing if from_data else set()
-    by_path = {path: row for row, path in enumerate(from_corrections)}
-    by_id = {name: row for row, name in enumerate(corrections.ids) if row not in elsewhere}
+    by_name = {name: row for row, name in enumerate(corrections.ids) if row not in elsewhere}
+    by_name |= {path: row for row, path in enumerate(from_corrections)}
     pairs: list[tuple[int, int]] = []
-    for row, name in enumerate(data.ids):
-        match = by_path.get(from_data[row]) if from_data else None
-        if match is None:
-            names = (name,) if data.images is None else (name, data.images.name(row))
-            match = next((by_id[key] for key in names if key in by_id), None)
-        if match is not None:
-            pairs.append((match, row))
+    for row, id_ in enumerate(data.ids):
+        names = [id_] if data.images is None else [id_, data.images.name(row)]
+        names = [from_data[row], *names] if from_data else names
+        pairs += [(by_name[name], row) for name in names if name in by_name][:1]
     moved = not pairs
     if moved:
         remaining = {row: name for row, name in enumerate(from_corrections or corrections.ids) if row not in elsewhere}

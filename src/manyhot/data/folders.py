@@ -32,7 +32,6 @@ from manyhot.tables.columns import (
     describe_separator,
     detect_separator,
     find_column,
-    is_flag,
     preview_names,
     split_names,
 )
@@ -241,6 +240,6 @@ def _shard_splits(
         key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), objects[0])
     if key:
         values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
-        splits, notes = canonical_splits(np.arange(len(values)), values, flag=is_flag(key))
+        splits, notes = canonical_splits(np.arange(len(values)), values, key)
         return splits, [f"Splits are under {key!r}.", *notes]
     return splits_by_file(files, np.array([sample.location[0] for sample in samples]), options, noun="archives")

@@ -27,7 +27,6 @@ from manyhot.tables.columns import (
     describe_separator,
     detect_separator,
     encode,
-    is_flag,
     is_list_column,
     list_entries,
     preview_names,
@@ -172,7 +171,7 @@ class TableRows:
         if column is None:
             return splits_by_file([table.path for table in self.tables], self.file_of_row, self.options)
         names, codes = self.encode(column)
-        return canonical_splits(codes, names, flag=is_flag(column))
+        return canonical_splits(codes, names, column)
 
 
 def _as_strings_or_lists(chunk: Any) -> Any:

@@ -31,7 +31,6 @@ from manyhot.tables.columns import (
     ReadOptions,
     assign_target_roles,
     assign_value_roles,
-    is_flag,
     preview_names,
     rename_splits,
 )
@@ -266,7 +265,7 @@ class RowReader:
         if texts is None:
             return None
         coded = texts.dictionary_encode()
-        names, notes = rename_splits(coded.dictionary.to_pylist(), flag=is_flag(str(self.roles.split)))
+        names, notes = rename_splits(coded.dictionary.to_pylist(), str(self.roles.split))
         self.notes |= dict.fromkeys(notes)
         return pa.array(names, pa.string()).take(coded.indices)
 

@@ -84,31 +84,26 @@ def find_column(names: Sequence[str], among: Iterable[str]) -> str | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def canonical_split(name: str, *, flag: bool = False) -> str:
+def canonical_split(name: str, column: str = "") -> str:
     """The usual name of a split; a name that is none of the known ones stays as it is.
 
     Args:
         name: As it came.
-        flag: Whether it is true or false, with true for a validation row.
+        column: Where it came from: one such as `is_valid` says true for a validation row.
 
     Example:
-        >>> canonical_split("Validation"), canonical_split("fold3"), canonical_split("True", flag=True)
+        >>> canonical_split("Validation"), canonical_split("fold3"), canonical_split("True", "is_valid")
         ('val', 'fold3', 'val')
     """
     token = name.strip().lower()
-    if flag and CELL_VALUES.get(token, -1) >= 0:
+    if normalise_name(column) in FLAG_COLUMNS and CELL_VALUES.get(token, -1) >= 0:
         return "val" if CELL_VALUES[token] else "train"
     return CANONICAL_SPLITS.get(token, name.strip())
 
 
-def is_flag(column: str) -> bool:
-    """Whether a column of splits holds true and false, with true for validation rows."""
-    return normalise_name(column) in FLAG_COLUMNS
-
-
-def rename_splits(names: Sequence[str], *, flag: bool = False) -> tuple[list[str], list[str]]:
-    """The usual names of splits, and notes about those that were called otherwise."""
-    canonical = [canonical_split(name, flag=flag) for name in names]
+def rename_splits(names: Sequence[str], column: str = "") -> tuple[list[str], list[str]]:
+    """The usual names of the splits in a column, and notes about those that were called otherwise."""
+    canonical = [canonical_split(name, column) for name in names]
     changed = {name: new for name, new in zip(names, canonical, strict=True) if name != new}
     return canonical, [f"Split {name!r} is read as {new!r}." for name, new in changed.items()]
 
@@ -128,15 +123,15 @@ def splits_from_paths(paths: Sequence[Path]) -> list[str] | None:
     return None
 
 
-def canonical_splits(codes: Array, names: Sequence[str], *, flag: bool = False) -> tuple[Array | None, list[str]]:
+def canonical_splits(codes: Array, names: Sequence[str], column: str = "") -> tuple[Array | None, list[str]]:
     """The split of each row under its usual name, and notes; None if all names are blank.
 
     Args:
         codes: (N,) which of the names each row has.
         names: The names as they came.
-        flag: Whether they are true and false, with true for validation rows.
+        column: Where they came from.
     """
-    canonical, notes = rename_splits(names, flag=flag)
+    canonical, notes = rename_splits(names, column)
     splits = np.array(canonical, dtype=object)[codes]
     blank = np.count_nonzero(splits == "")
     if blank and blank == len(splits):
@@ -368,7 +363,12 @@ def assign_value_roles(
         roles.targets = {label: column for label, column in targets.items() if label in roles.cells}
     else:
         roles.lists = None
-    _check_numbers(columns, roles)
+    for name in roles.cells.values():
+        if columns[name] in ("text", "numbers and text", "list", "image", "structure"):
+            hint = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
+            if columns[name] == "numbers and text" and name in roles.cells:
+                hint = "Repair the file, or name the columns of labels with {labels}."
+            raise InputError("table", rule="hold numbers for each label", got=f"text in column {name!r}", hint=hint)
     return roles
 
 
@@ -379,7 +379,6 @@ def assign_target_roles(columns: Mapping[str, Kind], options: ReadOptions, label
         usable = columns.keys() - set(roles.texts)
         pairs = ((name, column) for name in labels.names for column in (name, TARGET_PREFIX + name))
         roles.targets = {name: column for name, column in pairs if column in usable}
-        _check_numbers(columns, roles)
         if not roles.targets:
             hint = "Name the column of label names `labels`, or pass {labels_column}."
             raise _no_labels_error("targets", columns, hint)
@@ -428,18 +427,6 @@ def _find_value_columns(columns: Mapping[str, Kind], roles: ColumnRoles, kind: s
         got, hint = f"the columns {preview_names(columns)}", "Name the columns with {labels}."
         raise InputError("table", rule=f"have a column of {kind} for each label", got=got, hint=hint)
     return unprefixed
-
-
-def _check_numbers(columns: Mapping[str, Kind], roles: ColumnRoles) -> None:
-    """Checks that the columns of labels hold numbers."""
-    texts = ("text", "numbers and text", "image", "structure")
-    for name in (*roles.cells.values(), *roles.targets.values()):
-        held = columns[name]
-        if held == "list" or (held in texts and name not in roles.targets.values()):
-            hint = "Write scores and probabilities as numbers, and targets as 1, 0 and blank."
-            if held == "numbers and text" and name in roles.cells:
-                hint = "Repair the file, or name the columns of labels with {labels}."
-            raise InputError("table", rule="hold numbers for each label", got=f"text in column {name!r}", hint=hint)
 
 
 def _no_labels_error(argument: str, columns: Mapping[str, Any], hint: str) -> InputError:
@@ -609,8 +596,6 @@ class LabelNameReader:
         return notes
 
     def _raise_unknown(self, name: str) -> None:
-        suggestion = suggest(name, self._names, show=repr)
-        hint = "Pass `{other_labels='leave out'}` to do without such names"
-        otherwise = "or rename the column if it does not hold true labels."
-        hint = f"{suggestion} {hint}." if suggestion else f"{hint}, {otherwise}"
+        near, hint = suggest(name, self._names, show=repr), "Pass `{other_labels='leave out'}` to do without such names"
+        hint = f"{near} {hint}." if near else f"{hint}, or rename the column if it does not hold true labels."
         raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
