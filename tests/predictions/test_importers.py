@@ -262,6 +262,12 @@ def test_targets_in_columns_of_several_types():
     assert read.targets.tolist() == [[1, 1, 1], [0, 0, 0], [-1, -1, -1]]
 
 
+def test_decimals_are_numbers():
+    cells = pa.array([Decimal("0.50"), Decimal("0.25")])
+    read = read_predictions(pa.table({"path": ["a.jpg", "b.jpg"], "cat": cells}), kind="probs")
+    assert read.probs.tolist() == [[0.5], [0.25]]
+
+
 def test_a_column_of_images_is_no_path():
     images = [{"bytes": b"x", "path": "a.jpg"}, {"bytes": b"y", "path": "b.jpg"}]
     read = read_predictions(pa.table({"image": images, "id": ["a", "b"], "cat": [0.5, 0.25]}), kind="probs")

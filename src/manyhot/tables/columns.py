@@ -273,7 +273,7 @@ def assign_image_roles(table: TableFile, options: ReadOptions, *, with_labels: b
     if split:
         roles.split = options.column("split_column", split, kinds)
     if with_labels:
-        _assign_labels(roles, table, kinds, options)
+        _assign_labels(roles, kinds, options)
     return roles
 
 
@@ -304,9 +304,7 @@ def _find_image_column(kinds: Mapping[str, SampledKind], usable: Sequence[str]) 
     return column
 
 
-def _assign_labels(
-    roles: ColumnRoles, table: TableFile, kinds: Mapping[str, SampledKind], options: ReadOptions
-) -> None:
+def _assign_labels(roles: ColumnRoles, kinds: Mapping[str, SampledKind], options: ReadOptions) -> None:
     """A column of names, or one column per label."""
     if options.labels_column is not None:
         roles.lists = options.column("labels_column", options.labels_column, kinds)
@@ -322,11 +320,9 @@ def _assign_labels(
     cells = [name for name in labels if kinds[name] in ("cells", "cells and blanks")]
     if cells and "cells and blanks" in kinds.values():
         cells = [name for name in rest if name in cells or kinds[name] == "blank"]
-    filled = [name for name in rest if kinds[name] != "blank"]
-    named = find_column(LABEL_COLUMNS, filled)
-    lists = [name for name in filled if kinds[name] == "list"]
-    texts = [name for name in filled if table.columns[name] in ("text", "numbers and text")]
-    unnamed = lists or texts
+    named = find_column(LABEL_COLUMNS, [name for name in rest if kinds[name] != "blank"])
+    texts = [name for name in rest if kinds[name] in ("text", "numbers and text", "image paths")]
+    unnamed = [name for name in rest if kinds[name] == "list"] or texts
     if named is not None and named in cells and len(cells) > 1:
         got = f"both {named!r} and columns of 1 and 0 such as {next(name for name in cells if name != named)!r}"
         hint = "Pass {labels_column}[, or the columns of labels as {labels}]."

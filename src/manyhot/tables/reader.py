@@ -151,19 +151,17 @@ def read_cells(column: Any, name: str, rows_before: int) -> Any:
         name: Its name, for errors.
         rows_before: How many rows of the table come before it.
     """
-    pa = import_arrow()
-    if _is_string(column.type):
-        texts, codes = encode(as_strings(column))
-        values: list[int | None] = []
-        for text in map(str.strip, texts):
-            if text not in BLANK_CELLS and text.lower() not in CELL_VALUES:
-                rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{text!r} in column {name!r}"
+    pa, got = import_arrow(), f"text in column {name!r}"
+    with suppress(pa.ArrowException):
+        if _kind_of_type(column.type) == "text":
+            texts, codes = encode(as_strings(column))
+            words = [text.strip() for text in texts]
+            other = next((word for word in words if word not in BLANK_CELLS and word.lower() not in CELL_VALUES), None)
+            if other is not None:
+                rule, got = "hold 1, 0, -1, yes, no or blank for each label", f"{other!r} in column {name!r}"
                 hint = "Write 1 for present, 0 for absent and nothing for unknown."
                 raise InputError("path", rule=rule, got=got, hint=hint)
-            values.append(CELL_VALUES.get(text.lower()))
-        return pa.array(values, pa.int8()).take(pa.array(codes))
-    got = f"text in column {name!r}"
-    with suppress(pa.ArrowException):
+            return pa.array([CELL_VALUES.get(word.lower()) for word in words], pa.int8()).take(pa.array(codes))
         cells = as_numpy(column.cast(pa.float32(), safe=False).fill_null(math.nan))
         blank = np.isnan(cells)
         valid = blank | np.isin(cells, (1, 0, -1))
@@ -477,13 +475,6 @@ def _as_column(values: list[Any]) -> Any:
         return pa.array([[str(item) for item in sample if item is not None] for sample in lists])
 
 
-def _is_string(kind: Any) -> bool:
-    """Whether a type of Arrow is one of texts, also of categories."""
-    types = import_arrow().types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
 def _kind_of_type(kind: Any) -> Kind:
     """What a column of a type of Arrow holds."""
     types = import_arrow().types
@@ -496,7 +487,7 @@ def _kind_of_type(kind: Any) -> Kind:
         "list": (types.is_list, types.is_large_list),
         "boolean": (types.is_boolean,),
         "integer": (types.is_integer,),
-        "number": (types.is_floating,),
+        "number": (types.is_floating, types.is_decimal),
         "blank": (types.is_null,),
     }
     return next((held for held, fits in checks.items() if any(check(kind) for check in fits)), "text")
