@@ -63,9 +63,6 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     return Dataset(labels, targets, ids, images=images, splits=join_splits(ids, image_rows, splits), notes=notes)
 
 
-BLANK_CELL = -2
-
-
 class TableRows:
     """The rows of some tables, as they came.
 
@@ -81,16 +78,12 @@ class TableRows:
         # Images stay on disk; only their number is needed here.
         self.embedded = tables[0].columns[str(roles.path)] == "image"
         read = replace(roles, path=None) if self.embedded else roles
-        self.chunks: dict[str, list[Any]] = {name: [] for name in read.texts}
-        self._cells: list[Array] = []
+        self.chunks: dict[str, list[Any]] = {name: [] for name in read.used}
         sizes = np.zeros(len(tables), dtype=np.int64)
         for number, table in enumerate(tables):
             for piece in table.batches(read):
                 for name, chunks in self.chunks.items():
-                    chunks.append(_as_strings_or_lists(piece.column(name)))
-                if roles.targets:
-                    columns = (piece.column(name).fill_null(BLANK_CELL) for name in roles.targets.values())
-                    self._cells.append(np.stack(list(map(as_numpy, columns)), axis=1))
+                    chunks.append(piece.column(name))
                 sizes[number] += piece.num_rows
         self.file_of_row = np.repeat(np.arange(len(tables)), sizes)
         if not len(self.file_of_row):
@@ -99,11 +92,11 @@ class TableRows:
 
     def column(self, name: str) -> Any:
         """All rows of a column of texts or lists."""
-        pa, chunks = import_arrow(), self.chunks[name]
+        chunks = [_as_strings_or_lists(chunk) for chunk in self.chunks[name]]
         if len({chunk.type for chunk in chunks}) > 1:
             rule, got = "hold either lists or texts in a column", f"both in column {name!r}"
             raise InputError("path", rule=rule, got=got, hint="Write it in the same way in all files.")
-        return pa.chunked_array(chunks)
+        return import_arrow().chunked_array(chunks)
 
     def encode(self, name: str) -> tuple[list[str], Array]:
         """The distinct texts of a column in the order in which they occur, and which of them each row has."""
@@ -124,11 +117,11 @@ class TableRows:
 
     def _labels_of_columns(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets, and a clause where each label has a column."""
-        cells, unknown = np.concatenate(self._cells), self.options.unlisted != "absent"
-        blank = cells == BLANK_CELL
-        cells[blank] = UNKNOWN if unknown else 0
-        note = f"; one column per label, {preview_names(list(self.roles.targets.values()))}"
-        if blank.any():
+        names, unknown = list(self.roles.targets.values()), self.options.unlisted != "absent"
+        columns = [import_arrow().chunked_array(self.chunks[name]) for name in names]
+        cells = np.stack([as_numpy(column.fill_null(UNKNOWN if unknown else 0)) for column in columns], axis=1)
+        note = f"; one column per label, {preview_names(names)}"
+        if any(column.null_count for column in columns):
             note += f"; blank cells are {'unknown' if unknown else 'absent'}"
             if unknown and (cells != 0).all():
                 note += " (no cell is 0: choose unlisted 'absent' if a blank means that the label is not there)"
