@@ -258,6 +258,15 @@ def test_image_folders_of_hugging_face(photos, tmp_path):
     assert [data.images.read(row) for row in (0, 1)] == [b"train/1.jpg", b"validation/1.jpg"]
 
 
+def test_an_absolute_path_is_one_image_whichever_folder_names_it(photos, tmp_path):
+    photos("", ["a.jpg"], "train/metadata.csv")
+    for split in ("train", "validation"):
+        photos(f"file_name,tags\n{tmp_path}/a.jpg,cat\n", [], f"{split}/metadata.csv")
+    with raises_input_error("split", "read_data", rule="be one for each image"):
+        read_data(tmp_path)
+    assert read_data(tmp_path, split_column="").ids == [str(tmp_path / "a.jpg")]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [

@@ -142,8 +142,9 @@ class TableRows:
         if len(folders) == 1:
             files = resolve_image_files(written, folders[0], self.options)
             return written, codes, Files(files.paths, root=files.root), files.notes
-        # One name in two folders is two images.
+        # One name in two folders is two images, unless it says where the image lies.
         folder_of_row = np.array([folders.index(path.parent) for path in paths])[self.file_of_row]
+        folder_of_row[np.array([os.path.isabs(name) for name in written])[codes]] = 0
         keys, image_rows = encode(import_arrow().array(codes + len(written) * folder_of_row))
         folder_of_image, names = np.divmod(keys, len(written))
         ids, located = np.empty((2, len(keys)), dtype=object)
