@@ -363,6 +363,14 @@ def test_numbers_as_labels(photos):
     assert rows(data) == {"a.jpg": ["3", "7"], "b.jpg": ["7"]}
 
 
+def test_json_lines_end_at_line_feeds_alone(photos):
+    lines = ['{"file_name": "a.jpg", "tags": ["one\u2028two"]}', '{"file_name": "b.jpg", "tags": ["x\x85y"]}']
+    assert rows(read_data(photos("\r\n".join(lines), table="m.jsonl"))) == {
+        "a.jpg": ["one\u2028two"],
+        "b.jpg": ["x\x85y"],
+    }
+
+
 def test_json_of_several_types(photos):
     lines = [{"file_name": "a.jpg", "tags": ["dog", 5]}, {"file_name": "b.jpg", "tags": "cat"}, {"file_name": "c.jpg"}]
     data = read_data(photos("\n".join(map(json.dumps, lines)), table="m.jsonl"))

@@ -453,7 +453,8 @@ def open_json(path: Path) -> ArrowTable:
     try:
         text = path.read_text(encoding="utf-8-sig")
         is_one_list = text.lstrip().startswith("[") and path.suffix.lower() == ".json"
-        rows = json.loads(text) if is_one_list else [json.loads(line) for line in text.splitlines() if line.strip()]
+        # Not `splitlines`, which also divides at characters that JSON allows within texts.
+        rows = json.loads(text) if is_one_list else [json.loads(line) for line in text.split("\n") if line.strip()]
     except ValueError as error:
         raise _file_error(path, "be JSON, one object a line", f" ({error})", "Repair the file.") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
