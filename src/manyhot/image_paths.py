@@ -99,17 +99,14 @@ class SkippedFiles:
 
     def notes(self) -> list[str]:
         """What was skipped, one message per item."""
-        notes = []
-        if self.suffixes:
-            count = self.suffixes.total()
+        notes, count, others = [], self.suffixes.total(), len(self.without_suffix)
+        if count:
             them = "it" if count == 1 else "them"
             skipped = f"Skipped {count_noun(count, 'image')} that Pillow cannot read here: {self}."
             notes.append(f"{skipped} Convert {them} to JPEG to have {them} read.")
-        if self.without_suffix:
-            count = len(self.without_suffix)
-            names = "its name" if count == 1 else "their names"
-            example = min(self.without_suffix)
-            notes.append(f"Skipped {count_noun(count, 'file')} without an ending in {names}, such as {example!r}.")
+        if others:
+            names, example = "its name" if others == 1 else "their names", min(self.without_suffix)
+            notes.append(f"Skipped {count_noun(others, 'file')} without an ending in {names}, such as {example!r}.")
         return notes
 
 

@@ -222,11 +222,10 @@ def join_splits(ids: Sequence[str], image_rows: Array, splits: Array | None) -> 
         return None
     first = np.empty(len(ids), dtype=object)
     first[image_rows[::-1]] = splits[::-1]
-    other = splits != first[image_rows]
-    if other.any():
-        row = int(np.argmax(other))
-        image = int(image_rows[row])
-        raise conflicting_splits_error(ids[image], first[image], splits[row])
+    other = np.flatnonzero(splits != first[image_rows])
+    if len(other):
+        image = image_rows[other[0]]
+        raise conflicting_splits_error(ids[image], first[image], splits[other[0]])
     return first
 
 

@@ -559,7 +559,7 @@ class LabelNameReader:
         self._names, self._separator, self._leave_out = list(label_names), separator, leave_out
         # Programs write a blank cell as "nan" or "NULL", and people write "none".
         self._columns = dict.fromkeys(BLANK_CELLS, BLANK_NAME) | {name: k for k, name in enumerate(label_names)}
-        self._detected, self._unknown_count = False, 0
+        self._detects, self._unknown_count = separator is None, 0
 
     def read(self, column: Any) -> tuple[Array, Array]:
         """Rows and columns of the labels in a column of texts such as "dog|cat", or of lists of names.
@@ -567,31 +567,29 @@ class LabelNameReader:
         Spaces around a name are not part of it, and a blank text is a row without labels.
         """
         if not is_list_column(column):
-            texts = as_strings(column)
-            if self._separator is None and len(texts):
+            column = as_strings(column)
+            if self._separator is None and len(column):
                 # Where nothing separates the first names, a bar may separate later ones: it hardly occurs in names.
-                separator = detect_separator(Counter(texts.slice(0, SAMPLE_TEXTS).to_pylist()), self._names)
-                self._separator, self._detected = separator or SEPARATORS[0], True
-            column = texts
+                sample = Counter(column.slice(0, SAMPLE_TEXTS).to_pylist())
+                self._separator = detect_separator(sample, self._names) or SEPARATORS[0]
         rows, codes, names = list_entries(column, self._separator or SEPARATORS[0])
         columns = np.array([self._columns.get(name, UNKNOWN_NAME) for name in names], np.int64)[codes]
         unknown = columns == UNKNOWN_NAME
         if unknown.any() and not self._leave_out:
-            self._raise_unknown(names[codes[unknown.argmax()]])
+            name, hint = names[codes[unknown.argmax()]], "Pass `{other_labels='leave out'}` to do without such names"
+            near = suggest(name, self._names, show=repr)
+            hint = f"{near} {hint}." if near else f"{hint}, or rename the column if it does not hold true labels."
+            raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
         self._unknown_count += int(unknown.sum())
         return rows[columns >= 0], columns[columns >= 0]
 
     def notes(self, column: str, of_file: str = "") -> list[str]:
         """What was found out about a column; `of_file` names its file."""
-        described = "" if self._separator is None else f", {describe_separator(self._separator, 'row')}"
-        described += " as detected" if self._detected else ""
+        described = ""
+        if self._separator is not None:
+            described = f", {describe_separator(self._separator, 'row')}" + " as detected" * self._detects
         notes = [f"Targets are the label names in column {column!r}{of_file}{described}."]
         if self._unknown_count:
             count = f"{self._unknown_count:,} entries of column {column!r}{of_file}"
             notes.append(f"Left out {count} that are none of the labels.")
         return notes
-
-    def _raise_unknown(self, name: str) -> None:
-        near, hint = suggest(name, self._names, show=repr), "Pass `{other_labels='leave out'}` to do without such names"
-        hint = f"{near} {hint}." if near else f"{hint}, or rename the column if it does not hold true labels."
-        raise InputError("targets", rule=f"name the {len(self._names)} labels", got=repr(name), hint=hint)
