@@ -27,7 +27,7 @@ from manyhot.tables.columns import (
     describe_separator,
     detect_separator,
     encode,
-    is_list_column,
+    kind_of_type,
     list_entries,
     preview_names,
     splits_from_paths,
@@ -171,7 +171,7 @@ class TableRows:
 def _as_strings_or_lists(chunk: Any) -> Any:
     """A piece of a column as texts or as lists of texts, which files may write in several types."""
     pa = import_arrow()
-    if not is_list_column(chunk):
+    if kind_of_type(chunk.type) != "list":
         return as_strings(chunk)
     return chunk if pa.types.is_nested(chunk.type.value_type) else chunk.cast(pa.list_(pa.string()))
 
@@ -183,7 +183,7 @@ def read_label_lists(column: Any, options: ReadOptions) -> tuple[Labels, SparseT
     `label_names` of the options a separator is found more surely.
     """
     column, codes, separator = column.combine_chunks(), None, options.separator or ""
-    if not is_list_column(column):
+    if kind_of_type(column.type) != "list":
         texts, codes = encode(as_strings(column))
         if options.separator is None:
             counts = np.bincount(codes, minlength=len(texts)).tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -161,6 +161,24 @@ Kind = Literal[
 ]
 # What its first rows may show: 1, 0, -1, yes, no, true and false alone, or with blanks; texts that end like images.
 SampledKind = Kind | Literal["cells", "cells and blanks", "image paths"]
+
+
+def kind_of_type(kind: Any) -> Kind:
+    """What a column of a type of Arrow holds."""
+    types = import_arrow().types
+    if types.is_dictionary(kind):
+        return kind_of_type(kind.value_type)
+    if types.is_struct(kind):
+        return "structure" if kind.get_field_index("bytes") < 0 else "image"
+    checks: dict[Kind, tuple[Callable[[Any], bool], ...]] = {
+        "image": (types.is_binary, types.is_large_binary),
+        "list": (types.is_list, types.is_large_list),
+        "boolean": (types.is_boolean,),
+        "integer": (types.is_integer,),
+        "number": (types.is_floating, types.is_decimal),
+        "blank": (types.is_null,),
+    }
+    return next((held for held, fits in checks.items() if any(check(kind) for check in fits)), "text")
 
 
 def preview_names(names: Mapping[str, Any] | Sequence[str], limit: int = 6) -> str:
@@ -516,12 +534,6 @@ def sort_names(names: Iterable[str]) -> list[str]:
     return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
 
 
-def is_list_column(column: Any) -> bool:
-    """Whether a column of Arrow holds lists."""
-    types = import_arrow().types
-    return bool(types.is_list(column.type) or types.is_large_list(column.type))
-
-
 def list_entries(column: Any, separator: str) -> tuple[Array, Array, list[str]]:
     """The row of each name in a column of lists or texts, which name it is, and the names without spaces around them.
 
@@ -530,7 +542,7 @@ def list_entries(column: Any, separator: str) -> tuple[Array, Array, list[str]]:
         separator: What separates the names of a text.
     """
     pa = import_arrow()
-    if not is_list_column(column):
+    if kind_of_type(column.type) != "list":
         if separator in (LIST_LITERAL, ""):
             column = pa.array([split_names(text, separator) for text in column.to_pylist()], pa.list_(pa.string()))
         else:
@@ -566,7 +578,7 @@ class LabelNameReader:
 
         Spaces around a name are not part of it, and a blank text is a row without labels.
         """
-        if not is_list_column(column):
+        if kind_of_type(column.type) != "list":
             column = as_strings(column)
             if self._separator is None and len(column):
                 # Where nothing separates the first names, a bar may separate later ones: it hardly occurs in names.

@@ -48,6 +48,7 @@ from manyhot.tables.columns import (
     Kind,
     encode,
     find_column,
+    kind_of_type,
     preview_names,
     rename_splits,
 )
@@ -131,10 +132,10 @@ def open_tables(source: Any, *, delimiter: str | None = None, double: bool = Fal
 def check_same_columns(tables: Sequence[TableFile], names: Sequence[str]) -> None:
     """Checks that all tables have these columns."""
     for table in tables:
-        missing = next((name for name in names if name not in table.columns), None)
-        if missing is not None:
-            rule, hint = "hold the same columns in all files", "Read files of the same columns."
-            raise _file_error(table.path, rule, f" without {missing!r}", hint)
+        for name in names:
+            if name not in table.columns:
+                rule, hint = "hold the same columns in all files", "Read files of the same columns."
+                raise _file_error(table.path, rule, f" without {name!r}", hint)
 
 
 def empty_batch(names: Sequence[str]) -> Any:
@@ -153,7 +154,7 @@ def read_cells(column: Any, name: str, rows_before: int) -> Any:
     """
     pa, got = import_arrow(), f"text in column {name!r}"
     with suppress(pa.ArrowException):
-        if _kind_of_type(column.type) == "text":
+        if kind_of_type(column.type) == "text":
             texts, codes = encode(as_strings(column))
             words = [text.strip() for text in texts]
             other = next((word for word in words if word not in BLANK_CELLS and word.lower() not in CELL_VALUES), None)
@@ -381,7 +382,7 @@ class ArrowTable(TableFile):
 
     def __init__(self, path: Path, schema: Any, read: Callable[[Sequence[str]], Iterator[Any]]) -> None:
         self.path, self.notes, self._schema, self._read = path, [], schema, read
-        self.columns = {field.name: _kind_of_type(field.type) for field in schema}
+        self.columns = {field.name: kind_of_type(field.type) for field in schema}
         self.doubles = {field.name for field in schema if field.type == import_arrow().float64()}
         self.constants: dict[str, str] = {}
 
@@ -474,24 +475,6 @@ def _as_column(values: list[Any]) -> Any:
             return pa.array([None if value is None else str(value) for value in values])
         lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]
         return pa.array([[str(item) for item in sample if item is not None] for sample in lists])
-
-
-def _kind_of_type(kind: Any) -> Kind:
-    """What a column of a type of Arrow holds."""
-    types = import_arrow().types
-    if types.is_dictionary(kind):
-        return _kind_of_type(kind.value_type)
-    if types.is_struct(kind):
-        return "structure" if kind.get_field_index("bytes") < 0 else "image"
-    checks: dict[Kind, tuple[Callable[[Any], bool], ...]] = {
-        "image": (types.is_binary, types.is_large_binary),
-        "list": (types.is_list, types.is_large_list),
-        "boolean": (types.is_boolean,),
-        "integer": (types.is_integer,),
-        "number": (types.is_floating, types.is_decimal),
-        "blank": (types.is_null,),
-    }
-    return next((held for held, fits in checks.items() if any(check(kind) for check in fits)), "text")
 
 
 ARRAY_NAMES = {
