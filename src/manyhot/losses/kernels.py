@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
-from manyhot.autograd import in_chunks, with_slope
+from manyhot.autograd import CHUNK_NUMEL, with_slope
 from manyhot.checks import LossBatch, can_read_values
 from manyhot.numerics import MASK_OFFSET, softplus
 
@@ -30,36 +30,21 @@ def pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         from manyhot.losses.kernels_triton import pair_rows_triton  # needs Triton, which builds of torch for GPUs bring
 
         return pair_rows_triton(log_odds, targets)
-    return in_chunks(_pair_rows, log_odds, targets)
+    return _pair_rows(log_odds, targets)
 
 
 def _pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The same on the CPU, one present label of every row at a time."""
-    log_odds = log_odds.contiguous()
-    cells = (targets > 0).flatten().nonzero().squeeze(1)
-    rows = cells // max(1, log_odds.shape[1])
-    counts = torch.bincount(rows, minlength=log_odds.shape[0])
-    most = int(counts.max()) if cells.numel() else 0
-    rank = torch.arange(cells.numel()) - (counts.cumsum(0) - counts)[rows]
-    # The j-th present label of every row in column j; where a row has none, one so high that its pairs cost nothing.
-    own = log_odds.new_full((log_odds.shape[0], most), MASK_OFFSET)
-    own[rows, rank] = log_odds.flatten()[cells]
-    sums, pulls, slopes = log_odds.new_zeros(log_odds.shape[0]), torch.zeros_like(own), torch.zeros_like(log_odds)
-    others = torch.sub(log_odds, targets.abs(), alpha=MASK_OFFSET)
-    gaps, costs = torch.empty_like(others), torch.empty_like(others)
-    for j in range(most):
-        with_another = (counts > j).nonzero().squeeze(1)
-        if 4 * with_another.numel() > 3 * counts.numel():
-            gap = torch.sub(others, own[:, j, None], out=gaps)
-            sums += torch.ops.aten.softplus.out(gap, 1, 40, out=costs).sum(1)
-            pulls[:, j] = gap.sigmoid_().sum(1)
-            slopes += gap
-        else:  # few rows have so many present labels: work on a copy of these alone
-            gap = others[with_another].sub_(own[with_another, j, None])
-            sums[with_another] += softplus(gap).sum(1)
-            pulls[with_another, j] = gap.sigmoid_().sum(1)
-            slopes[with_another] += gap
-    slopes.view(-1)[cells] = -pulls[rows, rank]
+    """The same on the CPU: every present label against its row, a cacheful of these at a time."""
+    rows, columns = (targets > 0).nonzero().unbind(1)
+    absent = torch.sub(log_odds, targets.abs(), alpha=MASK_OFFSET)  # all others so low that they cost nothing
+    sums, slopes = log_odds.new_zeros(log_odds.shape[0]), log_odds.new_zeros(log_odds.shape)
+    size = max(1, CHUNK_NUMEL // max(1, log_odds.shape[1]))
+    for row, column in zip(rows.split(size), columns.split(size), strict=True):
+        gaps = absent[row].sub_(log_odds[row, column, None])
+        sums.index_add_(0, row, softplus(gaps).sum(1))
+        pulls = gaps.sigmoid_()
+        slopes.index_add_(0, row, pulls)
+        slopes[row, column] = -pulls.sum(1)
     return sums.unsqueeze(1), slopes
 
 
@@ -100,13 +85,14 @@ def pair_sums(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     if torch.is_grad_enabled():
         once: tuple[Tensor, Tensor] = _DifferentiatedOnce.apply(log_odds, targets)  # type: ignore[no-untyped-call]
         return once
-    return in_chunks(_pair_rows, log_odds, targets) if can_read_values(log_odds) else pair_rows(log_odds, targets)
+    return (_pair_rows if can_read_values(log_odds) else pair_rows)(log_odds, targets)
 
 
 def label_pair_rows(log_odds: Tensor, batch: LossBatch) -> Tensor:
     """Mean over all unordered pairs of a row's known labels of softplus(u_absent - u_present), (N,)."""
     if log_odds.shape[1] < 2:  # no pairs, and a softmax of one label has infinite log-odds
         return 0 * batch.scores.sum(1)
-    sizes, targets = batch.row_sizes(), batch.signed
+    sizes = batch.row_sizes()
+    targets = batch.targets if batch.known is None else batch.targets + batch.known - 1  # as the user gave them
     sums = with_slope(pair_sums, log_odds, targets).squeeze(1)
     return sums * 2 / (sizes * (sizes - 1)).clamp(min=1)
