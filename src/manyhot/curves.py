@@ -30,11 +30,9 @@ class Asymmetry(NamedTuple):
 
     def check(self, owner: str) -> Asymmetry:
         """Returns itself; raises an error for numbers with which the loss would not be strictly proper."""
-        for name in ("zeta_pos", "k_pos", "zeta_neg", "k_neg"):
-            check_number(name, owner, getattr(self, name), "(0, inf)")
-        for name in ("b_pos", "b_neg"):
-            check_number(name, owner, getattr(self, name))
-        return Asymmetry(*(float(number) for number in self))
+        for name, value in self._asdict().items():
+            check_number(name, owner, value, "(-inf, inf)" if name.startswith("b_") else "(0, inf)")
+        return Asymmetry(*map(float, self))
 
 
 class Branches(NamedTuple):
@@ -51,19 +49,14 @@ class Curve(ABC):
 
     Attributes:
         quicker_if_hard: Whether `cells` is quicker if it knows that all targets are 0 or 1.
-        finite: Whether every score has finite log-odds.
-        highest_log_odds: What no score exceeds.
     """
 
     quicker_if_hard: ClassVar[bool] = False
-    finite: bool = True
-    highest_log_odds: float = math.inf
 
     def __repr__(self) -> str:
         """The curve and its numbers."""
-        return (
-            f"{type(self).__name__}({', '.join(f'{name}={stable_repr(value)}' for name, value in vars(self).items())})"
-        )
+        numbers = (f"{name}={stable_repr(value)}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({', '.join(numbers)})"
 
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:
@@ -132,17 +125,6 @@ class FocalCurve(Curve):
         self.gamma_neg = check_number("gamma_neg", "", gamma_neg, "[0, inf)")
         self.gamma_pos = check_number("gamma_pos", "", gamma_pos, "[0, inf)")
         self.margin = check_number("margin", "", margin, "[0, 1)")
-
-    @property
-    def finite(self) -> bool:  # type: ignore[override]
-        """Not with a margin, below which the loss is flat for absent labels."""
-        return self.margin == 0
-
-    @property
-    def highest_log_odds(self) -> float:  # type: ignore[override]
-        """Limited with a margin and no focusing of present labels."""
-        limited = self.margin > 0 and self.gamma_pos == 0
-        return float(self.log_odds(torch.tensor(1e4, dtype=torch.float64))) if limited else math.inf
 
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""

@@ -31,12 +31,10 @@ class Link(ConstructorRepr, ExactState, ABC):
     Attributes:
         gives_probs: Whether scores mean probabilities at all.
         clips: Whether probabilities are cut off at 1, so that different scores mean the same.
-        finite: Whether every score has finite log-odds: no score means exactly 0 or 1.
     """
 
     gives_probs: bool = True
     clips: bool = False
-    finite: bool = True
     pos_weight: Tensor | None
 
     def __init__(self, pos_weight: PosWeight = None) -> None:
@@ -54,18 +52,34 @@ class Link(ConstructorRepr, ExactState, ABC):
 
     @property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest probability that scores can reach or approach."""
-        return 0.0, 1.0
+        """The smallest and the largest probability that scores can reach or approach, to twelve digits."""
+        probs = torch.sigmoid(self._log_odds_up_to(16384))
+        return round(float(probs.min()), 12), round(float(probs.max()), 12)
+
+    @property
+    def finite(self) -> bool:
+        """Whether scores from -64 to 64 have finite log-odds; further out, slopes may underflow even in float64."""
+        return bool(self._log_odds_up_to(64).isfinite().all())
+
+    def _log_odds_up_to(self, farthest: int) -> Tensor:
+        device = next((buffer.device for buffer in self.buffers()), torch.device("cpu"))
+        powers = 2.0 ** torch.arange(farthest.bit_length(), dtype=torch.float64, device=device)
+        log_odds = self.log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, self._most_weights()))
+        return log_odds[~log_odds.isnan()]
+
+    def _most_weights(self) -> int:
+        """The largest number of labels that a `pos_weight` has weights for."""
+        return most_weights(self)
 
     @property
     def preserves_order(self) -> bool:
         """Whether probabilities have the order of the scores over all rows and labels, but for being cut off at 1."""
-        return self.finite and most_weights(self) == 1
+        return self.finite and self._most_weights() == 1
 
     def log_odds(self, scores: Tensor) -> Tensor:
         """log(p / (1 - p)) of the probabilities, exact where the probabilities are rounded to 0 or 1."""
         log_odds = self.unweighted_log_odds(self._check(scores))
-        return log_odds if self.pos_weight is None else log_odds - self.log_pos_weight(log_odds)
+        return log_odds - self.log_pos_weight(log_odds)
 
     def probs(self, scores: Tensor) -> Tensor:
         """Probability of each label, shaped like `scores`."""
@@ -87,16 +101,16 @@ class Link(ConstructorRepr, ExactState, ABC):
 
     def pos_weight_like(self, like: Tensor) -> Tensor | None:
         """`pos_weight` in the type of `like`, checked against its number of labels."""
-        return None if self.pos_weight is None else self._checked_pos_weight(like).to(like.dtype)
+        weight = self._checked_pos_weight(like)
+        return None if weight is None else weight.to(like.dtype)
 
-    def log_pos_weight(self, like: Tensor) -> Tensor:
-        """log(pos_weight) in the type of `like`."""
-        return self._checked_pos_weight(like).log().to(like.dtype)
+    def log_pos_weight(self, like: Tensor) -> Tensor | float:
+        """log(pos_weight) in the type of `like`; 0 without weights."""
+        weight = self._checked_pos_weight(like)
+        return 0.0 if weight is None else weight.log().to(like.dtype)
 
-    def _checked_pos_weight(self, like: Tensor) -> Tensor:
-        if self.pos_weight is None:
-            return torch.ones((), dtype=torch.float64, device=like.device)
-        if self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
+    def _checked_pos_weight(self, like: Tensor) -> Tensor | None:
+        if self.pos_weight is not None and self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
             got = f"{self.pos_weight.shape[0]} weights for {like.shape[-1]} labels"
             rule, hint = "have one weight per label", "Compute it on these labels."
             raise InputError("pos_weight", type(self).__name__, rule, got, hint)
@@ -140,11 +154,10 @@ def invert_increasing(function: Callable[[Tensor], Tensor], values: Tensor) -> T
     values = values.double()
     low, high = torch.full_like(values, -1.0), torch.full_like(values, 1.0)
     for _ in range(50):
-        too_high, too_low = function(low) >= values, function(high) <= values
-        if not bool((too_high | too_low).any()):
+        below, beyond = function(low) >= values, function(high) <= values
+        if not bool((below | beyond).any()):
             break
-        low, high = torch.where(too_high, 2 * low, low), torch.where(too_low, 2 * high, high)
-    beyond, below = function(high) <= values, function(low) >= values
+        low, high = torch.where(below, 2 * low, low), torch.where(beyond, 2 * high, high)
     for _ in range(120):
         middle = (low + high) / 2
         if not bool(((middle > low) & (middle < high)).any()):
@@ -164,13 +177,7 @@ class CurveLink(Link):
 
     def __init__(self, curve: Curve, pos_weight: PosWeight = None) -> None:
         super().__init__(pos_weight)
-        self.curve, self.finite = curve, curve.finite
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """(0, 1), or less if the log-odds of the curve are limited."""
-        lightest = 1.0 if self.pos_weight is None else float(self.pos_weight.min())
-        return 0.0, 1 / (1 + lightest * math.exp(-self.curve.highest_log_odds))
+        self.curve = curve
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of the ratio of the two slopes."""
@@ -300,21 +307,11 @@ class SumLink(Link):
                 hint = "Derive the link of the whole sum by `ratio_link`."
                 raise InputError("links", "SumLink", "be those of losses of manyhot", describe_type(link), hint)
             self.add_module(f"link_{index}", link)
-        self.finite = any(link.finite for link in links)
 
     @property
     def links(self) -> tuple[CurveLink | SumLink, ...]:
         """The links, in their order."""
         return tuple(self.get_submodule(f"link_{index}") for index in range(len(self.weights)))  # type: ignore[misc]
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """From 0 to 1 if any of the links reaches 1; else the highest probability that the sum reaches."""
-        if max(link.range[1] for link in self.links) == 1:
-            return 0.0, 1.0
-        # Labels with different weights have different limits, of which this is the highest.
-        scores = torch.full((1, most_weights(self)), 1e4, dtype=torch.float64)
-        return 0.0, float(self.probs(scores).max())
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """The ratio of the two sums."""
@@ -323,12 +320,10 @@ class SumLink(Link):
 
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Each a sum over the losses, by logarithms."""
-        slopes = [link.log_slopes(scores) for link in self.links]
-        absent, present = (
-            torch.stack([slope + math.log(weight) for slope, weight in zip(branch, self.weights, strict=True)])
-            for branch in zip(*slopes, strict=True)
-        )
-        return torch.logsumexp(absent, 0), torch.logsumexp(present, 0)
+        parts = zip(self.links, self.weights, strict=True)
+        slopes = torch.stack([torch.stack(link.log_slopes(scores)) + math.log(weight) for link, weight in parts])
+        absent, present = torch.logsumexp(slopes, 0)
+        return absent, present
 
 
 class QuasibinaryLink(Link):
@@ -353,6 +348,7 @@ class QuasibinaryLink(Link):
     log_normaliser: Tensor
     fitted: Tensor
     clips = True
+    range = (0.0, 1.0)
     finite = False
     preserves_order = True
 
@@ -373,9 +369,8 @@ class QuasibinaryLink(Link):
     def _fitted_log_normaliser(self) -> Tensor:
         if is_traced() or bool(self.fitted):
             return self.log_normaliser
-        rule = "have seen a label before it gives probabilities"
         hint = "Train with `QuasibinaryLoss`, or call `fit` with batches of scores and targets."
-        raise InputError("link", "QuasibinaryLoss", rule, "none yet", hint)
+        raise InputError("link", "QuasibinaryLoss", "have seen a label before it gives probabilities", "none yet", hint)
 
     def probs(self, scores: Tensor) -> Tensor:
         """min(q, 1)."""
@@ -418,6 +413,8 @@ class SoftmaxLink(Link):
         tensor([[0.2119, 0.2119, 0.5761]])
     """
 
+    range = (0.0, 1.0)
+    finite = True
     preserves_order = False  # only within rows
 
     def probs(self, scores: Tensor) -> Tensor:
@@ -459,23 +456,9 @@ class RatioLink(Link):
         # In a tuple, so that a loss that is a module does not become part of this one's state.
         self._loss = (loss,)
 
-    @property
-    def range(self) -> tuple[float, float]:
-        """The smallest and the largest probability of scores from -512 to 512, to twelve digits."""
-        probs = torch.sigmoid(self._log_odds_up_to(512))
-        return round(float(probs.min()), 12), round(float(probs.max()), 12)
-
-    @property
-    def finite(self) -> bool:  # type: ignore[override]
-        """Whether scores from -64 to 64 have finite log-odds; further out, steep slopes underflow even in float64."""
-        return bool(self._log_odds_up_to(64).isfinite().all())
-
-    def _log_odds_up_to(self, farthest: int) -> Tensor:
+    def _most_weights(self) -> int:
         loss = self._loss[0]
-        labels = most_weights(loss) if isinstance(loss, nn.Module) else 1
-        powers = 2.0 ** torch.arange(farthest.bit_length(), dtype=torch.float64)
-        log_odds = self.unweighted_log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, labels))
-        return log_odds[~log_odds.isnan()]
+        return most_weights(loss) if isinstance(loss, nn.Module) else 1
 
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
         """log l0' - log(-l1'), in float64; 0 over 0 where the loss is flat for both."""
