@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -13,27 +11,22 @@ from manyhot.losses.loss import Loss, RowLoss, Term
 from manyhot.numerics import MASK_OFFSET, logit, softplus
 
 
-class RankedAbsent:
-    """The absent labels of every row in falling order, to find for all scores at once which ones lie above.
+def pair_hinges(batch: LossBatch, *margins: float) -> list[tuple[Tensor, Tensor]]:
+    """Sum over a row's absent labels n of max(0, s_n + margin - s) for every score s, and the number of these above 0.
 
     The pair sums of piecewise linear losses need no pairs: a sort and running sums give them in K log K for each row.
     """
-
-    def __init__(self, batch: LossBatch) -> None:
-        keys = torch.where(batch.absent > 0, batch.scores, -MASK_OFFSET)
-        self.sorted, order = keys.sort(dim=1, descending=True)
-        counted = torch.gather(batch.absent, 1, order)
-        # In float64, since hinges are differences of running sums.
-        self.sums = torch.cumsum(torch.where(counted > 0, self.sorted, 0.0).double(), dim=1)
-
-    def above(self, levels: Tensor) -> Tensor:
-        """How many absent labels of the row lie above each level, (N, K)."""
-        return torch.searchsorted(-self.sorted.detach().contiguous(), -levels.detach().contiguous())
-
-    def hinges(self, levels: Tensor, count: Tensor) -> Tensor:
-        """Sum over the row's absent labels n of max(0, s_n - level), for each level (N, K) and the `count` above it."""
-        sums = self.sums.gather(1, (count - 1).clamp(min=0)) * (count > 0)
-        return (sums - count * levels.double()).to(levels.dtype)
+    ranked, order = torch.where(batch.absent > 0, batch.scores, -MASK_OFFSET).sort(dim=1, descending=True)
+    counted = torch.gather(batch.absent, 1, order)
+    # In float64, since hinges are differences of running sums.
+    running = torch.cumsum(torch.where(counted > 0, ranked, 0.0).double(), dim=1)
+    pairs = []
+    for margin in margins:
+        levels = batch.scores - margin
+        count = torch.searchsorted(-ranked.detach().contiguous(), -levels.detach().contiguous())
+        sums = running.gather(1, (count - 1).clamp(min=0)) * (count > 0)
+        pairs.append(((sums - count * levels.double()).to(levels.dtype), count))
+    return pairs
 
 
 def rank_weights(ranks: Tensor, dtype: torch.dtype) -> Tensor:
@@ -65,9 +58,8 @@ class WARPLoss(RowLoss):
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows with a label."""
-        absent, levels = RankedAbsent(batch), batch.scores - 1
-        ranks = absent.above(levels)
-        rows = (batch.targets * rank_weights(ranks, levels.dtype) * absent.hinges(levels, ranks)).sum(1)
+        [(hinges, ranks)] = pair_hinges(batch, 1)
+        rows = (batch.targets * rank_weights(ranks, hinges.dtype) * hinges).sum(1)
         return [Term(rows, batch.labelled_rows().sum())]
 
 
@@ -101,14 +93,11 @@ class RMLLoss(RowLoss):
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows."""
-        absent, levels, flat = RankedAbsent(batch), batch.scores - 1, batch.scores - self.floor
-        ranks = absent.above(levels)
-        weights = rank_weights(ranks, levels.dtype)
-        # A ramp is the difference of two hinges.
-        ramps = absent.hinges(levels, ranks) - absent.hinges(flat, absent.above(flat))
+        (steep, ranks), (flat, _) = pair_hinges(batch, 1, self.floor)
+        ramps = rank_weights(ranks, steep.dtype) * (steep - flat)  # a ramp is the difference of two hinges
         margins = torch.where(batch.targets > 0, batch.scores, -batch.scores)
         alone = batch.mask((1 - margins).clamp(0, 1 - self.floor))
-        rows = (batch.targets * weights * ramps + self.class_weight * alone).sum(1)
+        rows = (batch.targets * ramps + self.class_weight * alone).sum(1)
         return [Term(rows, batch.rows().sum())]
 
 
@@ -142,11 +131,8 @@ class AssumeNegativeLoss(RowLoss):
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The mean over rows."""
-        others = (batch.absent * softplus(batch.scores)).sum(1)
-        if self.negative_weight is None:
-            others = others / (batch.row_sizes() - 1).clamp(min=1)
-        else:
-            others = others * self.negative_weight
+        weight = 1 / (batch.row_sizes() - 1).clamp(min=1) if self.negative_weight is None else self.negative_weight
+        others = weight * (batch.absent * softplus(batch.scores)).sum(1)
         return [Term((batch.targets * softplus(-batch.scores)).sum(1) + others, batch.rows().sum())]
 
 
@@ -225,7 +211,7 @@ class ROLELoss(Loss):
     """
 
     mixes_rows = True
-    extra: ClassVar[str] = "rows"
+    extra = "rows"
 
     def __init__(self, targets: Tensor, expected_labels: float, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
