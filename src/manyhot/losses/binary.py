@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,9 +31,9 @@ class AdditiveLoss(Loss):
         reduction: "mean" over known cells, "batchmean" (sum over labels, mean over rows), "sum" or "none".
     """
 
-    adds_over_labels: ClassVar[bool] = True
+    adds_over_labels = True
     reductions = ("mean", "batchmean", "sum", "none")
-    soft_targets: ClassVar[bool] = True
+    soft_targets = True
     link: Link
 
     def __init__(self, curve: Curve, link: Link, reduction: str = "mean") -> None:
@@ -57,9 +56,8 @@ class AdditiveLoss(Loss):
             function = functools.partial(in_chunks, functools.partial(self._cells, hard))
             weights = None if weight is None else weight.expand_as(batch.targets)
             values = with_slope(function, batch.scores, batch.targets, batch.known, weights)
-        if self.reduction == "batchmean":
-            return [Term(values, batch.rows().sum())]
-        return [Term(values, batch.targets.numel() if batch.known is None else batch.known.sum())]
+        known = batch.targets.numel() if batch.known is None else batch.known.sum()
+        return [Term(values, batch.rows().sum() if self.reduction == "batchmean" else known)]
 
     def _cells(
         self, hard: bool, scores: Tensor, targets: Tensor, known: Tensor | None, pos_weight: Tensor | None

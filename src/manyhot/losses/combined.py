@@ -43,6 +43,8 @@ class SumLoss(Loss):
         tensor([0.3457])
     """
 
+    losses: Sequence[Loss]
+
     def __init__(self, *losses: Loss, weights: Sequence[float] | None = None, link: Link | None = None) -> None:
         _check_parts(losses)
         weights = check_weights("SumLoss", len(losses), (1.0,) * len(losses) if weights is None else weights)
@@ -51,24 +53,21 @@ class SumLoss(Loss):
             links = [loss.link for loss in losses if _link_knows_slopes(loss)]
             link = SumLink(links, weights) if len(links) == len(losses) else RatioLink(self)
         super().__init__(link)
-        self.losses, self.weights = nn.ModuleList(losses), weights
-        self.mixes_rows = any(loss.mixes_rows for loss in losses)
+        self.losses = nn.ModuleList(losses)  # type: ignore[assignment]
+        self.weights = weights
         # What other losses know by their class, a sum knows by its parts.
-        self.adds_over_labels = additive  # type: ignore[misc]
-        self.soft_targets = all(loss.soft_targets for loss in losses)  # type: ignore[misc]
-        self.single_label = any(loss.single_label for loss in losses)  # type: ignore[misc]
+        self.adds_over_labels = additive
+        self.mixes_rows = any(loss.mixes_rows for loss in losses)
+        self.soft_targets = all(loss.soft_targets for loss in losses)
+        self.single_label = any(loss.single_label for loss in losses)
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The means of all parts, weighted."""
         return [
             Term(weight * term.values, term.count)
-            for loss, weight in zip(self.parts(), self.weights, strict=True)
+            for loss, weight in zip(self.losses, self.weights, strict=True)
             for term in loss.terms(batch)
         ]
-
-    def parts(self) -> list[Loss]:
-        """The losses that are added."""
-        return [loss for loss in self.losses if isinstance(loss, Loss)]
 
 
 def _link_knows_slopes(loss: Loss) -> bool:

@@ -56,12 +56,12 @@ class Loss(ConstructorRepr, nn.Module, ABC):
         extra: The name of the tensor that the loss takes besides scores and targets, "rows" or "noise"; "" for none.
     """
 
-    adds_over_labels: ClassVar[bool] = False
+    adds_over_labels: bool = False
     mixes_rows: bool = False
     reductions: ClassVar[Sequence[str]] = ("mean",)
-    soft_targets: ClassVar[bool] = False
-    single_label: ClassVar[bool] = False
-    heads: ClassVar[int] = 1
+    soft_targets: bool = False
+    single_label: bool = False
+    heads: int = 1
     extra: ClassVar[str] = ""
     link: Link
 

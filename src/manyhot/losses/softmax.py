@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +64,7 @@ class SoftmaxCrossEntropyLoss(RowLoss):
         tensor(0.2470)
     """
 
-    single_label: ClassVar[bool] = True
+    single_label = True
     link: SoftmaxLink
 
     def __init__(self, *, no_label: str = "ignore", no_label_weight: float = 1.0, reduction: str = "mean") -> None:
@@ -137,8 +136,8 @@ class AverageKLoss(Loss):
     """
 
     mixes_rows = True
-    single_label: ClassVar[bool] = True
-    heads: ClassVar[int] = 2
+    single_label = True
+    heads = 2
 
     def __init__(self, k: float, *, alpha: float = 1.0) -> None:
         super().__init__()
@@ -207,8 +206,8 @@ class NoisedTopKLoss(RowLoss):
         tensor(0.5000)
     """
 
-    single_label: ClassVar[bool] = True
-    extra: ClassVar[str] = "noise"
+    single_label = True
+    extra = "noise"
 
     def __init__(self, k: int, *, epsilon: float = 1.0, draws: int = 5, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -297,7 +296,7 @@ class ClassWiseLoss(RowLoss):
         tensor(0.6265, grad_fn=<DivBackward0>)
     """
 
-    single_label: ClassVar[bool] = True
+    single_label = True
 
     def __init__(self, num_labels: int, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)

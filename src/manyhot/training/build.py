@@ -283,9 +283,9 @@ class EachHeadLoss(Loss):
         super().__init__(loss.link)
         self.loss, self.mixes_rows = loss, loss.mixes_rows
         # What other losses know by their class, this one knows by the loss that it was given.
-        self.heads = check_int("heads", "EachHeadLoss", heads, low=2)  # type: ignore[misc]
-        self.soft_targets = loss.soft_targets  # type: ignore[misc]
-        self.single_label = loss.single_label  # type: ignore[misc]
+        self.heads = check_int("heads", "EachHeadLoss", heads, low=2)
+        self.soft_targets = loss.soft_targets
+        self.single_label = loss.single_label
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """The means of every head, each counting an M-th."""
