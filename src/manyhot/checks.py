@@ -40,8 +40,7 @@ def check_int(argument: str, owner: str, value: object, *, low: int) -> int:
     number = low - 1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
     if number >= low:
         return number
-    rule = f"be a whole number, at least {low}"
-    raise InputError(argument, owner, rule, repr(value), "Pass an int.")
+    raise InputError(argument, owner, f"be a whole number, at least {low}", repr(value), "Pass an int.")
 
 
 def check_choice(argument: str, owner: str, value: str, choices: Sequence[str]) -> str:
@@ -125,11 +124,6 @@ class LossBatch:
         """(N, K), 1 where the label is known to be absent."""
         return 1 - self.targets if self.known is None else self.known - self.targets
 
-    @property
-    def signed(self) -> Tensor:
-        """(N, K), the targets with -1 where unknown, as the user gave them."""
-        return self.targets if self.known is None else self.targets + self.known - 1
-
     def no_soft_targets(self) -> bool:
         """Whether every target is certain to be 0 or 1; False where that would need reading values on a device."""
         return self.integral or (can_read_values(self.targets) and _all_hard(self.targets, 0.0))
@@ -199,9 +193,8 @@ def prepare_batch(
     check_targets_shape("targets", owner, targets, (scores.shape[0], scores.shape[-1]), "scores")
 
     scores = scores if scores.dtype == torch.float64 else scores.float()
-    all_known = targets.dtype == torch.bool
-    if can_read_values(targets):
-        all_known = check_target_values(owner, targets, soft=soft)
+    readable = can_read_values(targets)
+    all_known = check_target_values(owner, targets, soft=soft) if readable else targets.dtype == torch.bool
     integral = not targets.is_floating_point()
     targets = targets.to(scores.dtype)
     known = None
@@ -209,7 +202,7 @@ def prepare_batch(
         # Not `targets >= 0`: where values are not read, a NaN must reach the loss and not pass as unknown.
         known = 1 - (targets < 0).to(scores.dtype)
         targets = targets.clamp(min=0)
-    if single and can_read_values(targets) and targets.numel() and targets.sum(1).amax() > 1:
+    if single and readable and targets.numel() and targets.sum(1).amax() > 1:
         hint = "Use a loss for several labels, such as `MultiLabelSoftmaxLoss` or `BinaryCrossEntropyLoss`."
         raise InputError("targets", owner, "have at most one label per row", "a row with several", hint)
     return LossBatch(scores, targets, known, integral)
@@ -329,17 +322,14 @@ def as_probs(owner: str, values: Any, *, name: str = "probs") -> Tensor:
 def _present_column(owner: str, values: Sequence[Any], name: str) -> Tensor:
     """(N, K) of one array (N, 2) per label, of which the second column is the probability that it is present."""
     tables = [as_tensor(owner, one, name) for one in values]
-    invalid = [table for table in tables if table.shape != (len(tables[0]), 2) or not _adds_to_one(table)]
-    if invalid:
+    rows = len(tables[0])
+    fits = [table.shape == (rows, 2) and bool(((table.double().sum(1) - 1).abs() < 1e-3).all()) for table in tables]
+    if not all(fits):
         rule = "be (N, K), or one array (N, 2) per label of two columns that add up to 1"
-        got = f"a list with {tuple(invalid[0].shape)} in it"
+        got = f"a list with {tuple(tables[fits.index(False)].shape)} in it"
         hint = "Pass one column per label; where a label never occurs, scikit-learn gives no column for its presence."
         raise InputError(name, owner, rule, got, hint)
     return torch.stack([table[:, 1] for table in tables], dim=1)
-
-
-def _adds_to_one(table: Tensor) -> bool:
-    return bool(((table.double().sum(dim=1) - 1).abs() < 1e-3).all())
 
 
 def as_targets(owner: str, values: Any, like: Tensor, *, name: str = "targets", of: str = "scores") -> Tensor:
@@ -362,10 +352,10 @@ def as_weights(owner: str, values: Any, like: Tensor) -> Tensor | None:
     if weights.shape != like.shape:
         rule = f"be (N,) or (N, K) like `scores` {tuple(like.shape)}"
         raise InputError("weights", owner, rule, str(tuple(weights.shape)), "Pass one weight per row or per cell.")
-    if not bool((weights.isfinite() & (weights >= 0)).all()):
-        invalid = float(weights[~(weights.isfinite() & (weights >= 0))][0])
+    invalid = weights[~(weights.isfinite() & (weights >= 0))]
+    if invalid.numel():
         hint = "Pass 0 for cells to leave out."
-        raise InputError("weights", owner, "be finite and not negative", f"{invalid:g}", hint)
+        raise InputError("weights", owner, "be finite and not negative", f"{float(invalid[0]):g}", hint)
     return weights
 
 
@@ -421,8 +411,7 @@ def as_tensor(owner: str, values: Any, name: str) -> Tensor:
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(_writable(values))
     except (TypeError, ValueError, RuntimeError):
         got = f"an array of {values.dtype}" if isinstance(values, np.ndarray) else describe_type(values)
-        hint = "Pass a tensor or an array."
-        raise InputError(name, owner, "be a table of real numbers", got, hint) from None
+        raise InputError(name, owner, "be a table of real numbers", got, "Pass a tensor or an array.") from None
     if tensor.is_complex():
         raise InputError(name, owner, "be a table of real numbers", describe_type(tensor), "Take the real part.")
     check_dense(name, owner, tensor)

@@ -97,12 +97,7 @@ def owned(owner: str) -> Iterator[None]:
 
 
 def suggest(
-    name: str,
-    choices: Iterable[str],
-    otherwise: str = "",
-    *,
-    cutoff: float = 0.6,
-    show: Callable[[str], str] = str,
+    name: str, choices: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6, show: Callable[[str], str] = str
 ) -> str:
     """The hint "Did you mean ...?" with the nearest of some names, or another one if none is near.
 
@@ -126,11 +121,11 @@ def require(module: str, purpose: str, *, extra: str, package: str = "") -> Any:
         extra: The extra of manyhot that brings it.
         package: The name to install it by, where that is not the first part of `module`.
     """
+    top = module.partition(".")[0]
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
+        if (error.name or "").partition(".")[0] != top:
             raise
-        package = package or module.partition(".")[0]
-        message = f"{purpose} need {package}. Install it with: pip install 'manyhot[{extra}]'"
+        message = f"{purpose} need {package or top}. Install it with: pip install 'manyhot[{extra}]'"
         raise ModuleNotFoundError(message, name=error.name) from None

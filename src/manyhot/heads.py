@@ -109,9 +109,8 @@ class Head(nn.Module, ABC):
             got = str(tuple(rates.shape)) if rates.shape != (self.num_labels,) else "a rate of 0, 1 or beyond"
             hint = "Pass (targets.sum(0) + 0.5) / (n + 1)."
             raise InputError("rates", owner, f"be ({self.num_labels},) between 0 and 1", got, hint)
-        scores = (link or SigmoidLink()).initial_scores(
-            rates if self.bias.ndim else rates.mean().expand(self.num_labels)
-        )
+        wanted = rates if self.bias.ndim else rates.mean().expand_as(rates)
+        scores = (link or SigmoidLink()).initial_scores(wanted)
         if not bool(scores.isfinite().all()):
             hint = "Use rates inside of `link.range`."
             raise InputError("rates", owner, "be within the range of the link", f"{float(rates.max()):g}", hint)
@@ -346,15 +345,6 @@ def diverse_bias(mode: int, num_labels: int, *, generator: torch.Generator | Non
     i, n = torch.arange(1, num_labels + 1, dtype=torch.float32), num_labels
     if mode == 0:
         return (2 * torch.rand(n, generator=generator) - 1) / math.sqrt(n)
-    quarters = (i <= n / 4) | ((i >= n / 2) & (i <= 3 * n / 4))
-    level = math.log(96 * n)
-    starts = [
-        i,
-        64 * i / n,
-        64 * (n - i) / n,
-        torch.log(96 * i),
-        torch.log(96 * (n + 1 - i)),
-        level * quarters,
-        level * ~quarters,
-    ]
+    level, high = math.log(96 * n), (i <= n / 4) | ((i >= n / 2) & (i <= 3 * n / 4))
+    starts = [i, 64 * i / n, 64 * (n - i) / n, (96 * i).log(), (96 * (n + 1 - i)).log(), level * high, level * ~high]
     return starts[mode - 1]

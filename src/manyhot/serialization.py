@@ -94,9 +94,8 @@ class Fitted(ExactState, ABC):
     def require_fitted(self) -> None:
         """Raises an error before `fit`."""
         if not torch.compiler.is_exporting() and not bool(self.fitted):  # a graph reads no values
-            name = type(self).__name__
             hint = "Call `fit` on held-out data, or load a fitted one with `manyhot.load`."
-            raise InputError("state", name, "be fitted before use", "an unfitted one", hint)
+            raise InputError("state", type(self).__name__, "be fitted before use", "an unfitted one", hint)
 
 
 # Larger arrays are represented by their shape and a digest of their numbers.
@@ -116,10 +115,7 @@ class ConstructorRepr:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Stores the `repr` of the arguments before anything can change them; `__init__` checks them."""
         self = super().__new__(cls)
-        self._call = (
-            tuple(stable_repr(value) for value in args),
-            {name: stable_repr(value) for name, value in kwargs.items()},
-        )
+        self._call = tuple(map(stable_repr, args)), {name: stable_repr(value) for name, value in kwargs.items()}
         return self
 
     def __repr__(self) -> str:
@@ -201,8 +197,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise InputError("path", rule="be a JSON file", got=f"{os.fspath(path)!r} ({error})", hint=hint) from None
     if not isinstance(content, dict) or content.get("format") not in range(1, FORMAT + 1):
         hint = "Pass a file that `manyhot.save` wrote, or update manyhot."
-        rule = f"hold format 1 to {FORMAT} of manyhot"
-        raise InputError("path", rule=rule, got=repr(os.fspath(path)), hint=hint)
+        raise InputError("path", rule=f"hold format 1 to {FORMAT} of manyhot", got=repr(os.fspath(path)), hint=hint)
     try:
         return from_dict(content)
     except InputError:
