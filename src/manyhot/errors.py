@@ -20,7 +20,7 @@ PLACEHOLDERS = frozenset((
     "unlisted",
 ))
 # fmt: on
-_PLACEHOLDER = re.compile(r"\{(\w+)(?:=('[^']*'|\w+))?\}")
+_PLACEHOLDER = re.compile(rf"\{{({'|'.join(sorted(PLACEHOLDERS))})(?:=('[^']*'|\w+))?\}}")
 _OPTIONAL = re.compile(rf"\[([^\[\]{{}}]*{_PLACEHOLDER.pattern}[^\[\]{{}}]*)\]")
 
 
@@ -68,22 +68,16 @@ class InputError(ValueError):
 
 
 def _fill_in(text: str, names: Mapping[str, str]) -> str:
-    def keep(match: re.Match[str]) -> str:
-        if match[2] not in PLACEHOLDERS:
-            return match[0]
-        return match[1] if names.get(match[2], match[2]) else ""
-
     def name(match: re.Match[str]) -> str:
         word, value = match.groups()
-        if word not in PLACEHOLDERS:
-            return match[0]
         if value is None:
             return f"`{names.get(word) or word}`"
         assigned = f"{word}={value}"
         text = value.strip("'")
         return names.get(assigned, f"{names[word]} {shlex.quote(text)}" if names.get(word) else assigned)
 
-    return _PLACEHOLDER.sub(name, _OPTIONAL.sub(keep, text))
+    wanted = _OPTIONAL.sub(lambda match: match[1] if names.get(match[2], match[2]) else "", text)
+    return _PLACEHOLDER.sub(name, wanted)
 
 
 @contextmanager
