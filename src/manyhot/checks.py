@@ -245,8 +245,7 @@ def check_target_values(owner: str, targets: Tensor, *, soft: bool = False) -> b
     """Raises an error for targets of any other value; returns whether all targets are known."""
     if targets.numel() == 0 or targets.dtype == torch.bool:
         return True
-    bounds = torch.aminmax(targets)
-    low, high = bounds.min.item(), bounds.max.item()
+    low, high = (bound.item() for bound in torch.aminmax(targets))
     hint, real = MARK_UNKNOWN, targets.is_floating_point()
     if math.isnan(low) or math.isnan(high):
         got = "NaN"

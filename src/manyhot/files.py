@@ -19,7 +19,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     # With the permissions of any new file, which temporary ones of the standard library do not get.
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    part.touch(exist_ok=False)
     try:
         yield part
         with part.open("rb") as file:

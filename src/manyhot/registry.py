@@ -82,10 +82,8 @@ def register(kind: Class) -> Class:
 
 def find_class(name: str) -> type | None:
     """The class of a name: one of manyhot, a registered one, or None."""
-    if name in CLASSES:
-        shipped: type = getattr(import_module(CLASSES[name]), name)
-        return shipped
-    return _registered.get(name)
+    kind: type | None = getattr(import_module(CLASSES[name]), name) if name in CLASSES else _registered.get(name)
+    return kind
 
 
 def classes(base: type) -> dict[str, type]:

@@ -117,6 +117,29 @@ def test_ratio_link_finds_the_link_of_a_foreign_loss():
     torch.testing.assert_close(mh.ratio_link(exponential).probs(scores), torch.sigmoid(2 * scores))
 
 
+def test_a_link_tells_by_its_log_odds_what_it_reaches():
+    class Halved(mh.Link):
+        def unweighted_log_odds(self, scores):
+            return scores.clamp(max=0)
+
+    class Clipped(mh.Link):
+        def unweighted_log_odds(self, scores):
+            return torch.where(scores < 3, scores, torch.inf)
+
+    assert Halved().range == (0.0, 0.5)
+    assert Halved(pos_weight=[1.0, 1 / 3]).range == (0.0, 0.75)
+    assert Halved().finite
+    assert not Clipped().finite
+    assert not mh.links.SumLink([mh.links.AsymmetricLink(4, 0, 0.05)], (1.0,)).finite
+    assert mh.links.SumLink([mh.links.AsymmetricLink(4, 0, 0.05), mh.SigmoidLink()], (1.0, 1.0)).finite
+
+
+def test_weights_of_single_labels_change_the_order():
+    for weight, order in ((2.0, True), ([1.0, 4.0], False)):
+        loss = mh.BinaryCrossEntropyLoss(pos_weight=weight)
+        assert loss.link.preserves_order is mh.ratio_link(loss).preserves_order is order
+
+
 def test_ratio_link_refuses_a_loss_that_mixes_labels():
     with raises_input_error("loss", "ratio_link", rule="add over labels", got="TwoWayLoss", hint="Fit a calibrator"):
         mh.ratio_link(mh.TwoWayLoss())

@@ -219,8 +219,7 @@ class ROLELoss(Loss):
             got = str(tuple(targets.shape)) if isinstance(targets, Tensor) else type(targets).__name__
             raise InputError("targets", "ROLELoss", "be (M, K)", got, "Pass the targets of the training data.")
         check_target_values("ROLELoss", targets)
-        bound = logit(0.6)
-        guesses = (2 * torch.rand(targets.shape, generator=generator) - 1) * bound
+        guesses = (2 * torch.rand(targets.shape, generator=generator) - 1) * logit(0.6)
         self.guesses = nn.Parameter(torch.where(targets.cpu() > 0, logit(0.995), guesses).to(targets.device))
         self.expected_labels = check_number("expected_labels", "ROLELoss", expected_labels, "[0, inf)")
 
