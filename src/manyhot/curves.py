@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyhot.checks import check_number
 from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprisal_ratio
-from manyhot.serialization import stable_repr
+from manyhot.serialization import ConstructorRepr
 
 
 class Asymmetry(NamedTuple):
@@ -44,7 +44,7 @@ class Branches(NamedTuple):
     absent_slope: Tensor
 
 
-class Curve(ABC):
+class Curve(ConstructorRepr, ABC):
     """The two branches of an additive loss, with their slopes in closed form.
 
     Attributes:
@@ -52,11 +52,6 @@ class Curve(ABC):
     """
 
     quicker_if_hard: ClassVar[bool] = False
-
-    def __repr__(self) -> str:
-        """The curve and its numbers."""
-        numbers = (f"{name}={stable_repr(value)}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({', '.join(numbers)})"
 
     @abstractmethod
     def branches(self, scores: Tensor) -> Branches:
