@@ -79,7 +79,7 @@ class Head(nn.Module, ABC):
         if self.bias is None:
             return self.weight.new_zeros(())
         factor = 1 if self.bias_kind == "outside" else -self.bias_sign
-        return factor * self.bias.detach().clone()
+        return factor * self.bias.detach()
 
     def set_thresholds(self, thresholds: Tensor) -> Head:
         """Stores thresholds of the scores that a loss has learnt; for a head without bias; returns itself."""

@@ -115,7 +115,8 @@ class ConstructorRepr:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Stores the `repr` of the arguments before anything can change them; `__init__` checks them."""
         self = super().__new__(cls)
-        self._call = tuple(map(stable_repr, args)), {name: stable_repr(value) for name, value in kwargs.items()}
+        named = {name: stable_repr(value) for name, value in kwargs.items()}
+        object.__setattr__(self, "_call", (tuple(map(stable_repr, args)), named))  # a dataclass may be frozen
         return self
 
     def __repr__(self) -> str:

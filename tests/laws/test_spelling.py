@@ -1,6 +1,7 @@
 """Losses print as the call that makes them: with every argument, to the last digit, the same in every process."""
 
 import copy
+import dataclasses
 import inspect
 import pickle
 
@@ -89,6 +90,19 @@ def test_the_text_makes_the_loss_again():
         link=mh.SigmoidLink(),
     )
     assert repr(construct(repr(loss), mh.Loss)) == repr(loss)
+
+
+def test_a_curve_of_ones_own_may_be_a_frozen_dataclass():
+    @dataclasses.dataclass(frozen=True)
+    class Steep(mh.losses.Curve):
+        steepness: float
+
+        def branches(self, scores):
+            return FocalCurve(0, 0).branches(self.steepness * scores)
+
+    assert mh.links.CurveLink(Steep(0.5)).log_odds(torch.tensor([2.0])).item() == pytest.approx(1)
+    for curve in (Steep(0.5), pickle.loads(pickle.dumps(FocalCurve(0.5, 1)))):
+        assert "=0.5" in repr(curve)
 
 
 def test_copies_are_spelt_alike_and_what_was_given_may_change():

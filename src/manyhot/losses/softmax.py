@@ -169,12 +169,11 @@ class AverageKLoss(Loss):
         """Cross-entropy of the first head; labels, candidates and rest of the second."""
         labelled = batch.labelled_rows()
         log_p = log_softmax(dataclasses.replace(batch, scores=batch.scores[:, 0]))
-        entropy = softmax_rows(log_p, batch.targets)
         candidates, scores = self._propose(batch, log_p), batch.scores[:, 1]
         rest = batch.absent * labelled.unsqueeze(1) - candidates
         present, absent = softplus(-scores), softplus(scores)
         return [
-            Term(entropy, labelled.sum()),
+            Term(softmax_rows(log_p, batch.targets), labelled.sum()),
             Term(batch.targets * present, labelled.sum()),
             Term(self.alpha * candidates * present, candidates.sum()),
             Term(self.alpha * rest * absent, rest.sum()),
