@@ -164,13 +164,17 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
         if entries.size and not np.issubdtype(entries.dtype, np.integer):
             hint = "Pass column numbers; encode names with `Labels`."
             raise InputError("rows", "index_targets", "hold whole numbers", f"{entries[0]!r} in row {row}", hint)
-    flat = np.concatenate([np.empty(0, np.int64), *(row.astype(np.int64) for row in columns)])
-    if flat.size and not (flat.min() >= 0 and flat.max() < num_labels):
-        invalid = flat.min() if flat.min() < 0 else flat.max()
-        hint = "Count the labels from 0, or raise `num_labels`."
-        raise InputError("rows", "index_targets", f"lie between 0 and {num_labels - 1}", str(invalid), hint)
+    flat = np.concatenate([[], *columns], dtype=np.int64, casting="unsafe")
+    check_range("index_targets", flat, num_labels, "Count the labels from 0, or raise `num_labels`.")
     owners = np.repeat(np.arange(len(columns)), [len(row) for row in columns])
     return SparseTargets.from_cells(owners, flat, shape=(len(columns), num_labels)).dense()
+
+
+def check_range(owner: str, numbers: Any, end: int, hint: str) -> None:
+    """Rejects `rows` with a number below 0, or not below `end`."""
+    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
+        invalid = numbers.min() if numbers.min() < 0 else numbers.max()
+        raise InputError("rows", owner, f"lie between 0 and {end - 1}", str(int(invalid)), hint)
 
 
 def as_dense_targets(targets: Any, labels: Labels) -> Any:

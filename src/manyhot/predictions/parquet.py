@@ -6,7 +6,7 @@ import copy
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -50,7 +50,9 @@ from manyhot.tables.arrow import (
 )
 
 TEXT = "string"
-KIND_DTYPES = {"targets": "int8", "decisions": "bool"}
+# Of scores and probabilities it is that of the numbers.
+KIND_DTYPES = {**dict.fromkeys(TEXT_COLUMNS, TEXT), "abstain": "bool", "targets": "int8", "decisions": "bool"}
+SPLIT = TEXT_COLUMNS["splits"]
 CHECKS: dict[str, Callable[[str, Tensor], object]]
 CHECKS = {"scores": as_scores, "probs": as_probs, "targets": check_target_values}
 # The columns of a file, of a batch, or of what is read: the type of each kind, as Arrow and torch call it, in the order
@@ -121,7 +123,9 @@ class PredictionsWriter:
         self.rows = 0
         self.metadata: dict[bytes, bytes] = {}
         self._modules, self._states = check_modules(link=link, calibrator=calibrator, rule=rule), states
-        self._temporary: Path | None = None  # while it writes
+        self._temporary: Path | None = None  # in the block
+        self._layout: Layout = {}
+        self._pending: list[Predictions] = []
         unusable = next((name for name in self.labels.names if not is_encodable(name)), None)
         if unusable is not None:
             hint = "Replace the bad characters of the name."
@@ -131,32 +135,25 @@ class PredictionsWriter:
             raise InputError("path", WRITER_OWNER, "be a file", f"{self.path!r}, a folder", hint)
 
     def __enter__(self) -> Self:
-        self.rows = 0
-        self._layout: Layout | None = None
-        self._file: Any = None
-        self._pending: list[Predictions] = []
         self._session = self._write_file()
         self._session.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._temporary = None
         self._session.__exit__(*error)
 
     @contextmanager
     def _write_file(self) -> Iterator[None]:
         """Completes the file when the block ends; after an error it is only closed."""
-        with atomic_write(self.path) as self._temporary:
-            try:
-                yield
-                if self._layout is None:
-                    hint = "Write a table without rows if there are none."
-                    raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
-                self._flush()
-                self._file.add_key_value_metadata(self.metadata)
-            finally:
-                self._temporary, self._pending = None, []
-                if self._file is not None:
-                    self._file.close()
+        self.rows, self._layout, self._pending = 0, {}, []
+        with atomic_write(self.path) as self._temporary, ExitStack() as self._opened:
+            yield
+            if not self._layout:
+                hint = "Write a table without rows if there are none."
+                raise InputError("batch", WRITER_OWNER, "be written at least once", "none", hint)
+            self._flush()
+            self._file.add_key_value_metadata(self.metadata)
 
     def write(self, batch: Predictions) -> None:
         """Appends the rows of a table in memory.
@@ -169,9 +166,9 @@ class PredictionsWriter:
             raise InputError("batch", WRITER_OWNER, "be written in a `with` block", got, hint)
         self._check_labels(batch)
         layout = layout_of(batch)
-        if self._layout is None:
+        if not self._layout:
             self._layout = layout
-            self._open_file(batch, layout)
+            self._open_file(batch)
         elif layout != self._layout:
             rule, got = f"hold {describe_layout(self._layout)} like the first one", describe_layout(layout)
             raise InputError("batch", WRITER_OWNER, rule, got, "Give every batch the same columns.")
@@ -185,7 +182,7 @@ class PredictionsWriter:
             if self.rows % group_rows == 0:
                 self._flush()
 
-    def _open_file(self, first: Predictions, layout: Layout) -> None:
+    def _open_file(self, first: Predictions) -> None:
         """Opens the file with the columns of the first batch."""
         pa = import_arrow()
         modules = {name: getattr(first, name) if module is None else module for name, module in self._modules.items()}
@@ -193,21 +190,16 @@ class PredictionsWriter:
         self.metadata[METADATA_KEY] = Metadata(self.labels.names, first.kinds, **described).to_json()
         fields = [
             pa.field(name, pa.type_for_alias(dtype), nullable=kind == "targets")
-            for kind, dtype in layout.items()
+            for kind, dtype in self._layout.items()
             for name in column_names(kind, self.labels.names)
         ]
         fields += [] if self._states is None else [pa.field(STATE_COLUMN, pa.string(), nullable=False)]
         self._schema = pa.schema(fields)
         # Whole numbers and names repeat, so that a dictionary shrinks them; scores do not.
-        repeating = [field.name for field in self._schema if pa.types.is_int8(field.type)] + [TEXT_COLUMNS["splits"]]
-        self._file = pa.parquet.ParquetWriter(
-            self._temporary,
-            self._schema,
-            compression="zstd",
-            use_dictionary=repeating,
-            store_schema=False,
-            write_page_checksum=True,
-        )
+        repeating = [field.name for field in self._schema if pa.types.is_int8(field.type)] + [SPLIT]
+        options = {"use_dictionary": repeating, "store_schema": False, "write_page_checksum": True}
+        file = pa.parquet.ParquetWriter(self._temporary, self._schema, compression="zstd", **options)
+        self._file = self._opened.enter_context(file)
 
     def _copy_batch(self, piece: Predictions) -> Predictions:
         """A copy, because callers use their tensors again; with ids that count on if they are mere row numbers."""
@@ -223,8 +215,8 @@ class PredictionsWriter:
             return
         columns, arrays = concatenate(self._pending).columns(), []
         self._pending = []
-        for kind, dtype in (self._layout or {}).items():
-            arrays += [columns[kind].arrow(kind)] if dtype == TEXT else to_arrow_columns(columns[kind])
+        for kind, column in columns.items():
+            arrays += [column.arrow(kind)] if isinstance(column, StringColumn) else to_arrow_columns(column)
         if self._states is not None:
             arrays.append(StringColumn([self._states[name] for name in columns["ids"].tolist()]).arrow(STATE_COLUMN))
         table = import_arrow().Table.from_arrays(arrays, schema=self._schema)
@@ -270,19 +262,17 @@ class Part:
         self.rows: int = self._footer.num_rows
         types = {field.name: field.type for field in self._footer.schema.to_arrow_schema()}
         self.names = list(types)
-        split = TEXT_COLUMNS["splits"]
         # The column of a file counts more than the folder that it lies in.
-        in_folder = hive_partitions(path).get(split)
-        self._folder_values = {} if split in types or in_folder is None else {split: in_folder}
-        present = {*types, *self._folder_values}
-        self.layout = {kind: TEXT for kind, name in TEXT_COLUMNS.items() if kind == "ids" or name in present}
-        self.layout |= {"abstain": "bool"} if ROW_COLUMNS["abstain"] in types else {}
-        labels = self.metadata.labels
-        for kind in self.metadata.kinds:
-            wide = import_arrow().float64() in map(types.get, column_names(kind, labels))
+        folders = hive_partitions(path)
+        self._folder_values = {SPLIT: folders[SPLIT]} if SPLIT in folders and SPLIT not in types else {}
+        present, missing = {*types, *self._folder_values}, None
+        self.layout: Layout = {}
+        in_rows = [kind for kind, name in ROW_COLUMNS.items() if kind == "ids" or name in present]
+        for kind in (*in_rows, *self.metadata.kinds):
+            names = column_names(kind, self.metadata.labels)
+            wide = import_arrow().float64() in map(types.get, names)
             self.layout[kind] = KIND_DTYPES.get(kind, "float64" if wide else "float32")
-        needed = (name for kind in self.layout for name in column_names(kind, labels))
-        missing = next((name for name in needed if name not in present), None)
+            missing = missing or next((name for name in names if name not in present), None)
         if missing is not None:
             got = f"{str(path)!r} without {missing!r}"
             raise InputError("path", DEFAULT_OWNER, "hold the columns of its metadata", got, "Write the file again.")
@@ -290,10 +280,9 @@ class Part:
     def pieces(self, columns: list[str], split: str | None) -> Iterator[Any]:
         """Record batches of these columns, in order, restricted to a split if one is named."""
         pa = import_arrow()
-        split_column = TEXT_COLUMNS["splits"]
-        selected = columns if split is None or split_column in columns else [*columns, split_column]
-        if split is not None and self._folder_values.get(split_column, split) != split:
+        if split is not None and self._folder_values.get(SPLIT, split) != split:
             return
+        selected = columns if split is None or SPLIT in columns else [*columns, SPLIT]
         inside = [name for name in selected if name not in self._folder_values] or [TEXT_COLUMNS["ids"]]
         rows = min(DECODED_ROWS, max(MIN_DECODED_ROWS, DECODED_CELLS // max(len(selected), 1)))
         groups = [group for group in range(self._footer.num_row_groups) if self._may_hold(group, split)]
@@ -313,7 +302,7 @@ class Part:
             for piece in file.iter_batches(rows, row_groups=groups, columns=inside):
                 piece = with_constant_columns(piece, self._folder_values, selected)
                 if split is not None:
-                    piece = piece.filter(pa.compute.equal(as_strings(piece.column(split_column)), split))
+                    piece = piece.filter(pa.compute.equal(as_strings(piece.column(SPLIT)), split))
                 if len(piece):
                     yield piece
 
@@ -321,7 +310,7 @@ class Part:
         """Whether a row group can have rows of a split, as far as its statistics say."""
         if not split or self._folder_values:  # a null, of which statistics say nothing, is read as an empty name
             return True
-        bounds = self._footer.row_group(group).column(self.names.index(TEXT_COLUMNS["splits"])).statistics
+        bounds = self._footer.row_group(group).column(self.names.index(SPLIT)).statistics
         known = bounds is not None and bounds.has_min_max and isinstance(bounds.min, str)
         return not known or bool(bounds.min <= split <= bounds.max)
 
@@ -400,16 +389,13 @@ class StoredPredictions(PredictionTable):
         """The number of rows of each split, in the order in which they first occur; read once."""
         if self._sizes is None:
             self._sizes = Counter()
-            column = TEXT_COLUMNS["splits"]
             for part in self._parts if "splits" in self._parts[0].layout else ():
-                for piece in part.pieces([column], None):
-                    self._sizes.update(StringColumn(as_strings(piece.column(column))).counts())
+                for piece in part.pieces([SPLIT], None):
+                    self._sizes.update(StringColumn(as_strings(piece.column(SPLIT))).counts())
         return dict(self._sizes)
 
-    def _pieces(
-        self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
-    ) -> Iterator[Predictions]:
-        """Tables of `rows` rows each, filled piece by piece as these come from the files."""
+    def _pieces(self, labels: Labels, kinds: tuple[str, ...], rows: int) -> Iterator[dict[str, Any]]:
+        """Columns of `rows` rows each, filled piece by piece as these come from the files."""
         kinds = (*ROW_COLUMNS, *kinds) if "decisions" in kinds else (*TEXT_COLUMNS, *kinds)
         layout = {  # in the widest type of any part
             kind: max(part.layout[kind] for part in self._parts) for kind in self._parts[0].layout if kind in kinds
@@ -441,4 +427,4 @@ class StoredPredictions(PredictionTable):
                     read[kind] = StringColumn(import_arrow().chunked_array(column, "string"))
                 elif kind == "abstain":
                     read[kind] = column.flatten()
-            yield Predictions.from_checked(labels, read, modules)
+            yield read

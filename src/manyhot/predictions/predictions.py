@@ -20,7 +20,7 @@ from manyhot.errors import InputError
 from manyhot.formatting import html_table
 from manyhot.labels import Labels
 from manyhot.links import Link, SoftmaxLink
-from manyhot.predictions.columns import StringColumn, as_dense_targets
+from manyhot.predictions.columns import StringColumn, as_dense_targets, check_range
 from manyhot.predictions.metadata import COLUMNS, TEXT_COLUMNS
 from manyhot.tables.columns import COLUMN_PREFIXES, check_split
 
@@ -67,7 +67,8 @@ class PredictionTable(ABC):
             kinds: Which of `kinds` to read; all by default.
         """
         check_int("rows", f"{type(self).__name__}.batches", rows, low=1)
-        return self._pieces(self.labels, self._check_kinds(kinds), self._modules(), rows)
+        pieces = self._pieces(self.labels, self._check_kinds(kinds), rows)
+        return (Predictions.from_checked(self.labels, columns, self._modules()) for columns in pieces)
 
     def read(
         self,
@@ -93,16 +94,13 @@ class PredictionTable(ABC):
         if kinds is None and needs_all_labels(self, selected):
             whole = (table.replace(probs=table.probabilities(), calibrator=self.calibrator) for table in self.batches())
             return concatenate([table.read(labels=selected) for table in whole])
-        modules = self._modules()
-        if selected.names != self.labels.names:
-            modules = {"link": _select_link(self, selected)}
-        return next(self._pieces(selected, self._check_kinds(kinds), modules, max(len(self), 1)))
+        modules = self._modules() if selected.names == self.labels.names else {"link": _select_link(self, selected)}
+        columns = next(self._pieces(selected, self._check_kinds(kinds), max(len(self), 1)))
+        return Predictions.from_checked(selected, columns, modules)
 
     @abstractmethod
-    def _pieces(
-        self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
-    ) -> Iterator[Predictions]:
-        """Tables of these labels and kinds, made by these modules, of `rows` rows each; at least one."""
+    def _pieces(self, labels: Labels, kinds: tuple[str, ...], rows: int) -> Iterator[dict[str, Any]]:
+        """The columns of these labels and kinds, of `rows` rows each; at least once."""
 
     @abstractmethod
     def of_split(self, name: str) -> Self:
@@ -141,8 +139,8 @@ class PredictionTable(ABC):
         for kind in ("targets", "decisions"):
             if kind in first.kinds:
                 columns[kind] = [", ".join(names) or "none" for names in first.labels.decode(getattr(first, kind))]
-        shown = {name: entries for name, entries in columns.items() if entries is not None}
-        rows = [list(shown), *map(list, zip(*shown.values(), strict=True))]
+        shown = [[name, *entries] for name, entries in columns.items() if entries is not None]
+        rows = list(map(list, zip(*shown, strict=True)))
         rest = len(self) - len(first)
         more = f"<p>and {rest:,} more rows</p>" if rest else ""
         return f"<p>{escape(repr(self))}</p>{html_table(rows)}{more}"
@@ -196,19 +194,8 @@ def numbered_labels(count: int) -> Labels:
     return Labels([str(column) for column in range(count)])
 
 
-def check_decisions(value: Any, abstain: Any, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Decisions (N, K) and abstentions (N,), both bool."""
-    if isinstance(value, Decision):
-        value, abstain = value.labels, value.abstain if abstain is None else abstain
-    if value is None:
-        if abstain is not None:
-            raise InputError("abstain", OWNER, "come with `decisions`", "it alone", "Pass the decisions as well.")
-        return None, None
-    cells = _as_bool("decisions", value, tuple(like.shape), "(N, K)").to(like.device)
-    return cells, None if abstain is None else _as_bool("abstain", abstain, (len(like),), "(N,)").to(like.device)
-
-
 def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor:
+    """Decisions or abstentions as bool."""
     rule, hint = "be true or false", "Pass a tensor or an array of bool."
     try:
         cells = as_tensor(OWNER, value, name).detach()
@@ -217,13 +204,13 @@ def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor
     if tuple(cells.shape) != shape:
         got, hint = str(tuple(cells.shape)), "Pass what a rule gives."
         raise InputError(name, OWNER, f"be {axes} with the shape {shape}", got, hint)
-    if cells.dtype != torch.bool:
-        other = (cells != 0) & (cells != 1)
-        if bool(other.any()):
-            got, hint = f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
-            raise InputError(name, OWNER, rule, got, hint)
-        cells = cells == 1
-    return cells
+    if cells.dtype == torch.bool:
+        return cells
+    other = (cells != 0) & (cells != 1)
+    if bool(other.any()):
+        got, hint = f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
+        raise InputError(name, OWNER, rule, got, hint)
+    return cells == 1
 
 
 def check_unique(value: StringColumn, hint: str) -> None:
@@ -242,7 +229,7 @@ def check_modules(**modules: Any) -> dict[str, Any]:
     return modules
 
 
-def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
+def _as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     """Row numbers (n,) of numbers or of a mask; raises an error if they are out of range."""
     rule = f"be (n,) whole numbers or ({count},) bool"
     hint = "Pass row numbers, or a mask with one entry per row."
@@ -257,10 +244,7 @@ def as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
         got = f"{tuple(index.shape)} of {index.dtype}"
         raise InputError("rows", "Predictions.take", rule, got, hint)
-    if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < count):
-        invalid = int(index.min()) if int(index.min()) < 0 else int(index.max())
-        hint = "Count the rows from 0."
-        raise InputError("rows", "Predictions.take", f"lie between 0 and {count - 1}", str(invalid), hint)
+    check_range("Predictions.take", index, count, "Count the rows from 0.")
     return index.long().numpy()
 
 
@@ -283,6 +267,11 @@ def needs_all_labels(table: PredictionTable, labels: Labels) -> bool:
         return False
     source = table.calibrator or table.link
     return source is not None and _select_link(table, labels) is None
+
+
+def _take(columns: dict[str, Any], rows: Any) -> dict[str, Any]:
+    """The rows of a slice, or of an array of row numbers."""
+    return {name: column[rows] for name, column in columns.items()}
 
 
 class Predictions(PredictionTable):
@@ -353,7 +342,14 @@ class Predictions(PredictionTable):
         names = check_label_names(labels, cells.shape[1])
         if targets is not None:
             targets = as_targets(OWNER, as_dense_targets(targets, names), cells, of=of)
-        decisions, abstain = check_decisions(decisions, abstain, cells)
+        if isinstance(decisions, Decision):
+            decisions, abstain = decisions.labels, decisions.abstain if abstain is None else abstain
+        if decisions is not None:
+            decisions = _as_bool("decisions", decisions, tuple(cells.shape), "(N, K)").to(cells.device)
+        elif abstain is not None:
+            raise InputError("abstain", OWNER, "come with `decisions`", "it alone", "Pass the decisions as well.")
+        if abstain is not None:
+            abstain = _as_bool("abstain", abstain, (len(cells),), "(N,)").to(cells.device)
         rows = {"scores": scores, "probs": probs, "targets": targets, "decisions": decisions, "abstain": abstain}
         ids = StringColumn(range(len(cells))) if ids is None else ids
         splits = [splits] * len(cells) if isinstance(splits, str) else splits
@@ -460,28 +456,21 @@ class Predictions(PredictionTable):
         Args:
             rows: (n,) whole numbers from 0 to N - 1, or (N,) bool.
         """
-        return self._at(as_row_indices(rows, len(self)))
+        rows = _take(self._columns, _as_row_indices(rows, len(self)))
+        return self.from_checked(self.labels, rows, self._modules())
 
     def slice(self, start: int, stop: int) -> Predictions:
         """The rows from `start` to before `stop`, sharing the memory of the table."""
-        return self._at(slice(start, stop))
+        return self.from_checked(self.labels, _take(self._columns, slice(start, stop)), self._modules())
 
-    def _at(self, rows: Any) -> Predictions:
-        """The rows of a slice, or of an array of row numbers."""
-        columns = {name: column[rows] for name, column in self._columns.items()}
-        return self.from_checked(self.labels, columns, self._modules())
-
-    def _pieces(
-        self, labels: Labels, kinds: tuple[str, ...], modules: dict[str, Any], rows: int
-    ) -> Iterator[Predictions]:
+    def _pieces(self, labels: Labels, kinds: tuple[str, ...], rows: int) -> Iterator[dict[str, Any]]:
         columns = self.columns(kinds)
         if labels.names != self.labels.names:
             selected = [self.labels.column(name) for name in labels.names]
             columns |= {kind: columns[kind][:, selected] for kind in KINDS if kind in columns}
-        table = self.from_checked(labels, columns, modules)
         if rows >= len(self):
-            return iter([table])
-        return (table.slice(start, start + rows) for start in range(0, len(self), rows))
+            return iter([columns])
+        return (_take(columns, slice(start, start + rows)) for start in range(0, len(self), rows))
 
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
@@ -500,13 +489,14 @@ class Predictions(PredictionTable):
 
 def concatenate(tables: Sequence[Predictions]) -> Predictions:
     """The rows of tables of the same labels and kinds, one after the other; link and so on are those of the first."""
-    if len(tables) == 1:
-        return tables[0]
+    first, *rest = tables
+    if not rest:
+        return first
     rows = {}
-    for name, first in tables[0].columns().items():
-        columns = [table.columns()[name] for table in tables]
-        rows[name] = StringColumn.concatenated(columns) if isinstance(first, StringColumn) else torch.cat(columns)
-    return Predictions.from_checked(tables[0].labels, rows, tables[0]._modules())
+    for name, column in first.columns().items():
+        columns = [column, *(table.columns()[name] for table in rest)]
+        rows[name] = StringColumn.concatenated(columns) if isinstance(column, StringColumn) else torch.cat(columns)
+    return Predictions.from_checked(first.labels, rows, first._modules())
 
 
 HTML_ROWS, HTML_TOP_LABELS = 5, 3
