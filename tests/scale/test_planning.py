@@ -165,7 +165,10 @@ def test_a_run_waits_for_processes_of_the_last_one(tmp_path):
         with folder.exclusive():
             entered.set()
 
-    with folder.write_lock(0), PartsFolder(folder.path).write_lock(1):
+    other, labels = PartsFolder(folder.path), mh.Labels(["cat"])
+    with folder.write_part(0, labels, {}) as (one, _), other.write_part(1, labels, {}) as (another, _):
+        for writer in (one, another):
+            writer.write(mh.Predictions(probs=torch.empty(0, 1)))
         thread = threading.Thread(target=next_run)
         thread.start()
         assert not entered.wait(0.3)

@@ -136,12 +136,12 @@ def fill_from_arrow(cells: Tensor, columns: Sequence[Any]) -> None:
     # The columns are laid side by side first, because torch turns such a block around tile by tile, much faster than
     # columns could be spread over rows one at a time.
     transposed = torch.empty(len(columns), len(cells), dtype=cells.dtype)
-    blank, types = -1 if cells.dtype == torch.int8 else math.nan, import_arrow().types
+    pa, blank = import_arrow(), -1 if cells.dtype == torch.int8 else math.nan
     for row, column in zip(transposed.numpy(), columns, strict=True):
-        if column.null_count:
-            holds_blank = types.is_floating(column.type) or (blank == -1 and types.is_signed_integer(column.type))
-            column = (column if holds_blank else column.cast(import_arrow().float64())).fill_null(blank)
-        row[:] = as_numpy(column)
+        floating, whole = column.type in (pa.float32(), pa.float64()), pa.types.is_signed_integer(column.type)
+        as_it_is = whole and blank == -1 if column.null_count else whole or pa.types.is_boolean(column.type)
+        column = column if floating or as_it_is else column.cast(pa.float64(), safe=False)
+        row[:] = as_numpy(column.fill_null(blank) if column.null_count else column)
     cells.copy_(transposed.T)
 
 

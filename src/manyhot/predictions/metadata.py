@@ -37,15 +37,15 @@ class Metadata:
     calibrator: dict[str, Any] | None = None
     rule: dict[str, Any] | None = None
 
-    def to_json(self) -> bytes:
-        """The header as JSON."""
+    def entries(self) -> dict[bytes, bytes]:
+        """The header as the metadata of a file, which `parse` reads."""
         for name, content in (("link", self.link), ("calibrator", self.calibrator), ("rule", self.rule)):
             try:
                 json.dumps(content, allow_nan=False)
             except (TypeError, ValueError):
                 rule, hint = "hold nothing but numbers, texts and tensors", f"Leave it out with `replace({name}=None)`."
                 raise InputError(name, "save", rule, str(content and content["kind"]), hint) from None
-        return json.dumps({"format": FORMAT, **vars(self)}).encode()
+        return {METADATA_KEY: json.dumps({"format": FORMAT, **vars(self)}).encode()}
 
     @classmethod
     def parse(cls, metadata: dict[bytes, bytes] | None, name: object) -> Metadata:

@@ -22,22 +22,8 @@ from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, fill_from_arrow, is_encodable, to_arrow_columns
-from manyhot.predictions.metadata import (
-    DEFAULT_OWNER,
-    METADATA_KEY,
-    ROW_COLUMNS,
-    STATE_COLUMN,
-    TEXT_COLUMNS,
-    Metadata,
-    column_names,
-)
-from manyhot.predictions.predictions import (
-    Predictions,
-    PredictionTable,
-    check_modules,
-    concatenate,
-    numbered_labels,
-)
+from manyhot.predictions.metadata import DEFAULT_OWNER, ROW_COLUMNS, STATE_COLUMN, TEXT_COLUMNS, Metadata, column_names
+from manyhot.predictions.predictions import Predictions, PredictionTable, check_modules, concatenate, numbered_labels
 from manyhot.serialization import to_dict
 from manyhot.tables.arrow import (
     arrow_as_input_error,
@@ -174,11 +160,10 @@ class PredictionsWriter:
             raise InputError("batch", WRITER_OWNER, rule, got, "Give every batch the same columns.")
         kinds = sum(dtype != TEXT for dtype in layout.values())
         group_rows = min(GROUP_ROWS, max(MIN_GROUP_ROWS, GROUP_CELLS // max(len(self.labels) * kinds, 1)))
-        start = 0
-        while start < len(batch):
-            piece = batch.slice(start, start + group_rows - self.rows % group_rows)
+        for start in range(-(self.rows % group_rows), len(batch), group_rows):
+            piece = batch.slice(max(start, 0), start + group_rows)
             self._pending.append(self._copy_batch(piece))
-            start, self.rows = start + len(piece), self.rows + len(piece)
+            self.rows += len(piece)
             if self.rows % group_rows == 0:
                 self._flush()
 
@@ -187,7 +172,7 @@ class PredictionsWriter:
         pa = import_arrow()
         modules = {name: getattr(first, name) if module is None else module for name, module in self._modules.items()}
         described = {name: None if module is None else to_dict(module) for name, module in modules.items()}
-        self.metadata[METADATA_KEY] = Metadata(self.labels.names, first.kinds, **described).to_json()
+        self.metadata |= Metadata(self.labels.names, first.kinds, **described).entries()
         fields = [
             pa.field(name, pa.type_for_alias(dtype), nullable=kind == "targets")
             for kind, dtype in self._layout.items()
@@ -388,17 +373,17 @@ class StoredPredictions(PredictionTable):
     def split_sizes(self) -> dict[str, int]:
         """The number of rows of each split, in the order in which they first occur; read once."""
         if self._sizes is None:
-            self._sizes = Counter()
+            sizes: Counter[str] = Counter()
             for part in self._parts if "splits" in self._parts[0].layout else ():
                 for piece in part.pieces([SPLIT], None):
-                    self._sizes.update(StringColumn(as_strings(piece.column(SPLIT))).counts())
+                    sizes.update(StringColumn(as_strings(piece.column(SPLIT))).counts())
+            self._sizes = sizes
         return dict(self._sizes)
 
-    def _pieces(self, labels: Labels, kinds: tuple[str, ...], rows: int) -> Iterator[dict[str, Any]]:
-        """Columns of `rows` rows each, filled piece by piece as these come from the files."""
-        kinds = (*ROW_COLUMNS, *kinds) if "decisions" in kinds else (*TEXT_COLUMNS, *kinds)
+    def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
+        """Filled piece by piece as these come from the files."""
         layout = {  # in the widest type of any part
-            kind: max(part.layout[kind] for part in self._parts) for kind in self._parts[0].layout if kind in kinds
+            kind: max(part.layout[kind] for part in self._parts) for kind in self._parts[0].layout if kind in wanted
         }
         names = {kind: column_names(kind, labels.names) for kind in layout}
         columns = [name for kind in layout for name in names[kind]]

@@ -33,7 +33,7 @@ WORK_FILE, LEFT_OUT_FILE, RUN_LOCK = "work.json", "left-out.csv", ".lock"
 FORMAT = 2
 LEFT_OUT_KEY = b"manyhot.left_out"
 IMAGE_LISTS, LIST_COLUMNS = "seen", ["id", "state", "left_out"]
-PART_NAME = re.compile(r"part-(\d{5,})\.parquet")
+PART_NAME = re.compile(r"part-\d{5,}\.parquet")
 
 
 class ProcessedImage(NamedTuple):
@@ -105,22 +105,13 @@ class PartsFolder:
                 stale.unlink()
             yield
 
-    @contextmanager
-    def write_lock(self, number: int) -> Iterator[None]:
-        """Lets the next run know that a process still writes this part."""
-        path = self.path / f".part-{number:05d}.lock"
-        with FileLock(path, thread_local=False):
-            yield
-            path.unlink(missing_ok=True)
-
     def part(self, number: int) -> Path:
         """Where a part lies."""
         return self.path / f"part-{number:05d}.parquet"
 
     def free_numbers(self) -> Iterator[int]:
         """Numbers of parts that are not there, rising: after a crash the gaps come first."""
-        taken = {int(match[1]) for path in self._files() if (match := PART_NAME.fullmatch(path.name))}
-        return (number for number in count() if number not in taken)
+        return (number for number in count() if not self.part(number).exists())
 
     @contextmanager
     def write_part(
@@ -134,13 +125,15 @@ class PartsFolder:
             states: The state of each image, by id.
         """
         left_out: dict[str, str] = {}
-        with self.write_lock(number):
-            if self.part(number).exists():  # written by a run that was killed, and outlived by its processes
-                raise InputError("folder", OWNER, "be free", f"{str(self.part(number))!r}", "Start the run again.")
-            with PredictionsWriter(self.part(number), labels, states=states) as writer:
+        path, lock = self.part(number), self.path / f".part-{number:05d}.lock"
+        with FileLock(lock, thread_local=False):  # lets the next run know that this process still writes
+            if path.exists():  # written by a run that was killed, and outlived by its processes
+                raise InputError("folder", OWNER, "be free", repr(str(path)), "Start the run again.")
+            with PredictionsWriter(path, labels, states=states) as writer:
                 yield writer, left_out
                 records = {name: [states[name], reason] for name, reason in left_out.items()}
                 writer.metadata[LEFT_OUT_KEY] = json.dumps(records).encode()
+            lock.unlink(missing_ok=True)
 
     def processed(self) -> dict[str, ProcessedImage]:
         """The state of each image in the parts; raises an error for damaged parts and parts of several tables."""
@@ -180,11 +173,12 @@ class PartsFolder:
     def list_left_out(self) -> dict[str, str]:
         """Writes `left-out.csv`, the images that could not be read, and returns them with the reasons."""
         left_out = {name: record.left_out for name, record in self.processed().items() if record.left_out}
-        if not left_out:
-            (self.path / LEFT_OUT_FILE).unlink(missing_ok=True)
-            return left_out
-        with atomic_write(self.path / LEFT_OUT_FILE) as part, part.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("id", "reason"), *left_out.items()])
+        path = self.path / LEFT_OUT_FILE
+        if left_out:
+            with atomic_write(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([("id", "reason"), *left_out.items()])
+        else:
+            path.unlink(missing_ok=True)
         return left_out
 
     def _files(self) -> list[Path]:

@@ -67,7 +67,7 @@ class PredictionTable(ABC):
             kinds: Which of `kinds` to read; all by default.
         """
         check_int("rows", f"{type(self).__name__}.batches", rows, low=1)
-        pieces = self._pieces(self.labels, self._check_kinds(kinds), rows)
+        pieces = self._pieces(self.labels, self._columns_of(kinds), rows)
         return (Predictions.from_checked(self.labels, columns, self._modules()) for columns in pieces)
 
     def read(
@@ -95,12 +95,12 @@ class PredictionTable(ABC):
             whole = (table.replace(probs=table.probabilities(), calibrator=self.calibrator) for table in self.batches())
             return concatenate([table.read(labels=selected) for table in whole])
         modules = self._modules() if selected.names == self.labels.names else {"link": _select_link(self, selected)}
-        columns = next(self._pieces(selected, self._check_kinds(kinds), max(len(self), 1)))
+        columns = next(self._pieces(selected, self._columns_of(kinds), max(len(self), 1)))
         return Predictions.from_checked(selected, columns, modules)
 
     @abstractmethod
-    def _pieces(self, labels: Labels, kinds: tuple[str, ...], rows: int) -> Iterator[dict[str, Any]]:
-        """The columns of these labels and kinds, of `rows` rows each; at least once."""
+    def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
+        """The wanted columns of these labels, `rows` rows at a time; at least once."""
 
     @abstractmethod
     def of_split(self, name: str) -> Self:
@@ -152,17 +152,16 @@ class PredictionTable(ABC):
         hint = "Give it splits: a column `split` in the file[, or {splits} of `Predictions`]."
         check_split(type(self).__name__, name, list(self.split_sizes()), hint=hint)
 
-    def _check_kinds(self, kinds: Iterable[str] | None) -> tuple[str, ...]:
-        """The wanted kinds in their usual order, or the error that says which there are."""
-        if kinds is None:
-            return self.kinds
+    def _columns_of(self, kinds: Iterable[str] | None) -> set[str]:
+        """The columns to read for these kinds, or the error that says which there are."""
+        kinds = self.kinds if kinds is None else kinds
         selected = list(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else [kinds]
         for kind in selected:
             if kind not in self.kinds:
                 hint = "Ask for these, or call `probabilities()` for what a link gives."
                 rule = f"be among those of the table, {', '.join(self.kinds)}"
                 raise InputError("kinds", type(self).__name__, rule, repr(kind), hint)
-        return tuple(kind for kind in self.kinds if kind in selected)
+        return {*TEXT_COLUMNS, *selected, *(["abstain"] if "decisions" in selected else [])}
 
 
 def select_labels(table: PredictionTable, labels: Sequence[str] | Labels | None) -> Labels:
@@ -463,8 +462,8 @@ class Predictions(PredictionTable):
         """The rows from `start` to before `stop`, sharing the memory of the table."""
         return self.from_checked(self.labels, _take(self._columns, slice(start, stop)), self._modules())
 
-    def _pieces(self, labels: Labels, kinds: tuple[str, ...], rows: int) -> Iterator[dict[str, Any]]:
-        columns = self.columns(kinds)
+    def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
+        columns = {name: column for name, column in self._columns.items() if name in wanted}
         if labels.names != self.labels.names:
             selected = [self.labels.column(name) for name in labels.names]
             columns |= {kind: columns[kind][:, selected] for kind in KINDS if kind in columns}
@@ -481,10 +480,9 @@ class Predictions(PredictionTable):
         """The number of rows of each split, in the order in which they first occur."""
         return self._columns["splits"].counts() if "splits" in self._columns else {}
 
-    def columns(self, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
-        """The columns that there are, by name, in the order of files: texts, and cells of these kinds."""
-        wanted = {*TEXT_COLUMNS, *kinds, *(["abstain"] if "decisions" in kinds else [])}
-        return {name: column for name, column in self._columns.items() if name in wanted}
+    def columns(self) -> dict[str, Any]:
+        """The columns that there are, by name, in the order of files."""
+        return dict(self._columns)
 
 
 def concatenate(tables: Sequence[Predictions]) -> Predictions:

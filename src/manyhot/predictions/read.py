@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -304,14 +304,10 @@ def with_slashes(texts: Any) -> Any:
     return import_arrow().compute.replace_substring(texts, "\\", "/")
 
 
-def _read_values(piece: Any, columns: Iterable[str], dtype: torch.dtype) -> Tensor:
+def _read_values(piece: Any, columns: Collection[str], dtype: torch.dtype) -> Tensor:
     """(n, K) of columns of a record batch, whatever type of number they hold; NaN where there is none."""
-    pa = import_arrow()
-    numbers = [piece.column(name) for name in columns]
-    floats = (pa.float32(), pa.float64())
-    numbers = [column if column.type in floats else column.cast(pa.float64(), safe=False) for column in numbers]
-    cells = torch.empty(len(piece), len(numbers), dtype=dtype)
-    fill_from_arrow(cells, numbers)
+    cells = torch.empty(len(piece), len(columns), dtype=dtype)
+    fill_from_arrow(cells, [piece.column(name) for name in columns])
     return cells
 
 
