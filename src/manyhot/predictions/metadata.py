@@ -59,10 +59,8 @@ class Metadata:
             if version == FORMAT:
                 return cls(**(content | {"kinds": tuple(content["kinds"])}))
         except (ValueError, TypeError, KeyError, AttributeError):
-            hint = "Write the file again with `save`."
-            raise InputError(
-                "path", DEFAULT_OWNER, "hold the metadata of manyhot", f"{str(name)!r} with others", hint
-            ) from None
+            got, hint = f"{str(name)!r} with others", "Write the file again with `save`."
+            raise InputError("path", DEFAULT_OWNER, "hold the metadata of manyhot", got, hint) from None
         rule = f"hold format {FORMAT} of manyhot's tables"
         raise InputError("path", DEFAULT_OWNER, rule, f"{str(name)!r} with format {version}", "Update manyhot.")
 

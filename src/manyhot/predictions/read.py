@@ -34,14 +34,7 @@ from manyhot.tables.columns import (
     preview_names,
     rename_splits,
 )
-from manyhot.tables.reader import (
-    TableFile,
-    check_same_columns,
-    empty_batch,
-    open_tables,
-    read_archive,
-    read_target_array,
-)
+from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_archive, read_target_array
 
 
 @owned("read_predictions")
@@ -244,7 +237,8 @@ class RowReader:
     def batches(self) -> Iterator[Any]:
         """Record batches of the columns that have a role; one without rows if there are none."""
         pieces = (piece for file in self._files for piece in file.batches(self.roles) if len(piece))
-        return chain([next(pieces, empty_batch(self.roles.used))], pieces)
+        without_rows = import_arrow().RecordBatch.from_pydict(dict.fromkeys(self.roles.used, ()))
+        return chain([next(pieces, without_rows)], pieces)
 
     def texts(self, piece: Any, column: str | None) -> Any:
         """A column of texts, None for none; spaces around a text are not part of it."""

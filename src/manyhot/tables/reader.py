@@ -138,12 +138,6 @@ def check_same_columns(tables: Sequence[TableFile], names: Sequence[str]) -> Non
                 raise _file_error(table.path, rule, f" without {name!r}", hint)
 
 
-def empty_batch(names: Sequence[str]) -> Any:
-    """A record batch of texts without rows, for a table that gives none."""
-    pa = import_arrow()
-    return pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in names], list(names))
-
-
 def read_cells(column: Any, name: str, rows_before: int) -> Any:
     """A column of a label as int8: 1, 0 and -1, also for words such as yes, and null for a blank.
 
