@@ -156,3 +156,13 @@ def test_pandas_can_write_it_too(tmp_path):
     pd.read_parquet(path).to_parquet(path)
     with raises_input_error(match="Import it with `read_predictions`"):
         open_predictions(path)
+
+
+def test_splits_are_not_counted_in_half_of_the_parts(tmp_path):
+    table(rows=9).save(tmp_path / "part.parquet")
+    path = saved(tmp_path)
+    stored = open_predictions(tmp_path)
+    table(rows=20).save(path)
+    for _ in range(2):
+        with raises_input_error(rule="stay as it is while it is read", got="table.parquet', which changed"):
+            stored.split_sizes()
