@@ -271,16 +271,9 @@ class Part:
         inside = [name for name in selected if name not in self._folder_values] or [TEXT_COLUMNS["ids"]]
         rows = min(DECODED_ROWS, max(MIN_DECODED_ROWS, DECODED_CELLS // max(len(selected), 1)))
         groups = [group for group in range(self._footer.num_row_groups) if self._may_hold(group, split)]
-        with (
-            arrow_as_input_error(self.path, "be a whole Parquet file", "Write it again.", DEFAULT_OWNER),
-            pa.parquet.ParquetFile(
-                self.path,
-                metadata=self._footer,
-                buffer_size=BUFFER_BYTES,
-                pre_buffer=False,
-                page_checksum_verification=True,
-            ) as file,
-        ):
+        reading = {"buffer_size": BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        errors = arrow_as_input_error(self.path, "be a whole Parquet file", "Write it again.", DEFAULT_OWNER)
+        with errors, pa.parquet.ParquetFile(self.path, metadata=self._footer, **reading) as file:
             if self._stamp != _stamp(self.path):  # the pages of another file would be at other positions
                 rule, got = "stay as it is while it is read", f"{str(self.path)!r}, which changed"
                 raise InputError("path", DEFAULT_OWNER, rule, got, "Open it again.")

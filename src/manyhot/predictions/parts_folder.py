@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,10 +189,9 @@ class PartsFolder:
         path = self.path / WORK_FILE
         if not path.is_file():
             return None
-        try:
+        content = None
+        with suppress(ValueError):
             content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            content = None
         if not isinstance(content, dict) or content.get("format") not in (1, FORMAT):
             rule, got = f"hold a {WORK_FILE} of this version of manyhot", f"{str(path)!r}, which is none"
             raise InputError("folder", OWNER, rule, got, "Choose another folder, or update manyhot.")
