@@ -63,8 +63,7 @@ def connected(address: str | None) -> Iterator[Any]:
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         message = " ".join(str(error).split())[:200].rstrip(".")
         hint = "Start one with `ray start --head`, or leave it out for one on this machine."
-        got = f"{address!r} ({message})"
-        raise InputError("address", "", "lead to a running cluster of Ray", got, hint) from None
+        raise InputError("address", "", "lead to a running cluster of Ray", f"{address!r} ({message})", hint) from None
     try:
         yield ray
     finally:
@@ -163,7 +162,7 @@ class RayScorer:
         classifier = self._classifier
         with self.parts.write_part(number, classifier.labels, states) as (writer, left_out):
             for table in classifier.predict_parts(
-                replace(part, notes=[]),
+                part,
                 rows=1,
                 batch_size=self.batch_size,
                 workers=self.workers.readers,

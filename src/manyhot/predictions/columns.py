@@ -73,7 +73,8 @@ class StringColumn:
     def __getitem__(self, rows: Any) -> StringColumn:
         """The texts of a slice, or of an array of row numbers."""
         if isinstance(rows, slice):
-            return StringColumn(self.values[rows])
+            whole = rows.start == 0 and rows.stop >= len(self)
+            return self if whole else StringColumn(self.values[rows])  # itself, because it keeps its list
         if self._in_arrow:
             return StringColumn(self.values.take(import_arrow().array(rows)))
         return StringColumn([str(self.values[row]) for row in rows.tolist()])
@@ -123,8 +124,7 @@ def is_encodable(text: str) -> bool:
 def to_arrow_columns(cells: Tensor) -> list[Any]:
     """One column of Arrow for each column of (N, K), in memory of their own; targets that are -1 become nulls."""
     pa, cells = import_arrow(), cells[:, None] if cells.ndim == 1 else cells
-    buffer = torch.empty(cells.shape[::-1], dtype=cells.dtype)
-    transposed = buffer.copy_(cells.cpu().T).numpy()
+    transposed = torch.empty(cells.shape[::-1], dtype=cells.dtype).copy_(cells.cpu().T).numpy()
     if cells.dtype != torch.int8:
         return [pa.array(column) for column in transposed]
     unknown = transposed < 0

@@ -207,8 +207,7 @@ def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor
         return cells
     other = (cells != 0) & (cells != 1)
     if bool(other.any()):
-        got, hint = f"{cells[other][0].item():g}", "Apply a rule to the probabilities."
-        raise InputError(name, OWNER, rule, got, hint)
+        raise InputError(name, OWNER, rule, f"{cells[other][0].item():g}", "Apply a rule to the probabilities.")
     return cells == 1
 
 
@@ -241,8 +240,7 @@ def _as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     if index.numel() == 0:
         index = index.long().flatten()
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
-        got = f"{tuple(index.shape)} of {index.dtype}"
-        raise InputError("rows", "Predictions.take", rule, got, hint)
+        raise InputError("rows", "Predictions.take", rule, f"{tuple(index.shape)} of {index.dtype}", hint)
     check_range("Predictions.take", index, count, "Count the rows from 0.")
     return index.long().numpy()
 
@@ -266,11 +264,6 @@ def needs_all_labels(table: PredictionTable, labels: Labels) -> bool:
         return False
     source = table.calibrator or table.link
     return source is not None and _select_link(table, labels) is None
-
-
-def _take(columns: dict[str, Any], rows: Any) -> dict[str, Any]:
-    """The rows of a slice, or of an array of row numbers."""
-    return {name: column[rows] for name, column in columns.items()}
 
 
 class Predictions(PredictionTable):
@@ -455,21 +448,24 @@ class Predictions(PredictionTable):
         Args:
             rows: (n,) whole numbers from 0 to N - 1, or (N,) bool.
         """
-        rows = _take(self._columns, _as_row_indices(rows, len(self)))
-        return self.from_checked(self.labels, rows, self._modules())
+        return self._at(_as_row_indices(rows, len(self)))
 
     def slice(self, start: int, stop: int) -> Predictions:
         """The rows from `start` to before `stop`, sharing the memory of the table."""
-        return self.from_checked(self.labels, _take(self._columns, slice(start, stop)), self._modules())
+        return self._at(slice(start, stop))
+
+    def _at(self, rows: Any) -> Predictions:
+        """The rows of a slice, or of an array of row numbers."""
+        columns = {name: column[rows] for name, column in self._columns.items()}
+        return self.from_checked(self.labels, columns, self._modules())
 
     def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
         columns = {name: column for name, column in self._columns.items() if name in wanted}
         if labels.names != self.labels.names:
             selected = [self.labels.column(name) for name in labels.names]
             columns |= {kind: columns[kind][:, selected] for kind in KINDS if kind in columns}
-        if rows >= len(self):
-            return iter([columns])
-        return (_take(columns, slice(start, start + rows)) for start in range(0, len(self), rows))
+        for start in range(0, max(len(self), 1), rows):
+            yield {name: column[start : start + rows] for name, column in columns.items()}
 
     def of_split(self, name: str) -> Predictions:
         """The rows of one split, in memory of their own."""
