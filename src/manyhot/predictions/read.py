@@ -137,8 +137,9 @@ def read_predictions(
             taken, notes = Labels(list(roles.cells)), [*files[0].notes, *described]
             batches = RowReader(files, roles, taken, own).predictions(str(kind), link, dtype, notes)
         batches = batches if targets is None else _add_targets(batches, targets, taken, options, notes)
-        batches = _note_likely_probs(batches, notes)
-        return _of_split(_load(batches) if to is None else _write(batches, taken, to), split, notes)
+        batches = _check_batches(batches, notes)
+        table = concatenate(list(batches)) if to is None else _write(batches, taken, to)
+        return _of_split(table, split, notes)
 
 
 @contextmanager
@@ -180,34 +181,28 @@ def _read_archive(path: Path, kind: str, options: ReadOptions, link: Link | None
     return table
 
 
-def _load(batches: Iterable[Predictions]) -> Predictions:
-    """All batches in memory, with different ids."""
-    table = concatenate(list(batches))
-    check_unique(table.columns()["ids"], "Name the column of ids with {id_column}.")
-    return table
-
-
 def _write(batches: Iterable[Predictions], labels: Labels, to: str | os.PathLike[str]) -> StoredPredictions:
     """All batches in a file, of which one at a time is in memory."""
-    ids = []
     with PredictionsWriter(to, labels) as writer:
         for batch in batches:
             writer.write(batch)
-            ids.append(batch.columns()["ids"])
-        # The texts alone are small, and a file with an id twice must not come to be.
-        if not ids[0].numbered:
-            check_unique(StringColumn.concatenated(ids), "Name the column of ids with {id_column}.")
     return open_predictions(to)
 
 
-def _note_likely_probs(batches: Iterable[Predictions], notes: list[str]) -> Iterator[Predictions]:
-    """The batches as they are; notes it if what was called scores looks like probabilities, which is no proof."""
-    low, high = math.inf, -math.inf
+def _check_batches(batches: Iterable[Predictions], notes: list[str]) -> Iterator[Predictions]:
+    """The batches as they are; rejects an id that comes twice, before a file of them is complete.
+
+    It also notes if what was called scores looks like probabilities, which is no proof.
+    """
+    ids, low, high = [], math.inf, -math.inf
     for batch in batches:
+        ids.append(batch.columns()["ids"])  # the texts alone are small
         if batch.scores is not None and batch.probs is None and len(batch):
             bounds = torch.aminmax(batch.scores)
             low, high = min(low, float(bounds.min)), max(high, float(bounds.max))
         yield batch
+    if not ids[0].numbered:
+        check_unique(StringColumn.concatenated(ids), "Name the column of ids with {id_column}.")
     if 0 <= low <= high <= 1:
         notes.append("All scores lie between 0 and 1. If they are probabilities, choose the kind 'probs'.")
 
