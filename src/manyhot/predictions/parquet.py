@@ -373,8 +373,9 @@ class StoredPredictions(PredictionTable):
             self._sizes = sizes
         return dict(self._sizes)
 
-    def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
+    def _pieces(self, labels: Labels, kinds: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
         """Filled piece by piece as these come from the files."""
+        wanted = {*(ROW_COLUMNS if "decisions" in kinds else TEXT_COLUMNS), *kinds}
         layout = {  # in the widest type of any part
             kind: max(part.layout[kind] for part in self._parts) for kind in self._parts[0].layout if kind in wanted
         }

@@ -67,7 +67,7 @@ class PredictionTable(ABC):
             kinds: Which of `kinds` to read; all by default.
         """
         check_int("rows", f"{type(self).__name__}.batches", rows, low=1)
-        pieces = self._pieces(self.labels, self._columns_of(kinds), rows)
+        pieces = self._pieces(self.labels, self._check_kinds(kinds), rows)
         return (Predictions.from_checked(self.labels, columns, self._modules()) for columns in pieces)
 
     def read(
@@ -95,12 +95,12 @@ class PredictionTable(ABC):
             whole = (table.replace(probs=table.probabilities(), calibrator=self.calibrator) for table in self.batches())
             return concatenate([table.read(labels=selected) for table in whole])
         modules = self._modules() if selected.names == self.labels.names else {"link": _select_link(self, selected)}
-        columns = next(self._pieces(selected, self._columns_of(kinds), max(len(self), 1)))
+        columns = next(self._pieces(selected, self._check_kinds(kinds), max(len(self), 1)))
         return Predictions.from_checked(selected, columns, modules)
 
     @abstractmethod
-    def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
-        """The wanted columns of these labels, `rows` rows at a time; at least once."""
+    def _pieces(self, labels: Labels, kinds: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
+        """The columns of these labels and kinds, `rows` rows at a time; at least once."""
 
     @abstractmethod
     def of_split(self, name: str) -> Self:
@@ -152,8 +152,8 @@ class PredictionTable(ABC):
         hint = "Give it splits: a column `split` in the file[, or {splits} of `Predictions`]."
         check_split(type(self).__name__, name, list(self.split_sizes()), hint=hint)
 
-    def _columns_of(self, kinds: Iterable[str] | None) -> set[str]:
-        """The columns to read for these kinds, or the error that says which there are."""
+    def _check_kinds(self, kinds: Iterable[str] | None) -> list[str]:
+        """The wanted kinds, or the error that says which there are."""
         kinds = self.kinds if kinds is None else kinds
         selected = list(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else [kinds]
         for kind in selected:
@@ -161,7 +161,7 @@ class PredictionTable(ABC):
                 hint = "Ask for these, or call `probabilities()` for what a link gives."
                 rule = f"be among those of the table, {', '.join(self.kinds)}"
                 raise InputError("kinds", type(self).__name__, rule, repr(kind), hint)
-        return {*TEXT_COLUMNS, *selected, *(["abstain"] if "decisions" in selected else [])}
+        return selected
 
 
 def select_labels(table: PredictionTable, labels: Sequence[str] | Labels | None) -> Labels:
@@ -229,8 +229,7 @@ def check_modules(**modules: Any) -> dict[str, Any]:
 
 def _as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     """Row numbers (n,) of numbers or of a mask; raises an error if they are out of range."""
-    rule = f"be (n,) whole numbers or ({count},) bool"
-    hint = "Pass row numbers, or a mask with one entry per row."
+    rule, hint = f"be (n,) whole numbers or ({count},) bool", "Pass row numbers, or a mask with one entry per row."
     try:
         index = as_tensor("Predictions.take", rows, "rows").detach().cpu()
     except InputError:
@@ -459,8 +458,8 @@ class Predictions(PredictionTable):
         columns = {name: column[rows] for name, column in self._columns.items()}
         return self.from_checked(self.labels, columns, self._modules())
 
-    def _pieces(self, labels: Labels, wanted: set[str], rows: int) -> Iterator[dict[str, Any]]:
-        columns = {name: column for name, column in self._columns.items() if name in wanted}
+    def _pieces(self, labels: Labels, kinds: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
+        columns = self.columns(kinds)
         if labels.names != self.labels.names:
             selected = [self.labels.column(name) for name in labels.names]
             columns |= {kind: columns[kind][:, selected] for kind in KINDS if kind in columns}
@@ -476,9 +475,10 @@ class Predictions(PredictionTable):
         """The number of rows of each split, in the order in which they first occur."""
         return self._columns["splits"].counts() if "splits" in self._columns else {}
 
-    def columns(self) -> dict[str, Any]:
-        """The columns that there are, by name, in the order of files."""
-        return dict(self._columns)
+    def columns(self, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
+        """The columns that there are, by name, in the order of files: texts, and cells of these kinds."""
+        wanted = {*TEXT_COLUMNS, *kinds, *(["abstain"] if "decisions" in kinds else [])}
+        return {name: column for name, column in self._columns.items() if name in wanted}
 
 
 def concatenate(tables: Sequence[Predictions]) -> Predictions:
