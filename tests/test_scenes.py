@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from manyhot.data import Scenes, digit_scenes, template_features
-from manyhot.data.digits import DIGIT, LABEL_NAMES, LABEL_RATES, _Pool
+from manyhot.data.digits import DIGIT, LABEL_NAMES, LABEL_RATES, load_digits
 from tests.errors.expected import raises_input_error
 
 
@@ -87,15 +87,15 @@ def test_scene_without_label_or_clutter_is_empty_but_for_noise():
 
 
 def test_train_and_test_use_different_digits_of_every_label():
-    train, test = _Pool.load("train"), _Pool.load("test")
-    assert sum(map(len, train.digits)) + sum(map(len, test.digits)) == 1797
-    for ours, theirs in zip(train.digits, test.digits, strict=True):
+    train, test = load_digits("train"), load_digits("test")
+    assert sum(map(len, train)) + sum(map(len, test)) == 1797
+    for ours, theirs in zip(train, test, strict=True):
         assert len(ours) > len(theirs) > 40
         assert torch.cdist(ours.flatten(1), theirs.flatten(1)).min() > 0
 
 
 def test_features_find_an_untouched_digit():
-    digit = _Pool.load("test").digits[4][0]
+    digit = load_digits("test")[4][0]
     canvas = torch.zeros(1, 32, 32)
     canvas[0, 11 : 11 + DIGIT, 5 : 5 + DIGIT] = digit
     best = template_features(canvas).view(10, 20).amax(1).argmax()

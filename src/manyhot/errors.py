@@ -90,6 +90,17 @@ def owned(owner: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def as_input_error(
+    file: str, kinds: type[Exception] | tuple[type[Exception], ...], rule: str, hint: str
+) -> Iterator[None]:
+    """Turns errors of these kinds about the content of a file into one that names the file."""
+    try:
+        yield
+    except kinds as error:
+        raise InputError("path", rule=rule, got=f"{file} ({error})", hint=hint) from None
+
+
 def suggest(
     name: str, choices: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6, show: Callable[[str], str] = str
 ) -> str:

@@ -19,7 +19,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import TableRows, conflicting_splits_error, join_splits, splits_by_file
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets, index_names
-from manyhot.errors import InputError
+from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, first_line, import_arrow
@@ -90,10 +90,8 @@ def _load_coco(path: Path) -> tuple[dict[Any, str], dict[Any, str], list[tuple[A
         The file of each image and the name of each category, by their numbers; image, category and value of each
         annotation, 1 for present and 0 for known to be absent; and whether images list what is absent.
     """
-    try:
+    with as_input_error(repr(str(path)), ValueError, "be JSON", "Repair the file."):
         content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError("path", rule="be JSON", got=f"{str(path)!r} ({error})", hint="Repair the file.") from None
     keys = ("images", "categories", "annotations")
     if not (isinstance(content, dict) and all(isinstance(content.get(key), list) for key in keys)):
         rule, got = "hold lists of images, categories and annotations", f"{str(path)!r} without them"
@@ -172,11 +170,8 @@ def _read_split_lists(folder: Path) -> dict[str, str]:
 
 def _read_objects(path: Path) -> dict[str, int]:
     """1 for each label with an object that is not difficult, -1 for each with difficult ones only."""
-    try:
+    with as_input_error(repr(str(path)), ElementTree.ParseError, "hold whole XML files", "Repair or remove it."):
         root = ElementTree.parse(path).getroot()
-    except ElementTree.ParseError as error:
-        got, hint = f"{str(path)!r} ({error})", "Repair or remove it."
-        raise InputError("path", rule="hold whole XML files", got=got, hint=hint) from None
     values: dict[str, int] = {}
     for item in root.iter("object"):
         name = (item.findtext("name") or "").strip()

@@ -73,10 +73,9 @@ def _inputs(x: Any) -> tuple[Array | None, ImageSource | None]:
     """Features or images."""
     if isinstance(x, ImageSource):
         return None, x
-    if isinstance(x, list | tuple) and x and all(isinstance(path, str | Path) for path in x):
-        return None, Files([str(path) for path in x])
-    if isinstance(x, np.ndarray) and x.dtype.kind in "UO" and x.ndim == 1:
-        return None, Files([str(path) for path in x.tolist()])
+    paths = x.tolist() if isinstance(x, np.ndarray) and x.dtype.kind in "UO" and x.ndim == 1 else x
+    if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | Path) for path in paths):
+        return None, Files([str(path) for path in paths])
     if hasattr(x, "tocsr"):
         raise InputError("x", OWNER, "be a dense array", "a sparse matrix", "Pass `x.toarray()`.")
     array = as_tensor(OWNER, x, "x").detach().cpu().numpy()
@@ -98,8 +97,7 @@ def _targets(y: Any, labels: Labels | None) -> tuple[Labels, SparseTargets]:
     y = rows_as_lists(y)
     if isinstance(y, list | tuple):
         return _listed_targets(y, labels)
-    if labels is None and hasattr(y, "columns") and not isinstance(y, SparseTargets):
-        labels = Labels([str(name) for name in y.columns])
+    names = None if isinstance(y, SparseTargets) else getattr(y, "columns", None)
     if isinstance(y, SparseTargets):
         targets = y
     elif hasattr(y, "tocoo") and hasattr(y, "nnz"):
@@ -111,7 +109,7 @@ def _targets(y: Any, labels: Labels | None) -> tuple[Labels, SparseTargets]:
             raise InputError("y", OWNER, "be (N, K)", str(tuple(table.shape)), hint)
         targets = SparseTargets.from_dense(table)
     if labels is None:
-        labels = Labels([str(column) for column in range(targets.num_labels)])
+        labels = Labels([str(name) for name in (range(targets.num_labels) if names is None else names)])
     if len(labels) != targets.num_labels:
         rule = f"name the {targets.num_labels} columns of `y`"
         raise InputError("labels", OWNER, rule, f"{len(labels)} names", "Pass one name a column.")
@@ -126,7 +124,7 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
         raise InputError("y", OWNER, "hold one label or a list of labels for each sample", repr(unsplit), hint)
     rows = [list(row) if isinstance(row, list | tuple | set | frozenset | np.ndarray) else [row] for row in y]
     flat = [item for row in rows for item in row]
-    if all(isinstance(item, str) for item in flat) and (flat or labels is not None):
+    if all(isinstance(item, str) for item in flat):
         labels = Labels(sort_names(set(flat))) if labels is None else labels
         columns = [[labels.column(name) for name in row] for row in rows]
     elif all(isinstance(item, int | np.integer) and not isinstance(item, bool) for item in flat):

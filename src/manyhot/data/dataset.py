@@ -13,6 +13,7 @@ from manyhot.checks import check_int
 from manyhot.data.sources import ImageSource
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
+from manyhot.formatting import html_table
 from manyhot.labels import Labels
 from manyhot.tables.columns import Array, check_split
 
@@ -27,13 +28,7 @@ class Note(str):
             are, or empty.
     """
 
-    kind: str
-
-    def __new__(cls, text: str, kind: str = "") -> Note:
-        """The message itself is the text."""
-        note = super().__new__(cls, text)
-        note.kind = kind
-        return note
+    kind = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,10 +91,9 @@ class Dataset:
         if self.targets is not None and len(self.labels):
             counts, known = self.targets.counts(), self.targets.known()
             order = np.argsort(-counts, kind="stable")[:SHOWN_LABELS].tolist()
-            cells = ((escape(self.labels.names[k]), f"{counts[k]:,}", f"{known[k]:,}") for k in order)
-            body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
-            table = f"<table><thead><tr><th>label</th><th>present</th><th>known</th></tr></thead>{body}</table>"
+            rows = [[self.labels.names[k], f"{counts[k]:,}", f"{known[k]:,}"] for k in order]
             rest = len(self.labels) - len(order)
+            table = html_table([["label", "present", "known"], *rows])
             table += f"<p>and {rest:,} more labels</p>" if rest else ""
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return f"<p>{escape(repr(self))}</p>{table}<ul>{notes}</ul>"
@@ -127,7 +121,6 @@ class Dataset:
     def of_split(self, name: str) -> Dataset:
         """The samples of one split."""
         check_split("Dataset", name, list(self.split_sizes()), hint="Call `with_splits` first.")
-        assert self.splits is not None
         return self.take(self.splits == name)
 
     def with_splits(self, splits: Sequence[str] | Array) -> Dataset:

@@ -81,7 +81,7 @@ def digit_scenes(
         raise InputError("n", owner, "be at least 1", str(n), "Pass the number of scenes.")
     check_number("max_labels", owner, max_labels, "[0, 10]")
     check_number("clutter", owner, clutter, "[0, 1]")
-    pool = _Pool.load(check_choice("split", owner, split, ("train", "test")))
+    pool = load_digits(check_choice("split", owner, split, ("train", "test")))
     cells = (size[0] // PATCH) * (size[1] // PATCH)
     if cells < max(max_labels, 1):
         rule = f"hold {max(max_labels, 1)} cells of {PATCH} x {PATCH} pixels"
@@ -93,7 +93,7 @@ def digit_scenes(
     for slot in range(cells):
         # The first slots of a scene show its labels, the others may show clutter.
         labelled = (slot < present.sum(1))[:, None, None]
-        digit = pool.handwriting(order[:, slot % 10], draw)
+        digit = _handwriting(pool, order[:, slot % 10], draw)
         digit = torch.where(draw.chance(HIDDEN_SHARE), digit * _halves(draw), digit) * _contrast(draw)
         _paste(images, torch.where(labelled, digit, _clutter(pool, clutter, draw)), positions[:, slot], draw)
     images += NOISE * torch.randn(images.shape, generator=draw.generator)
@@ -129,11 +129,11 @@ def template_features(images: Tensor, *, per_label: int = 20, rivalry: float = 0
 
 def digit_templates(per_label: int) -> Tensor:
     """Typical handwritten digits, (10, per_label, 64), of mean 0 and length 1."""
-    pool = _Pool.load("train")
+    pool = load_digits("train")
     from sklearn.cluster import KMeans  # after the error that says how to install it
 
     kmeans = KMeans(per_label, n_init=1, random_state=0)
-    centres = [kmeans.fit(digits.flatten(1).numpy()).cluster_centers_ for digits in pool.digits]
+    centres = [kmeans.fit(digits.flatten(1).numpy()).cluster_centers_ for digits in pool]
     templates = torch.stack([torch.from_numpy(some).float() for some in centres])
     return F.normalize(templates - templates.mean(2, keepdim=True), dim=2)
 
@@ -161,32 +161,26 @@ class _Draw:
         return torch.rand(self.n, k, generator=self.generator).argsort(1)
 
 
-@dataclass(frozen=True)
-class _Pool:
+def load_digits(split: str) -> list[Tensor]:
     """The handwritten digits of one split: the images (M, 8, 8) of each label."""
+    data = require("sklearn.datasets", "Scenes of digits", extra="vision", package="scikit-learn").load_digits()
+    images, labels = torch.from_numpy(data.images).float() / 16, torch.from_numpy(data.target)
+    # Writers come in blocks: taking every third digit for testing gives both splits some of each.
+    chosen = (torch.arange(len(labels)) % 3 == 2) == (split == "test")
+    return [images[chosen & (labels == k)] for k in range(10)]
 
-    digits: tuple[Tensor, ...]
 
-    @staticmethod
-    def load(split: str) -> _Pool:
-        datasets = require("sklearn.datasets", "Scenes of digits", extra="vision", package="scikit-learn")
-        data = datasets.load_digits()
-        images, labels = torch.from_numpy(data.images).float() / 16, torch.from_numpy(data.target)
-        # Writers come in blocks: taking every third digit for testing gives both splits some of each.
-        chosen = (torch.arange(len(labels)) % 3 == 2) == (split == "test")
-        return _Pool(tuple(images[chosen & (labels == k)] for k in range(10)))
-
-    def handwriting(self, labels: Tensor, draw: _Draw) -> Tensor:
-        """A random digit of each label, slightly turned, slanted and scaled, (n, 10, 10)."""
-        counts = torch.tensor([len(digits) for digits in self.digits])
-        indices = (draw.uniform(0, 1).flatten() * counts[labels]).long()
-        digits = torch.cat(self.digits)[(counts.cumsum(0) - counts)[labels] + indices]
-        angle, slant, scale = draw.normal(0.05), draw.normal(0.05), draw.uniform(0.95, 1.1)
-        x = torch.cat([angle.cos(), slant - angle.sin(), torch.zeros_like(angle)], dim=2)
-        y = torch.cat([angle.sin(), angle.cos(), torch.zeros_like(angle)], dim=2)
-        turn = torch.cat([x, y], dim=1) * (PATCH / DIGIT) / scale
-        grid = F.affine_grid(turn, [len(digits), 1, PATCH, PATCH], align_corners=False)
-        return F.grid_sample(digits[:, None], grid, align_corners=False)[:, 0]
+def _handwriting(pool: list[Tensor], labels: Tensor, draw: _Draw) -> Tensor:
+    """A random digit of each label, slightly turned, slanted and scaled, (n, 10, 10)."""
+    counts = torch.tensor([len(digits) for digits in pool])
+    indices = (draw.uniform(0, 1).flatten() * counts[labels]).long()
+    digits = torch.cat(pool)[(counts.cumsum(0) - counts)[labels] + indices]
+    angle, slant, scale = draw.normal(0.05), draw.normal(0.05), draw.uniform(0.95, 1.1)
+    x = torch.cat([angle.cos(), slant - angle.sin(), torch.zeros_like(angle)], dim=2)
+    y = torch.cat([angle.sin(), angle.cos(), torch.zeros_like(angle)], dim=2)
+    turn = torch.cat([x, y], dim=1) * (PATCH / DIGIT) / scale
+    grid = F.affine_grid(turn, [len(digits), 1, PATCH, PATCH], align_corners=False)
+    return F.grid_sample(digits[:, None], grid, align_corners=False)[:, 0]
 
 
 def _draw_labels(max_labels: int, draw: _Draw) -> tuple[Tensor, Tensor]:
@@ -197,9 +191,9 @@ def _draw_labels(max_labels: int, draw: _Draw) -> tuple[Tensor, Tensor]:
     return torch.zeros_like(present).scatter(1, order, selected), order
 
 
-def _clutter(pool: _Pool, probability: float, draw: _Draw) -> Tensor:
+def _clutter(pool: list[Tensor], probability: float, draw: _Draw) -> Tensor:
     """Half a digit or a stroke, or nothing, (n, 10, 10)."""
-    halves = pool.handwriting(draw.integers(10), draw) * _halves(draw)
+    halves = _handwriting(pool, draw.integers(10), draw) * _halves(draw)
     return torch.where(draw.chance(0.5), halves, _strokes(draw)) * _contrast(draw) * draw.chance(probability)
 
 

@@ -9,6 +9,7 @@ import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import splits_by_file
 from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_lists
-from manyhot.errors import InputError
+from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
 from manyhot.tables.arrow import missing_path_error
 from manyhot.tables.columns import (
@@ -26,6 +27,7 @@ from manyhot.tables.columns import (
     FLAG_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
+    Array,
     ReadOptions,
     canonical_split,
     canonical_splits,
@@ -77,10 +79,9 @@ def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
 
 def _has_split_folders(paths: Sequence[str]) -> bool:
     """Whether the top folders are splits; raises an error for splits beside other folders."""
-    splits = {path.split(os.sep)[0] for path in paths if path.count(os.sep) > 1}
-    splits = {name for name in splits if name.lower() in CANONICAL_SPLITS}
-    tops = {path.split(os.sep)[0] for path in paths if os.sep in path}
-    others = sorted(name for name in tops if name.lower() not in CANONICAL_SPLITS)
+    parts = [path.split(os.sep) for path in paths]
+    splits = {top for top, *below in parts if len(below) > 1 and top.lower() in CANONICAL_SPLITS}
+    others = sorted({top for top, *below in parts if below and top.lower() not in CANONICAL_SPLITS})
     if splits and others:
         got = f"the split {min(splits)!r} beside {preview_names(others)}"
         hint = "Move one kind elsewhere, or pass `{split_column=''}` if none are splits."
@@ -130,7 +131,9 @@ def scan_shards(files: Sequence[Path]) -> tuple[list[ShardSample], SkippedFiles]
         if not path.is_file():
             raise missing_path_error(path)
         samples: dict[str, ShardSample] = {}
-        try:
+        hint = "Unpack .tar.gz archives, or pack them again without compression."
+        kinds = (tarfile.TarError, UnicodeDecodeError, EOFError)
+        with as_input_error(repr(str(path)), kinds, "be a plain tar archive", hint):
             for archive, member in scan_tar(path):
                 folder, _, base = member.name.rpartition("/")
                 stem, _, suffix = base.partition(".")
@@ -148,9 +151,6 @@ def scan_shards(files: Sequence[Path]) -> tuple[list[ShardSample], SkippedFiles]
                     content = archive.extractfile(member)
                     assert content is not None  # which it is for folders alone
                     sample.label_texts[suffix] = content.read().decode("utf-8-sig")
-        except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
-            got, hint = f"{str(path)!r} ({error})", "Unpack .tar.gz archives, or pack them again without compression."
-            raise InputError("path", rule="be a plain tar archive", got=got, hint=hint) from None
         result += [sample for sample in samples.values() if sample.image]
     if not result:
         got, hint = skipped.describe_missing(files[0], " without any")
@@ -182,39 +182,36 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     notes = [f"Read {len(all_samples):,} samples of {count}.", *skipped.notes()]
     if len(samples) < len(all_samples):
         notes.append(f"Left out {len(all_samples) - len(samples):,} images without a .{suffix} file.")
-    objects = _read_objects(samples, suffix)
-    names, description = _read_names(objects, suffix, options)
+    records = _read_records(samples, suffix)
+    names, description = _read_names(records, suffix, options)
     labels, targets = index_lists(names, unlisted=options.unlisted or "absent")
     notes.append(f"Labels are in the .{suffix} files{description}.")
-    splits, more = _shard_splits(samples, objects, files, options)
+    splits, more = _shard_splits(records, images, options)
     return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
 
 
-def _read_objects(samples: Sequence[ShardSample], suffix: str) -> list[Any]:
-    """What the file beside each image holds: a text, or anything that JSON has."""
-    objects: list[Any] = [sample.label_texts[suffix].strip() for sample in samples]
-    for row, text in enumerate(objects if suffix == "json" else ()):
-        try:
-            objects[row] = json.loads(text)
-        except ValueError as error:
-            got = f"{samples[row].key}.json ({error})"
-            raise InputError("path", rule="hold whole JSON files", got=got, hint="Repair it.") from None
-    return objects
+def _read_records(samples: Sequence[ShardSample], suffix: str) -> list[dict[str, Any]]:
+    """What the file beside each image holds, by key; what is no object of JSON has an empty one."""
+    records = []
+    for sample in samples:
+        text = sample.label_texts[suffix].strip()
+        with as_input_error(f"{sample.key}.json", ValueError, "hold whole JSON files", "Repair it."):
+            content = json.loads(text) if suffix == "json" else text
+        records.append(content if isinstance(content, dict) else {"": content})
+    return records
 
 
-def _read_names(objects: Sequence[Any], suffix: str, options: ReadOptions) -> tuple[list[list[str]], str]:
+def _read_names(records: Sequence[dict[str, Any]], suffix: str, options: ReadOptions) -> tuple[list[list[str]], str]:
     """The names of each sample, and how they were found."""
-    values, description = objects, ""
-    keys = list(dict.fromkeys(key for item in objects if isinstance(item, dict) for key in item))
-    if any(isinstance(item, dict) for item in objects):
-        key = find_column(LABEL_COLUMNS, keys)
-        if options.labels_column is not None:
-            key = options.column("labels_column", options.labels_column, keys)
-        if key is None:
+    keys, key, description = list(dict.fromkeys(chain.from_iterable(records))), "", ""
+    if keys != [""]:
+        found = find_column(LABEL_COLUMNS, keys) if options.labels_column is None else options.labels_column
+        if found is None:
             rule, got = "have labels under a known key of the JSON", f"the keys {preview_names(keys)}"
             raise InputError("path", rule=rule, got=got, hint="Name it with {labels_column}.")
-        values = [item.get(key) if isinstance(item, dict) else item for item in objects]
+        key = options.column("labels_column", found, keys)
         description = f", under {key!r}"
+    values = [record.get(key, record.get("")) for record in records]
     texts = Counter(value.strip() for value in values if isinstance(value, str) and value.strip())
     separator = "" if suffix == "cls" else options.separator
     if separator is None and texts:
@@ -232,14 +229,14 @@ def _label_names(value: Any, separator: str) -> list[str]:
 
 
 def _shard_splits(
-    samples: Sequence[ShardSample], objects: Sequence[Any], files: Sequence[Path], options: ReadOptions
-) -> tuple[np.ndarray[Any, Any] | None, list[str]]:
+    records: Sequence[dict[str, Any]], images: TarMembers, options: ReadOptions
+) -> tuple[Array | None, list[str]]:
     """By a key of the JSON, or else by the names of the archives."""
     key = options.split_column
-    if key is None and isinstance(objects[0], dict):
-        key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), objects[0])
+    if key is None:
+        key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), records[0])
     if key:
-        values = [str(item.get(key, "")) if isinstance(item, dict) else "" for item in objects]
+        values = [str(record.get(key, "")) for record in records]
         splits, notes = canonical_splits(np.arange(len(values)), values, key)
         return splits, [f"Splits are under {key!r}.", *notes]
-    return splits_by_file(files, np.array([sample.location[0] for sample in samples]), options, noun="archives")
+    return splits_by_file(images.archives, images.locations[:, 0], options, noun="archives")

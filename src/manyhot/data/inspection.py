@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -157,9 +157,7 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but `duplicate_of`, as values that JSON can hold."""
-        content = asdict(replace(self, duplicate_of=None))
-        del content["duplicate_of"]
-        return content
+        return {name: value for name, value in asdict(self).items() if name != "duplicate_of"}
 
 
 def inspect_dataset(
@@ -191,20 +189,16 @@ def inspect_dataset(
     if images and dataset.images is not None:
         near = near and decode
         summaries = _summarise_images(dataset.images, pixels=decode, near=near, workers=workers, advance=advance)
-        # Empty and broken files are no images, so no copies.
-        copies = _rows_by_key(None if summary.reason else summary.digest for summary in summaries)
-        duplicate_of = np.arange(len(summaries))
-        for rows in copies:
-            duplicate_of[rows] = rows[0]
-        facts = _image_facts(dataset, summaries, copies, decoded=decode, near=near)
+        first: dict[bytes | int, int] = {}
+        keys = (row if summary.digest is None else summary.digest for row, summary in enumerate(summaries))
+        duplicate_of = np.array([first.setdefault(key, row) for row, key in enumerate(keys)], dtype=np.int64)
+        facts = _image_facts(dataset, summaries, duplicate_of, decoded=decode, near=near)
         inspection = replace(inspection, images=facts, duplicate_of=duplicate_of)
     return replace(inspection, warnings=find_warnings(inspection))
 
 
 def _inspect_targets(dataset: Dataset) -> Inspection:
-    targets = dataset.targets
-    if targets is None:
-        targets = SparseTargets(np.zeros(len(dataset) + 1), np.zeros(0), num_labels=len(dataset.labels))
+    targets = dataset.targets or SparseTargets.from_rows([()] * len(dataset), num_labels=len(dataset.labels))
     parts = {name: targets.take(np.flatnonzero(dataset.splits == name)) for name in dataset.split_sizes()}
     sizes = targets.sizes()
     lengths, rows = np.unique(sizes, return_counts=True)
@@ -280,7 +274,7 @@ class _ImageSummary:
 
     Attributes:
         name: Where it is.
-        digest: A digest of the content, if it is an image.
+        digest: A digest of the content, if it is an image; empty and broken files are none, so no copies.
         reason: Why it cannot be used; None where it can.
         missing: Whether there is no such image.
         format: Such as "JPEG".
@@ -291,7 +285,7 @@ class _ImageSummary:
     """
 
     name: str
-    digest: bytes = b""
+    digest: bytes | None = None
     reason: str | None = None
     missing: bool = False
     format: str = ""
@@ -329,17 +323,17 @@ def _summarise_image(images: ImageSource, row: int, *, pixels: bool, near: bool)
             content, summary.length = data, len(data)
             header = open_header(data, name=name)
             summary.format, summary.mode, summary.size = header.format or "?", header.mode, header.size
-        summary.digest = blake2b(content, digest_size=16).digest()
         if pixels:
             image = decode(data, name=name, min_side=MIN_SIDE)
             summary.dhash = dhash(image) if near else None
+        summary.digest = blake2b(content, digest_size=16).digest()
     except UnreadableImage as error:
         summary.reason, summary.missing = error.reason, error.missing
     return summary
 
 
 def _image_facts(
-    dataset: Dataset, summaries: Sequence[_ImageSummary], copies: list[list[int]], *, decoded: bool, near: bool
+    dataset: Dataset, summaries: Sequence[_ImageSummary], duplicate_of: Array, *, decoded: bool, near: bool
 ) -> ImageFacts:
     """The images in figures."""
     good = [summary for summary in summaries if summary.reason is None]
@@ -356,17 +350,16 @@ def _image_facts(
         widths=_min_median_max([summary.size[0] for summary in good]),
         heights=_min_median_max([summary.size[1] for summary in good]),
         gigabytes=sum(summary.length for summary in summaries) / 1e9,
-        duplicates=[_describe_set(dataset, names, rows) for rows in copies],
+        duplicates=[_describe_set(dataset, names, rows) for rows in _equal_rows(duplicate_of)],
         near_duplicates=[_describe_set(dataset, names, rows) for rows in near_sets] if near else None,
     )
 
 
-def _rows_by_key(keys: Iterable[Hashable | None]) -> list[list[int]]:
-    """The rows of each key that occurs more than once; None is no key."""
-    rows = defaultdict(list)
-    for row, key in enumerate(keys):
-        rows[key].append(row)
-    return [some for key, some in rows.items() if key is not None and len(some) > 1]
+def _equal_rows(values: Array) -> list[list[int]]:
+    """The rows of each value that occurs more than once."""
+    order = np.argsort(values, kind="stable")
+    sets = np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
+    return [rows.tolist() for rows in sets if len(rows) > 1]
 
 
 def _describe_set(dataset: Dataset, names: Sequence[str], rows: list[int]) -> Duplicates:
@@ -413,4 +406,4 @@ def near_duplicate_sets(hashes: Sequence[bytes | None]) -> list[list[int]]:
         first, second = leader[left], leader[right]
         np.minimum.at(leader, np.maximum(first, second), np.minimum(first, second))
         leader = leader[leader]
-    return [rows[some].tolist() for some in _rows_by_key(leader.tolist())]
+    return [rows[some].tolist() for some in _equal_rows(leader)]

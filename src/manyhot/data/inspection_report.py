@@ -129,11 +129,8 @@ def _headline(inspection: Inspection) -> str:
     head = f"{count_noun(inspection.samples, 'row')} x {count_noun(len(inspection.labels), 'label')}"
     if not inspection.labels:
         return head
-    share = inspection.empty / max(inspection.samples, 1)
-    return (
-        f"{head}: {inspection.mean_labels:.2f} labels per row, at most {inspection.max_labels}; "
-        f"{count_noun(inspection.empty, 'row')} ({share:.1%}) without any"
-    )
+    empty = f"{count_noun(inspection.empty, 'row')} ({inspection.empty / max(inspection.samples, 1):.1%})"
+    return f"{head}: {inspection.mean_labels:.2f} labels per row, at most {inspection.max_labels}; {empty} without any"
 
 
 # A title, the heads of columns, which of these hold text, and rows; not shown without any.

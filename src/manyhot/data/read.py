@@ -67,13 +67,12 @@ def expand_paths(paths: Paths) -> list[Path]:
     files: list[Path] = []
     for text in patterns:
         for path in _expand_braces(os.path.expanduser(os.fspath(text))):
-            if os.path.exists(path):
-                files.append(Path(path))
-                continue
             matches = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
+            if os.path.exists(path):  # also a name that looks like a pattern
+                matches = [path]
             if not matches:
                 raise missing_path_error(path)
-            files += [Path(match) for match in matches]
+            files += map(Path, matches)
     if not files:
         raise InputError("path", rule="lead to data", got="an empty list", hint="Pass a path.")
     return files
@@ -317,7 +316,8 @@ def read_images(path: Paths) -> Dataset:
         data = read_image_tables(tables, options, with_labels=False)
     else:
         data = _find_images(named)
-    count = Note(f"{count_noun(len(data), 'image')} to predict.", "count")
+    count = Note(f"{count_noun(len(data), 'image')} to predict.")
+    count.kind = "count"
     return Dataset(Labels([]), None, data.ids, images=data.images, notes=[*data.notes, count])
 
 
@@ -330,10 +330,9 @@ def _find_images(paths: Sequence[Path]) -> Dataset:
         ids += below if is_folder else [str(path / name) for name in below]
     unreadable = next((name for name in ids if not is_image(name)), None)
     if unreadable is not None:
-        is_known = unreadable.lower().endswith(OTHER_IMAGE_SUFFIXES)
-        hint = (
-            "Convert it to JPEG: Pillow cannot read it here." if is_known else "Name the images, or a folder of them."
-        )
+        hint = "Name the images, or a folder of them."
+        if unreadable.lower().endswith(OTHER_IMAGE_SUFFIXES):
+            hint = "Convert it to JPEG: Pillow cannot read it here."
         raise InputError("path", rule="be images", got=repr(unreadable), hint=hint)
     if not ids:
         got, hint = skipped.describe_missing(paths[0], " without any")

@@ -58,7 +58,7 @@ def stratified_split(
     # Large groups first, because small ones can make up for them; then by traits, the rarest first.
     keys = [(-unit.size.bit_length(), unit.traits) for unit in units]
     shuffled = np.random.default_rng(seed).permutation(len(units)).tolist()
-    assigner = _SplitAssigner(parts, _split_sizes(len(targets), parts), totals)
+    assigner = _SplitAssigner(parts, _split_sizes(len(targets), parts).tolist(), totals)
     result = np.empty(len(targets), dtype=np.int64)
     for _, run in groupby(sorted(shuffled, key=keys.__getitem__), key=keys.__getitem__):
         equal = list(run)
@@ -102,40 +102,39 @@ class _SplitAssigner:
         result: list[int] = []
         for split, share in enumerate(self.shares if number > 1 else ()):
             some = min(math.floor(number * share + 1e-9), self.capacity[split] // unit.size)
-            if some:
-                self._assign(unit, split, some)
-                result += [split] * some
+            result += self._assign(unit, split, some)
         while len(result) < number:
-            split = self._choose(unit)
-            self._assign(unit, split, 1)
-            result.append(split)
+            result += self._assign(unit, self._choose(unit), 1)
         return result
 
     def _choose(self, unit: _Unit) -> int:
         """The split that would be furthest behind its share of what the unit has, were the unit handed to none."""
         before, worth = (sum(map(amounts.__getitem__, unit.traits)) for amounts in (self.total_assigned, self.worth))
-        best, max_deficit = -1, -math.inf
-        for split, share in enumerate(self.shares):
-            deficit = share * (before + worth) - sum(map(self.assigned[split].__getitem__, unit.traits))
-            if deficit > max_deficit and self.capacity[split] >= unit.size:
-                best, max_deficit = split, deficit
-        return best if best >= 0 else max(range(len(self.capacity)), key=self.capacity.__getitem__)
+        deficits = {
+            split: share * (before + worth) - sum(map(self.assigned[split].__getitem__, unit.traits))
+            for split, share in enumerate(self.shares)
+            if self.capacity[split] >= unit.size
+        }
+        # A group that fits into no split goes into the one with the most space.
+        return max(deficits, key=deficits.__getitem__) if deficits else int(np.argmax(self.capacity))
 
-    def _assign(self, unit: _Unit, split: int, number: int) -> None:
+    def _assign(self, unit: _Unit, split: int, number: int) -> list[int]:
+        """Hands so many units to a split; returns the split of each."""
         self.capacity[split] -= number * unit.size
         total_assigned, assigned, worth = self.total_assigned, self.assigned[split], self.worth
         for trait in unit.traits:
             amount = number * worth[trait]
             total_assigned[trait] += amount
             assigned[trait] += amount
+        return [split] * number
 
 
-def _split_sizes(n: int, shares: Sequence[float]) -> list[int]:
+def _split_sizes(n: int, shares: Sequence[float]) -> Array:
     """Whole numbers that add up to `n`, each within one of its share: the largest remainders are rounded up."""
     exact = np.array(shares) * n
     sizes = np.floor(exact + 1e-9).astype(np.int64)
     sizes[np.argsort(sizes - exact, kind="stable")[: n - sizes.sum()]] += 1
-    return [int(size) for size in sizes]
+    return sizes
 
 
 def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
@@ -145,18 +144,15 @@ def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
     present; and being a row at all, which keeps the sizes in step.
     """
     n, num_labels = targets.shape
-    rows, columns = np.repeat(np.arange(n), np.diff(targets.starts)), targets.columns.astype(np.int64)
-    if targets.values is not None:
-        informative = targets.values != targets.background[columns]
-        rows, columns = rows[informative], columns[informative] + num_labels * (targets.values[informative] != 1)
+    rows, columns, values = targets.cells()
+    informative = values != targets.background[columns]
+    rows, columns = rows[informative], columns[informative] + num_labels * (values[informative] != 1)
     empty = np.flatnonzero(targets.sizes() == 0)
     rows = np.concatenate([rows, empty, np.arange(n)])
     columns = np.concatenate([columns, np.full(len(empty), 2 * num_labels), np.full(n, 2 * num_labels + 1)])
     counts = np.bincount(columns, minlength=2 * num_labels + 2)
     order = np.argsort(counts, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    ranks = rank[columns]
+    ranks = np.argsort(order)[columns]
     by_row = ranks[np.lexsort((ranks, rows))].tolist()
     ends = np.cumsum(np.bincount(rows, minlength=n)).tolist()
     result = [tuple(by_row[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
