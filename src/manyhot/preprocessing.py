@@ -51,8 +51,8 @@ class Preprocessing:
         object.__setattr__(self, "size", check_size("Preprocessing", self.size))
         check_choice("resize", "Preprocessing", self.resize, RESIZES)
         check_choice("interpolation", "Preprocessing", self.interpolation, INTERPOLATIONS)
-        object.__setattr__(self, "mean", _channels("mean", self.mean, positive=False))
-        object.__setattr__(self, "std", _channels("std", self.std, positive=True))
+        object.__setattr__(self, "mean", _channels("mean", self.mean, "(-inf, inf)"))
+        object.__setattr__(self, "std", _channels("std", self.std, "(0, inf)"))
 
     def prepare(self, image: Image) -> Tensor:
         """(3, H, W) uint8 of an image of any size and mode, resized. Normalisation is left to the backbone."""
@@ -131,11 +131,10 @@ def check_pixels(owner: str, pixels: Tensor) -> None:
         raise InputError("pixels", owner, "be (N, 3, H, W)", str(tuple(pixels.shape)), hint)
 
 
-def _channels(argument: str, value: object, *, positive: bool) -> tuple[float, float, float]:
+def _channels(argument: str, value: object, interval: str) -> tuple[float, float, float]:
     numbers = tuple(value) if isinstance(value, tuple | list) else (value,) * 3
     if len(numbers) != 3:
         rule = "be one number, or one for each of red, green and blue"
         raise InputError(argument, "Preprocessing", rule, repr(value), "Pass three numbers in units of 0 to 255.")
-    interval = "(0, inf)" if positive else "(-inf, inf)"
     red, green, blue = (check_number(argument, "Preprocessing", number, interval) for number in numbers)
     return red, green, blue

@@ -128,8 +128,7 @@ def _listed_targets(y: Sequence[Any], labels: Labels | None) -> tuple[Labels, Sp
         labels = Labels(sort_names(set(flat))) if labels is None else labels
         columns = [[labels.column(name) for name in row] for row in rows]
     elif all(isinstance(item, int | np.integer) and not isinstance(item, bool) for item in flat):
-        count = max((int(item) for item in flat), default=-1) + 1
-        labels = Labels([str(column) for column in range(count)]) if labels is None else labels
+        labels = Labels([str(column) for column in range(max(flat) + 1)]) if labels is None else labels
         columns = [[int(item) for item in row] for row in rows]
         twice = next((row for row in columns if len(set(row)) < len(row)), None)
         if twice is not None:

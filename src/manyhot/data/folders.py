@@ -27,7 +27,6 @@ from manyhot.tables.columns import (
     FLAG_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
-    Array,
     ReadOptions,
     canonical_split,
     canonical_splits,
@@ -186,7 +185,16 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     names, description = _read_names(records, suffix, options)
     labels, targets = index_lists(names, unlisted=options.unlisted or "absent")
     notes.append(f"Labels are in the .{suffix} files{description}.")
-    splits, more = _shard_splits(records, images, options)
+    # Splits are under a key of the JSON, or else in the names of the archives.
+    splits_key = options.split_column
+    if splits_key is None:
+        splits_key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), records[0])
+    if splits_key:
+        values = [str(record.get(splits_key, "")) for record in records]
+        splits, more = canonical_splits(np.arange(len(values)), values, splits_key)
+        notes.append(f"Splits are under {splits_key!r}.")
+    else:
+        splits, more = splits_by_file(files, images.locations[:, 0], options, noun="archives")
     return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
 
 
@@ -226,17 +234,3 @@ def _label_names(value: Any, separator: str) -> list[str]:
         return split_names(value, separator)
     items = value if isinstance(value, list) else [] if value is None else [value]
     return [str(item).strip() for item in items]
-
-
-def _shard_splits(
-    records: Sequence[dict[str, Any]], images: TarMembers, options: ReadOptions
-) -> tuple[Array | None, list[str]]:
-    """By a key of the JSON, or else by the names of the archives."""
-    key = options.split_column
-    if key is None:
-        key = find_column((*SPLIT_COLUMNS, *FLAG_COLUMNS), records[0])
-    if key:
-        values = [str(record.get(key, "")) for record in records]
-        splits, notes = canonical_splits(np.arange(len(values)), values, key)
-        return splits, [f"Splits are under {key!r}.", *notes]
-    return splits_by_file(images.archives, images.locations[:, 0], options, noun="archives")

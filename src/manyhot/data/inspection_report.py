@@ -153,8 +153,7 @@ def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[TableParts]
     ]
     heads = ("label", "label", "rows", "more than by chance", "npmi")
     yield ("Labels that keep close together", heads, (0, 1), pairs)
-    implied = inspection.implied[:SHOWN_PAIRS]
-    yield ("Labels that never come without another", ("label", "the other"), (0, 1), implied)
+    yield ("Labels that never come without another", ("label", "the other"), (0, 1), inspection.implied[:SHOWN_PAIRS])
     if inspection.images is not None:
         yield ("Images", ("", ""), (0, 1), list(_image_rows(inspection.images)))
 

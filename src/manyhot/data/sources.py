@@ -132,10 +132,9 @@ class ParquetImages(ImageSource):
 
     def __init__(self, files: Sequence[str | Path], column: str, *, cache_bytes: int = 2**28) -> None:
         self.files, self.column, self.cache_bytes = [Path(file) for file in files], column, cache_bytes
-        footers = [import_arrow().parquet.read_metadata(file) for file in self.files]
         sizes = [
             (file, group, footer.row_group(group).num_rows)
-            for file, footer in enumerate(footers)
+            for file, footer in enumerate(map(import_arrow().parquet.read_metadata, self.files))
             for group in range(footer.num_row_groups)
         ]
         # The file of each row group, its number there, and the rows before it, counted over all files.
