@@ -8,7 +8,6 @@ import os
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -105,83 +104,70 @@ def _merge_copies(folder: Path, paths: Sequence[str], *, by_split: bool) -> list
 LABEL_SUFFIXES = ("json", "cls", "txt")
 
 
-@dataclass
-class ShardSample:
-    """One key of an archive.
+def scan_shards(
+    files: Sequence[Path],
+) -> tuple[list[str], TarMembers, list[dict[str, str]], SkippedFiles]:
+    """All images in the order of the archives.
 
-    Attributes:
-        key: Its name without endings.
-        image: Name of the image in the archive; empty where there is none.
-        location: The number of the archive, where the image begins there, and its size.
-        label_texts: The texts beside the image, by ending.
+    Returns:
+        The key of each, which is its name without endings; the images; the texts beside each, by ending; and what else
+        may have been images.
     """
-
-    key: str
-    image: str = ""
-    location: tuple[int, int, int] = (0, 0, 0)
-    label_texts: dict[str, str] = field(default_factory=dict)
-
-
-def scan_shards(files: Sequence[Path]) -> tuple[list[ShardSample], SkippedFiles]:
-    """All samples with an image, in the order of the archives, and what else may have been images."""
-    result: list[ShardSample] = []
+    images: dict[tuple[int, str], tuple[str, int, int]] = {}
+    texts: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
     skipped, suffixes = SkippedFiles(), image_suffixes()
+    kinds = (tarfile.TarError, UnicodeDecodeError, EOFError)
+    hint = "Unpack .tar.gz archives, or pack them again without compression."
     for number, path in enumerate(files):
         if not path.is_file():
             raise missing_path_error(path)
-        samples: dict[str, ShardSample] = {}
-        hint = "Unpack .tar.gz archives, or pack them again without compression."
-        kinds = (tarfile.TarError, UnicodeDecodeError, EOFError)
         with as_input_error(repr(str(path)), kinds, "be a plain tar archive", hint):
             for archive, member in scan_tar(path):
                 folder, _, base = member.name.rpartition("/")
                 stem, _, suffix = base.partition(".")
-                key, suffix = f"{folder}/{stem}".lstrip("/"), suffix.lower()
-                is_image = base.lower().endswith(suffixes)
+                key, suffix = (number, f"{folder}/{stem}".lstrip("/")), suffix.lower()
                 if not stem:
                     continue  # a hidden file
-                if not is_image and suffix not in LABEL_SUFFIXES:
-                    skipped.add(member.name)
-                    continue
-                sample = samples.setdefault(key, ShardSample(key))
-                if is_image and not sample.image:
-                    sample.image, sample.location = member.name, (number, member.offset_data, member.size)
-                elif not is_image:
+                if base.lower().endswith(suffixes):
+                    images.setdefault(key, (member.name, member.offset_data, member.size))
+                elif suffix in LABEL_SUFFIXES:
                     content = archive.extractfile(member)
                     assert content is not None  # which it is for folders alone
-                    sample.label_texts[suffix] = content.read().decode("utf-8-sig")
-        result += [sample for sample in samples.values() if sample.image]
-    if not result:
+                    texts[key][suffix] = content.read().decode("utf-8-sig")
+                else:
+                    skipped.add(member.name)
+    if not images:
         got, hint = skipped.describe_missing(files[0], " without any")
         hint = hint if skipped.suffixes else "Name them `key.jpg` within the archive."
         raise InputError("path", rule="hold images", got=got, hint=hint)
-    return result, skipped
+    locations = np.array([(number, start, size) for (number, _), (_, start, size) in images.items()])
+    members = TarMembers(files, locations, [name for name, _, _ in images.values()])
+    return [key for _, key in images], members, [texts[key] for key in images], skipped
 
 
-def shard_images(samples: Sequence[ShardSample], files: Sequence[Path]) -> tuple[list[str], TarMembers]:
-    """Ids and images: keys, with the archive before them where keys repeat."""
-    ids = [sample.key for sample in samples]
-    if len(set(ids)) < len(ids):
-        ids = [f"{files[sample.location[0]].name}/{sample.key}" for sample in samples]
-    locations = np.array([sample.location for sample in samples])
-    return ids, TarMembers(files, locations, [sample.image for sample in samples])
+def shard_ids(keys: list[str], images: TarMembers) -> list[str]:
+    """The keys, with the archive before them where keys repeat."""
+    if len(set(keys)) == len(keys):
+        return keys
+    archives = [images.archives[number].name for number in images.locations[:, 0].tolist()]
+    return [f"{archive}/{key}" for archive, key in zip(archives, keys, strict=True)]
 
 
 def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images with the labels that lie beside them."""
-    all_samples, skipped = scan_shards(files)
-    suffixes = set().union(*(sample.label_texts for sample in all_samples))
+    keys, images, texts, skipped = scan_shards(files)
+    suffixes = set().union(*texts)
     if not suffixes:
         rule, hint = "have labels in key.json, key.cls or key.txt", "Use {read_images} for images without labels."
         raise InputError("path", rule=rule, got="images alone", hint=hint)
     suffix = min(suffixes, key=LABEL_SUFFIXES.index)
-    samples = [sample for sample in all_samples if suffix in sample.label_texts]
-    ids, images = shard_images(samples, files)
+    rows = [row for row, by_suffix in enumerate(texts) if suffix in by_suffix]
     count = f"{len(files)} archives" if len(files) > 1 else files[0].name
-    notes = [f"Read {len(all_samples):,} samples of {count}.", *skipped.notes()]
-    if len(samples) < len(all_samples):
-        notes.append(f"Left out {len(all_samples) - len(samples):,} images without a .{suffix} file.")
-    records = _read_records(samples, suffix)
+    notes = [f"Read {len(keys):,} samples of {count}.", *skipped.notes()]
+    if len(rows) < len(keys):
+        notes.append(f"Left out {len(keys) - len(rows):,} images without a .{suffix} file.")
+    keys, images = [keys[row] for row in rows], images.take(rows)
+    records = _read_records(keys, [texts[row][suffix].strip() for row in rows], suffix)
     names, description = _read_names(records, suffix, options)
     labels, targets = index_lists(names, unlisted=options.unlisted or "absent")
     notes.append(f"Labels are in the .{suffix} files{description}.")
@@ -195,15 +181,14 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
         notes.append(f"Splits are under {splits_key!r}.")
     else:
         splits, more = splits_by_file(files, images.locations[:, 0], options, noun="archives")
-    return Dataset(labels, targets, ids, images=images, splits=splits, notes=notes + more)
+    return Dataset(labels, targets, shard_ids(keys, images), images=images, splits=splits, notes=notes + more)
 
 
-def _read_records(samples: Sequence[ShardSample], suffix: str) -> list[dict[str, Any]]:
+def _read_records(keys: Sequence[str], texts: Sequence[str], suffix: str) -> list[dict[str, Any]]:
     """What the file beside each image holds, by key; what is no object of JSON has an empty one."""
     records = []
-    for sample in samples:
-        text = sample.label_texts[suffix].strip()
-        with as_input_error(f"{sample.key}.json", ValueError, "hold whole JSON files", "Repair it."):
+    for key, text in zip(keys, texts, strict=True):
+        with as_input_error(f"{key}.json", ValueError, "hold whole JSON files", "Repair it."):
             content = json.loads(text) if suffix == "json" else text
         records.append(content if isinstance(content, dict) else {"": content})
     return records
@@ -213,11 +198,11 @@ def _read_names(records: Sequence[dict[str, Any]], suffix: str, options: ReadOpt
     """The names of each sample, and how they were found."""
     keys, key, description = list(dict.fromkeys(chain.from_iterable(records))), "", ""
     if keys != [""]:
-        found = find_column(LABEL_COLUMNS, keys) if options.labels_column is None else options.labels_column
-        if found is None:
+        column = find_column(LABEL_COLUMNS, keys) if options.labels_column is None else options.labels_column
+        if column is None:
             rule, got = "have labels under a known key of the JSON", f"the keys {preview_names(keys)}"
             raise InputError("path", rule=rule, got=got, hint="Name it with {labels_column}.")
-        key = options.column("labels_column", found, keys)
+        key = options.column("labels_column", column, keys)
         description = f", under {key!r}"
     values = [record.get(key, record.get("")) for record in records]
     texts = Counter(value.strip() for value in values if isinstance(value, str) and value.strip())

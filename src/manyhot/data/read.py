@@ -14,7 +14,7 @@ from manyhot.checks import check_choice
 from manyhot.data.annotations import OPEN_IMAGES_COLUMNS, find_voc, read_coco, read_open_images, read_voc
 from manyhot.data.arrays import read_npz
 from manyhot.data.dataset import Dataset, Note
-from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_images
+from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_ids
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files
 from manyhot.errors import InputError, owned, suggest
@@ -310,8 +310,8 @@ def read_images(path: Paths) -> Dataset:
         got, hint = f"{len(paths)} paths of several kinds", "Read them one after the other."
         raise InputError("path", rule="be images and folders, or tables, or tars", got=got, hint=hint)
     if tars:
-        samples, skipped = scan_shards(tars)
-        data = Dataset(Labels([]), None, *shard_images(samples, tars), notes=skipped.notes())
+        keys, images, _, skipped = scan_shards(tars)
+        data = Dataset(Labels([]), None, shard_ids(keys, images), images, notes=skipped.notes())
     elif tables:
         data = read_image_tables(tables, options, with_labels=False)
     else:
