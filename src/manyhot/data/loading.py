@@ -328,21 +328,21 @@ class _ImageSamples:
 
     def __getitems__(self, requests: Requests) -> LoadedImages:
         """The batch of these rows and epochs."""
-        pixels: list[Tensor] = []
+        pixels = torch.empty(len(requests), 3, *self.preprocessing.size, dtype=torch.uint8)
         rows: list[int] = []
         unreadable: dict[str, str] = {}
         failure = None
         for row, epoch in requests:
             try:
-                pixels.append(self._sample(row, epoch))
+                pixels[len(rows)] = self._sample(row, epoch)
                 rows.append(row)
             except UnreadableImage as error:
                 unreadable[error.name] = error.reason
             except InputError as error:
                 failure = error
                 break
-        stacked = torch.stack(pixels) if pixels else torch.empty(0, 3, *self.preprocessing.size, dtype=torch.uint8)
-        return stacked.numpy() if self.as_arrays else stacked, np.array(rows, dtype=np.int64), unreadable, failure
+        pixels = pixels[: len(rows)]
+        return pixels.numpy() if self.as_arrays else pixels, np.array(rows, dtype=np.int64), unreadable, failure
 
     def _sample(self, row: int, epoch: int | None) -> Tensor:
         image = read_image(self.images, row, min_side=self.min_side)

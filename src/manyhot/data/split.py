@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,11 +152,10 @@ def _traits(targets: SparseTargets) -> tuple[list[tuple[int, ...]], list[int]]:
     columns = np.concatenate([columns, np.full(len(empty), 2 * num_labels), np.full(n, 2 * num_labels + 1)])
     counts = np.bincount(columns, minlength=2 * num_labels + 2)
     order = np.argsort(counts, kind="stable")
-    ranks = np.argsort(order)[columns]
-    by_row = ranks[np.lexsort((ranks, rows))].tolist()
-    ends = np.cumsum(np.bincount(rows, minlength=n)).tolist()
-    result = [tuple(by_row[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-    return result, counts[order].tolist()
+    # As cells of a table whose columns are the ranks of the traits, which sorts them in each row.
+    traits = SparseTargets.from_cells(rows, np.argsort(order)[columns], shape=(n, len(order)))
+    ranks = traits.columns.tolist()
+    return [tuple(ranks[start:end]) for start, end in pairwise(traits.starts.tolist())], counts[order].tolist()
 
 
 def _group_rows(traits: list[tuple[int, ...]], groups: Iterable[Hashable]) -> list[_Unit]:
