@@ -73,7 +73,12 @@ def test_images_in_memory_and_on_disk():
         (X * np.nan, np.array(Y), {}, r"`x` of `from_arrays` must be finite numbers; got NaN or infinity in row 0"),
         (np.zeros((3, 4, 4)), np.array(Y), {}, r"must be features \(N, D\), images .* got \(3, 4, 4\) of float64"),
         (sparse.csr_matrix(X), np.array(Y), {}, r"must be a dense array; got a sparse matrix"),
-        (np.array([1.5, "a", None], object), np.array(Y), {}, r"must be a table of real numbers; got an array of object"),
+        (
+            np.array([1.5, "a", None], object),
+            np.array(Y),
+            {},
+            r"must be a table of real numbers; got an array of object",
+        ),
         ("photos", np.array(Y), {}, r"`x` of `from_arrays` must be a table of real numbers; got str"),
     ],
 )

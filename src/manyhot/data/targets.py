@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import as_tensor, check_choice, check_target_values, sparse_entries
+from manyhot.checks import as_tensor, check_target_values, sparse_entries
 from manyhot.errors import InputError
 from manyhot.labels import UNKNOWN, Labels
 from manyhot.tables.columns import Array, sort_names
@@ -56,8 +56,10 @@ class SparseTargets:
         self.num_labels = num_labels
         rule, hint = f"name columns from 0 to {num_labels - 1}", "Count the labels again."
         _check_range("columns", self.columns, num_labels, rule, hint)
-        self.unlisted = check_choice("unlisted", "SparseTargets", unlisted, tuple(UNLISTED))
-        self.unknown_labels = unknown_labels
+        if unlisted not in UNLISTED:
+            rule, hint = "be one of 'absent', 'unknown'", "Pick one of these."
+            raise InputError("unlisted", "SparseTargets", rule, repr(unlisted), hint)
+        self.unlisted, self.unknown_labels = unlisted, unknown_labels
 
     @property
     def background(self) -> Array:
