@@ -29,12 +29,11 @@ from manyhot.tables.reader import open_table
 
 def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
     """Images of one or several files, which may be splits of one data set."""
-    # Two files may speak of one image; two images may have one name, in different folders.
-    written: dict[str, str] = {}
-    rows: dict[str, int] = {}
+    # The row of each image, by where it lies, and its name: two files may speak of one image, and two images may have
+    # one name, in different folders.
+    located: dict[str, tuple[int, str]] = {}
     names: dict[str, int] = {}
-    image_rows: list[int] = []
-    sizes, cells, federated = [], [], False
+    image_rows, cells, federated = [], [], False
     notes = [f"Read COCO annotations of {', '.join(path.name for path in files)}; images without any have no labels."]
     for path in files:
         with _garbage_collection_off():
@@ -48,8 +47,7 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
         row_of: dict[Any, int] = {}
         for (image, name), image_path in zip(images.items(), resolved.paths, strict=True):
             location = os.path.join(resolved.root, image_path)
-            written.setdefault(location, name)
-            row_of[image] = rows.setdefault(location, len(rows))
+            row_of[image], _ = located.setdefault(location, (len(located), name))
         try:
             table = [(row_of[image], columns[category], value) for image, category, value in annotations]
         except KeyError:
@@ -58,17 +56,17 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
             rule, hint = "annotate images and categories that are listed", "Add it to the list, or drop the annotation."
             raise InputError("path", rule=rule, got=f"{unknown} in {str(path)!r}", hint=hint) from None
         cells.append(np.array(table, dtype=np.int64).reshape(-1, 3))
-        image_rows += row_of.values()
-        sizes.append(len(row_of))
+        image_rows.append(np.array(list(row_of.values()), dtype=np.int64))
         federated |= has_absent
     unlisted = options.unlisted or ("unknown" if federated else "absent")
-    targets = SparseTargets.from_cells(*np.concatenate(cells).T, shape=(len(written), len(names)), unlisted=unlisted)
+    targets = SparseTargets.from_cells(*np.concatenate(cells).T, shape=(len(located), len(names)), unlisted=unlisted)
     if federated:
         notes.append("Labels are known where an image lists them as present or absent, as in LVIS; others are unknown.")
-    ids = list(written.values()) if len(set(written.values())) == len(written) else list(written)
-    splits, more = splits_by_file(files, np.repeat(range(len(files)), sizes), options)
-    splits = join_splits(ids, np.array(image_rows, dtype=np.int64), splits)
-    return Dataset(Labels(list(names)), targets, ids, images=Files(list(written)), splits=splits, notes=notes + more)
+    written = [name for _, name in located.values()]
+    ids = written if len(set(written)) == len(written) else list(located)
+    splits, more = splits_by_file(files, np.repeat(range(len(files)), list(map(len, image_rows))), options)
+    splits = join_splits(ids, np.concatenate(image_rows), splits)
+    return Dataset(Labels(list(names)), targets, ids, images=Files(list(located)), splits=splits, notes=notes + more)
 
 
 @contextmanager
