@@ -114,7 +114,7 @@ def as_rich(inspection: Inspection, *, all_labels: bool = False) -> Group:
         for index, head in enumerate(heads):
             table.add_column(Text(printable(head)), justify="left" if index in left else "right")
         for row in rows:
-            table.add_row(*(Text(printable(text)) for text in row))
+            table.add_row(*(Text(printable(_format_cell(cell))) for cell in row))
         parts += [Text(""), Text(title, style="bold"), table] if rows else []
     verdict = "Look into these before you train" if inspection.warnings else "Nothing seems to be wrong."
     warnings = Table.grid(padding=(0, 1))
@@ -133,22 +133,21 @@ def _headline(inspection: Inspection) -> str:
     return f"{head}: {inspection.mean_labels:.2f} labels per row, at most {inspection.max_labels}; {empty} without any"
 
 
+# Text, a count, or a share, of which nothing may be known.
+Cell = str | int | float | None
 # A title, the heads of columns, which of these hold text, and rows; not shown without any.
-TableParts = tuple[str, Sequence[str], Sequence[int], Sequence[Sequence[str]]]
+TableParts = tuple[str, Sequence[str], Sequence[int], Sequence[Sequence[Cell]]]
 
 
 def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[TableParts]:
     samples = inspection.samples
-    rows = [
-        (name, f"{size:,}", _format_percent(size / samples), f"{inspection.empty_by_split[name]:,}")
-        for name, size in inspection.splits.items()
-    ]
+    rows = [(name, size, size / samples, inspection.empty_by_split[name]) for name, size in inspection.splits.items()]
     yield ("Splits", ("split", "rows", "share", "without labels"), (0,), rows)
     yield _labels_table(inspection, all_labels=all_labels)
     if inspection.labels and samples:
         yield _sizes_table(inspection.set_sizes, samples)
     pairs = [
-        (pair.first, pair.second, f"{pair.count:,}", f"{pair.lift:,.1f} x", f"{pair.npmi:.2f}")
+        (pair.first, pair.second, pair.count, f"{pair.lift:,.1f} x", f"{pair.npmi:.2f}")
         for pair in inspection.close_pairs[:SHOWN_PAIRS]
     ]
     heads = ("label", "label", "rows", "more than by chance", "npmi")
@@ -159,10 +158,8 @@ def _tables(inspection: Inspection, *, all_labels: bool) -> Iterator[TableParts]
 
 
 def _labels_table(inspection: Inspection, *, all_labels: bool) -> TableParts:
-    title, rows = "Labels", []
-    for label in sorted(inspection.labels, key=lambda label: -label.count):
-        counts = (f"{label.by_split[split]:,}" for split in inspection.splits)
-        rows.append((label.name, f"{label.count:,}", _format_percent(label.rate), *counts))
+    title, labels = "Labels", sorted(inspection.labels, key=lambda label: -label.count)
+    rows: list[Sequence[Cell]] = [(one.name, one.count, one.rate, *one.by_split.values()) for one in labels]
     if not all_labels and len(rows) > SHOWN_LABELS:
         half = SHOWN_LABELS // 2
         title = f"Labels: the {half} most frequent and the {half} rarest of {len(rows):,}"
@@ -175,17 +172,14 @@ def _sizes_table(set_sizes: dict[int, int], samples: int) -> TableParts:
     if len(lines) < len(set_sizes):
         lines["10 or more"] = samples - sum(lines.values())
     largest = max(set_sizes.values())
-    rows = [
-        (text, f"{rows:,}", _format_percent(rows / samples), "█" * round(30 * min(rows / largest, 1)))
-        for text, rows in lines.items()
-    ]
+    rows = [(text, n, n / samples, "█" * round(30 * min(n / largest, 1))) for text, n in lines.items()]
     return ("Labels per row", ("labels", "rows", "share", ""), (0, 3), rows)
 
 
-def _image_rows(facts: ImageFacts) -> Iterator[tuple[str, str]]:
-    yield f"read ({'decoded' if facts.decoded else 'headers read'})", f"{facts.read:,}"
-    yield "missing", f"{len(facts.missing):,}"
-    yield "unreadable", f"{len(facts.unreadable):,}"
+def _image_rows(facts: ImageFacts) -> Iterator[tuple[str, Cell]]:
+    yield f"read ({'decoded' if facts.decoded else 'headers read'})", facts.read
+    yield "missing", len(facts.missing)
+    yield "unreadable", len(facts.unreadable)
     for name, counts in (("formats", facts.formats), ("pixels", facts.modes)):
         yield name, ", ".join(f"{kind} {count:,}" for kind, count in counts.items()) or "–"
     for name, spread in (("width", facts.widths), ("height", facts.heights)):
@@ -193,9 +187,9 @@ def _image_rows(facts: ImageFacts) -> Iterator[tuple[str, str]]:
             low, middle, high = spread
             yield name, f"{low:,}" if low == high else f"{low:,} to {high:,}, half of them up to {middle:,}"
     yield "size", _format_bytes(1e9 * facts.gigabytes)
-    yield "images with copies", f"{len(facts.duplicates):,}"
+    yield "images with copies", len(facts.duplicates)
     if facts.near_duplicates is not None:
-        yield "images with near copies", f"{len(facts.near_duplicates):,}"
+        yield "images with near copies", len(facts.near_duplicates)
 
 
 def _format_bytes(count: float) -> str:
@@ -203,5 +197,7 @@ def _format_bytes(count: float) -> str:
     return f"{count / unit:.1f} {name}"
 
 
-def _format_percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f} %"
+def _format_cell(cell: Cell) -> str:
+    if isinstance(cell, float):
+        return f"{100 * cell:.2f} %"
+    return "–" if cell is None else cell if isinstance(cell, str) else f"{cell:,}"
