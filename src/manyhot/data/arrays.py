@@ -151,7 +151,7 @@ def read_npz(files: Sequence[Path], options: ReadOptions) -> Dataset:
     def find(choices: Sequence[str], prefix: str = "") -> str | None:
         return next((prefix + choice for choice in choices if prefix + choice in arrays), None)
 
-    names = find([choice for choice in NAME_ARRAYS if choice in arrays and arrays[choice].ndim == 1])
+    names = next((name for name in NAME_ARRAYS if name in arrays and arrays[name].ndim == 1), None)
     label_names = None if names is None else [str(name) for name in arrays[names].tolist()]
     pairs = {split: (find(INPUT_ARRAYS, f"{split}_"), find(TARGET_ARRAYS, f"{split}_")) for split in CANONICAL_SPLITS}
     parts = {split: (x, y) for split, (x, y) in pairs.items() if x is not None and y is not None}
