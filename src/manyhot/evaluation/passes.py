@@ -30,7 +30,7 @@ from manyhot.metrics import (
     UniformAccuracy,
     by_shots,
 )
-from manyhot.metrics.calibration import BinSums, result_of_bins, sum_bins, with_zero
+from manyhot.metrics.calibration import result_of_bins, sum_bins, with_zero
 from manyhot.metrics.metric import Metric, MetricResult, mean_of_defined
 from manyhot.metrics.ranking import auroc_of_column, precision_of_column
 from manyhot.metrics.sets import PredictedSetSize
@@ -283,12 +283,11 @@ def equal_mass(table: PredictionTable, facts: TargetCounts, bins: int) -> Metric
     ends = [(b * cells + bins - 1) // bins - 1 for b in range(1, bins + 1)] if cells else []
     result = order_statistics(KnownCells(table, "probs", torch.float32), lambda _: ends)
     edges = torch.stack(result) if result else torch.ones(bins)
-    sums = BinSums(*torch.zeros(4, 1, bins, dtype=torch.int64))
+    sums = torch.zeros(4, 1, bins, dtype=torch.int64)
     owner = torch.zeros((), dtype=torch.int64)
     for piece in input_batches(table, "probs"):
         probs = piece.probs.float()
-        part = sum_bins(probs, piece.targets, edges.to(probs.device), owner=owner.to(probs.device), owners=1)
-        sums = BinSums(*(total + more.cpu() for total, more in zip(sums, part, strict=True)))
+        sums += sum_bins(probs, piece.targets, edges.to(probs.device), owner=owner.to(probs.device), owners=1).cpu()
     return result_of_bins(sums, with_zero(edges).unsqueeze(0), by_label=False)
 
 

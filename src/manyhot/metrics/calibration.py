@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -64,53 +63,53 @@ class CalibrationError(RowMetric):
         labels = 1 if pooled else probs.shape[1]
         owner = torch.arange(probs.shape[1], device=probs.device) % labels
         edges = even_edges(self.bins, probs)
-        return self.collect(**sum_bins(probs, targets, edges, owner=owner, owners=labels)._asdict())
+        return self.collect(bins=sum_bins(probs, targets, edges, owner=owner, owners=labels))
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
         """What each row adds to the sums of pooled bins of the same width."""
         probs, targets = self._cells(values, targets)
         owner = torch.arange(len(probs), device=probs.device).unsqueeze(1)
         sums = sum_bins(probs, targets, even_edges(self.bins, probs), owner=owner, owners=len(probs))
-        return {name: value.unsqueeze(1) for name, value in sums._asdict().items()}
+        return {"bins": sums.transpose(0, 1).unsqueeze(2)}
 
     def compute(self) -> MetricResult:
         """The values ece, ace and mce; the details of the bins, each (M,), or (K, M) and by label."""
-        return result_of_bins(*self._bins(), by_label=self.average == "macro")
-
-    def _cells(self, probs: Any, targets: Any) -> tuple[Tensor, Tensor]:
-        probs, targets = self._check(probs, targets, probs=True)
-        return probs, targets if self.top_k is None else most_confident(probs, targets, self.top_k)
-
-    def _bins(self) -> tuple[BinSums, Tensor]:
-        """Sums of the bins (1 or K, M), and their edges (1 or K, M + 1)."""
         labels = 1 if self.average == "micro" else self.num_labels or 0
         if self.mass == "equal":
             keys = torch.cat(self.parts("keys") or [torch.empty(0, labels, dtype=torch.int32)])
             bins = [sum_equal_bins(sort_in_place(column), self.bins) for column in keys.T.contiguous()]
             sums = torch.stack([part for part, _ in bins], 1) if bins else torch.zeros(4, 0, self.bins).long()
             edges = torch.stack([edges for _, edges in bins]) if bins else torch.zeros(0, self.bins + 1)
-            return BinSums(*sums), edges
-        totals = BinSums(*(self.total(name, labels, self.bins) for name in BinSums._fields))
-        upper = even_edges(self.bins, torch.zeros((), dtype=torch.float64, device=totals.cells.device))
-        return totals, with_zero(upper).expand(labels, -1)
+        else:
+            sums = self.total("bins", 4, labels, self.bins)
+            upper = even_edges(self.bins, torch.zeros((), dtype=torch.float64, device=sums.device))
+            edges = with_zero(upper).expand(labels, -1)
+        return result_of_bins(sums, edges, by_label=self.average == "macro")
+
+    def _cells(self, probs: Any, targets: Any) -> tuple[Tensor, Tensor]:
+        probs, targets = self._check(probs, targets, probs=True)
+        return probs, targets if self.top_k is None else most_confident(probs, targets, self.top_k)
 
 
-def result_of_bins(sums: BinSums, edges: Tensor, *, by_label: bool) -> MetricResult:
-    """The errors of bins (K, M) with edges (K, M + 1); K is 1 for bins that pool all labels."""
-    used, cells = sums.cells > 0, sums.cells.sum(1)
-    gaps = torch.where(used, (sums.prob_sum - sums.present).abs() / sums.cells, 0.0)
+def result_of_bins(sums: Tensor, edges: Tensor, *, by_label: bool) -> MetricResult:
+    """The errors of bins from their sums (4, K, M) and edges (K, M + 1); K is 1 for bins that pool all labels."""
+    cells, present, coarse, fine = sums
+    prob_sum = coarse.double() * COARSE + fine.double() * FINE
+    used, label_cells = cells > 0, cells.sum(1)
+    gaps = torch.where(used, (prob_sum - present).abs() / cells, 0.0)
     bin_errors = {
-        "ece": (gaps * sums.cells).sum(1) / cells,
+        "ece": (gaps * cells).sum(1) / label_cells,
         "ace": gaps.sum(1) / used.sum(1),
-        "mce": torch.where(cells > 0, gaps.amax(1), math.nan),
+        "mce": torch.where(label_cells > 0, gaps.amax(1), math.nan),
     }
     values = {name: mean_of_defined(value) for name, value in bin_errors.items()}
     counts = {"cells": int(cells.sum())}
-    details = {name: getattr(sums, name) for name in ("cells", "mean_prob", "share_present")} | {"edges": edges}
+    shares = {"mean_prob": prob_sum / cells, "share_present": present.double() / cells}
+    details = {"cells": cells, **shares, "edges": edges}
     if not by_label:
         return MetricResult(values, counts, {name: detail[0] for name, detail in details.items()})
-    with_cells = int((cells > 0).sum())
-    counts |= {"labels": with_cells, "labels without cells": len(cells) - with_cells}
+    with_cells = int((label_cells > 0).sum())
+    counts |= {"labels": with_cells, "labels without cells": len(label_cells) - with_cells}
     return MetricResult(values, counts, details | bin_errors)
 
 
@@ -224,37 +223,6 @@ def _result(name: str, metric: RowMetric) -> MetricResult:
 COARSE, FINE = 2.0**-24, 2.0**-48
 
 
-class BinSums(NamedTuple):
-    """Counts and sums of the cells in each bin, all (..., M) of int64.
-
-    Attributes:
-        cells: How many there are.
-        present: The cells whose label is present.
-        coarse: The sum of their probabilities in units of 2^-24, each rounded down.
-        fine: The sum of the remainders, in units of 2^-48.
-    """
-
-    cells: Tensor
-    present: Tensor
-    coarse: Tensor
-    fine: Tensor
-
-    @property
-    def prob_sum(self) -> Tensor:
-        """(..., M) in float64, the sum of the probabilities."""
-        return self.coarse.double() * COARSE + self.fine.double() * FINE
-
-    @property
-    def mean_prob(self) -> Tensor:
-        """(..., M) in float64, NaN for a bin without cells."""
-        return self.prob_sum / self.cells
-
-    @property
-    def share_present(self) -> Tensor:
-        """(..., M) in float64, NaN for a bin without cells."""
-        return self.present.double() / self.cells
-
-
 def even_edges(bins: int, like: Tensor) -> Tensor:
     """(M,), the upper edges (b + 1) / M of bins of the same width, rounded to the type of `like`.
 
@@ -274,8 +242,11 @@ def bin_of(probs: Tensor, edges: Tensor) -> Tensor:
     return torch.bucketize(probs.contiguous(), edges)
 
 
-def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, owners: int) -> BinSums:
-    """The sums of each bin of each owner, (owners, M); cells whose target is unknown are left out.
+def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, owners: int) -> Tensor:
+    """The sums of each bin of each owner, (4, owners, M) of int64; cells whose target is unknown are left out.
+
+    They are how many cells there are, how many of these are present, the sum of their probabilities in units of 2^-24,
+    each rounded down, and the sum of the remainders in units of 2^-48.
 
     Args:
         probs: (N, K).
@@ -293,7 +264,7 @@ def sum_bins(probs: Tensor, targets: Tensor, edges: Tensor, *, owner: Tensor, ow
     index = owner * len(edges) + bin_of(probs, edges)
     sums = (torch.ones_like(index), targets.long(), *_in_units(probs))
     empty = index.new_zeros(owners * len(edges))
-    return BinSums(*(empty.scatter_add(0, index, cells).view(owners, len(edges)) for cells in sums))
+    return torch.stack([empty.scatter_add(0, index, cells) for cells in sums]).view(4, owners, len(edges))
 
 
 def as_keys(probs: Tensor, targets: Tensor) -> Tensor:
@@ -312,16 +283,14 @@ def sum_equal_bins(ordered: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     The upper edge of bin b is the smallest probability that at least (b + 1) / M of the cells do not exceed; a cell is
     in the first bin whose upper edge is not below its probability, so equal probabilities share a bin.
     """
-    device = ordered.device
-    unknown = int(torch.searchsorted(ordered, torch.zeros((), dtype=torch.int32, device=device)))
-    cells = len(ordered) - unknown
-    if not cells:
-        nothing = torch.zeros(4, bins, dtype=torch.int64, device=device)
-        return nothing, with_zero(torch.full((bins,), math.nan, device=device))
-    last = unknown + (torch.arange(1, bins + 1, device=device) * cells + bins - 1) // bins - 1
-    edges = ordered[last] >> 1
-    stops = torch.searchsorted(ordered, edges * 2 + 1, right=True).tolist()
-    sums = [_sum_keys(ordered[start:stop]) for start, stop in pairwise([unknown, *stops])]
+    known = ordered[int((ordered < 0).sum()) :]
+    if not len(known):
+        empty = torch.zeros(4, bins, dtype=torch.int64, device=known.device)
+        return empty, with_zero(torch.full((bins,), math.nan, device=known.device))
+    last = (torch.arange(1, bins + 1, device=known.device) * len(known) + bins - 1) // bins - 1
+    edges = known[last] >> 1
+    stops = torch.searchsorted(known, edges * 2 + 1, right=True)
+    sums = [_sum_keys(part) for part in known.tensor_split(stops[:-1].cpu())]
     return torch.stack(sums, dim=1), with_zero(edges.view(torch.float32))
 
 
