@@ -144,27 +144,33 @@ class RowRanks(NamedTuple):
     sizes: Tensor
 
 
-def row_ranks(values: Tensor, targets: Tensor) -> RowRanks:
-    """The ranks of present labels within their rows, by value; for values and targets (N, K)."""
-    is_present = targets > 0
-    counts = is_present.sum(1, keepdim=True)
-    sizes = (targets >= 0).sum(1, keepdim=True)
-    max_present = int(counts.max()) if counts.numel() else 0
-    present = sort_in_place(torch.where(is_present, values, -torch.inf))[
-        :, values.shape[1] - max_present :
-    ].contiguous()
-    known = sort_in_place(torch.where(targets >= 0, values, -torch.inf)).contiguous()
+def row_ranks(values: Tensor, present: Tensor, counts: Tensor, sizes: Tensor) -> RowRanks:
+    """The ranks of present labels within their rows, by value.
+
+    Args:
+        values: (N, K), minus infinity where unknown; they may be overwritten.
+        present: (N, K) bool.
+        counts: (N,), how many labels of the row are present.
+        sizes: (N,), how many are known.
+    """
+    max_present = int(counts.max()) if len(counts) else 0
+    counts, known_counts = counts.unsqueeze(1), sizes.unsqueeze(1)
+    lowest = sort_in_place(torch.where(present, values, -torch.inf))
+    own, known = lowest[:, values.shape[1] - max_present :].contiguous(), sort_in_place(values).contiguous()
     # Fillers are at minus infinity, as scores of labels may be: hence the clamps.
     return RowRanks(
-        known=(known.shape[1] - torch.searchsorted(known, present)).clamp(max=sizes),
-        present=(max_present - torch.searchsorted(present, present)).clamp(max=counts),
+        known=(known.shape[1] - torch.searchsorted(known, own)).clamp(max=known_counts),
+        present=(max_present - torch.searchsorted(own, own)).clamp(max=counts),
         valid=torch.arange(max_present, device=values.device) >= max_present - counts,
-        sizes=sizes.squeeze(1),
+        sizes=sizes,
     )
 
 
 def by_row(measure: Callable[[RowRanks], Tensor], values: Tensor, targets: Tensor) -> Tensor:
     """A number for each row (N,) in float64, computed from the ranks of its present labels; some rows at a time."""
-    blocks = row_blocks(values.shape, CELLS_AT_ONCE // 2)
-    parts = [measure(row_ranks(values[rows], targets[rows])).double() for rows in blocks]
-    return torch.cat(parts) if parts else values.new_zeros(0, dtype=torch.float64)
+    parts = [values.new_zeros(0, dtype=torch.float64)]
+    for rows in row_blocks(values.shape, CELLS_AT_ONCE // 2):
+        present, known = targets[rows] > 0, targets[rows] >= 0
+        known_values = torch.where(known, values[rows], -torch.inf)
+        parts.append(measure(row_ranks(known_values, present, present.sum(1), known.sum(1))).double())
+    return torch.cat(parts)

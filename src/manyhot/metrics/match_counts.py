@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyhot.checks import check_number
 from manyhot.metrics.metric import MetricResult, divide
-from manyhot.metrics.retrieval import QueryMetric, Samples
+from manyhot.metrics.retrieval import QueryMetric, Samples, count_common
 from manyhot.poisson_binomial import BINS, Bin, count_interval
 from manyhot.sorting import CELLS_AT_ONCE
 
@@ -64,11 +64,11 @@ class MatchCounts(QueryMetric):
         samples = Samples.of(*self.named_columns(values, targets))
         if not samples.rows:
             return self
-        clauses = samples.clauses(self.narrowed_queries())
+        clauses = samples.clauses(self.narrowed)
         blocks = clauses.split(max(1, CELLS_AT_ONCE // 8 // samples.rows))
         parts = [_sums(samples.scores(some).exp_().double()) for some in blocks]
         sums = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        return self.collect(**sums, true=samples.match_counts(clauses))
+        return self.collect(**sums, true=count_common(samples.holds, clauses))
 
     def compute(self) -> MetricResult:
         """The four values, and by query `expected`, its standard `deviation`, `true`, and if that is `within`.

@@ -42,8 +42,12 @@ def average_precision(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.average_precision(scores, torch.tensor([[1, 0], [1, 0], [0, 0]]))
         tensor([0.8333,    nan], dtype=torch.float64)
     """
-    scores = as_scores("average_precision", scores)
-    return values_of_columns(precision_of_column, [(scores, as_targets("average_precision", targets, scores))])
+    return values_of_columns(precision_of_column, [_as_table("average_precision", scores, targets)])
+
+
+def _as_table(owner: str, scores: Any, targets: Any) -> tuple[Tensor, Tensor]:
+    scores = as_scores(owner, scores)
+    return scores, as_targets(owner, targets, scores)
 
 
 def values_of_columns(measure: Callable[[Column], float], parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -79,15 +83,11 @@ def sample_average_precision(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.sample_average_precision(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
         tensor([0.8333,    nan], dtype=torch.float64)
     """
-    return _of_rows("sample_average_precision", _precision_of_rows, scores, targets)
+    return by_row(precision_of_rows, *_as_table("sample_average_precision", scores, targets))
 
 
-def _of_rows(owner: str, measure: Callable[[RowRanks], Tensor], scores: Any, targets: Any) -> Tensor:
-    scores = as_scores(owner, scores)
-    return by_row(measure, scores, as_targets(owner, targets, scores))
-
-
-def _precision_of_rows(ranks: RowRanks) -> Tensor:
+def precision_of_rows(ranks: RowRanks) -> Tensor:
+    """(N,), the average precision of each row; NaN for one without a present label."""
     precision = torch.where(ranks.valid, ranks.present.double() / ranks.known, 0.0)
     return precision.sum(1) / ranks.valid.sum(1)
 
@@ -104,9 +104,7 @@ def cell_average_precision(scores: Any, targets: Any) -> float:
         >>> round(mh.metrics.cell_average_precision(scores, torch.tensor([[1, 1], [0, 0]])), 4)
         0.8333
     """
-    owner = "cell_average_precision"
-    scores = as_scores(owner, scores)
-    return precision_of_column(sorted_column(*known_cells(scores, as_targets(owner, targets, scores))))
+    return precision_of_column(sorted_column(*known_cells(*_as_table("cell_average_precision", scores, targets))))
 
 
 def known_cells(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,8 +229,7 @@ def auroc(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.auroc(scores, torch.tensor([[1, 0], [1, 0], [0, 0]]))
         tensor([0.7500,    nan], dtype=torch.float64)
     """
-    scores = as_scores("auroc", scores)
-    return values_of_columns(auroc_of_column, [(scores, as_targets("auroc", targets, scores))])
+    return values_of_columns(auroc_of_column, [_as_table("auroc", scores, targets)])
 
 
 def auroc_of_column(column: Column) -> float:
@@ -265,7 +262,7 @@ def sample_coverage(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.sample_coverage(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
         tensor([3., nan], dtype=torch.float64)
     """
-    return _of_rows("sample_coverage", _coverage_of_rows, scores, targets)
+    return by_row(_coverage_of_rows, *_as_table("sample_coverage", scores, targets))
 
 
 def _coverage_of_rows(ranks: RowRanks) -> Tensor:
@@ -289,7 +286,7 @@ def sample_ranking_loss(scores: Any, targets: Any) -> Tensor:
         >>> mh.metrics.sample_ranking_loss(scores, torch.tensor([[1, 1, 0], [0, 0, 0]]))
         tensor([0.5000,    nan], dtype=torch.float64)
     """
-    return _of_rows("sample_ranking_loss", _wrong_pairs_of_rows, scores, targets)
+    return by_row(_wrong_pairs_of_rows, *_as_table("sample_ranking_loss", scores, targets))
 
 
 def _wrong_pairs_of_rows(ranks: RowRanks) -> Tensor:

@@ -6,11 +6,11 @@ import math
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, combinations
 from statistics import NormalDist
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 import torch
@@ -21,10 +21,13 @@ from manyhot.checks import check_int, check_number
 from manyhot.errors import InputError, owned
 from manyhot.metrics.bootstrapping import Interval
 from manyhot.metrics.metric import Metric, MetricResult, TableMetric, mean_of_defined
-from manyhot.sorting import CELLS_AT_ONCE, row_blocks, sort_in_place
+from manyhot.metrics.ranking import precision_of_rows
+from manyhot.sorting import CELLS_AT_ONCE, row_blocks, row_ranks
 
 # More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
 MAX_QUERIES = 1 << 24
+
+T = TypeVar("T")
 
 
 class TagQuery(NamedTuple):
@@ -48,6 +51,9 @@ class Stratum(NamedTuple):
     def size(self, num_labels: int) -> int:
         """How many such queries there are."""
         return math.comb(num_labels, self.length) * math.comb(self.length, self.present)
+
+
+Codes = tuple[int, ...]
 
 
 class TagQueries(Sequence[TagQuery]):
@@ -75,17 +81,7 @@ class TagQueries(Sequence[TagQuery]):
         if isinstance(queries, TagQueries):
             return queries
         with owned(owner):
-            return cls.checked([_checked(query) for query in queries])
-
-    @classmethod
-    def checked(cls, queries: Sequence[TagQuery]) -> Self:
-        """The queries of pairs whose sides are in rising order and name each label once."""
-        width = max((len(query.present) + len(query.absent) for query in queries), default=0)
-        codes = np.zeros((len(queries), width), np.int32)
-        for row, (present, absent) in zip(codes, queries, strict=True):
-            row[: len(present)] = [label + 1 for label in present]
-            row[len(present) : len(present) + len(absent)] = [-label - 1 for label in absent]
-        return cls(torch.from_numpy(codes))
+            return _padded([_checked(query) for query in queries])
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -196,8 +192,7 @@ def stratified_queries(num_labels: int, each: int, *, most: int = 5, seed: int =
     """
     num_labels, each, most = _check_counts("stratified_queries", num_labels=num_labels, each=each, most=most)
     draw = random.Random(seed)
-    drawn = [query for stratum in strata(num_labels, most) for query in _draw(draw, num_labels, stratum, each)]
-    return TagQueries.checked(drawn)
+    return _padded([row for kind in strata(num_labels, most) for row in _draw(draw, num_labels, kind, each)])
 
 
 def sample_queries(num_labels: int, count: int, *, most: int = 5, seed: int = 0) -> TagQueries:
@@ -220,35 +215,44 @@ def sample_queries(num_labels: int, count: int, *, most: int = 5, seed: int = 0)
     sizes = [stratum.size(num_labels) for stratum in kinds]
     draw = random.Random(seed)
     # How many of each kind are among them follows from drawing places among all queries, which are counted by kind.
-    indices = _different(draw, sum(sizes), min(count, sum(sizes)))
     ends = list(accumulate(sizes))
+    indices = _different(draw, ends[-1], count, lambda: range(ends[-1]), lambda: draw.randrange(ends[-1]))
     taken = Counter(bisect_right(ends, index) for index in indices)
-    drawn = [query for kind, stratum in enumerate(kinds) for query in _draw(draw, num_labels, stratum, taken[kind])]
-    return TagQueries.checked(drawn)
+    return _padded([row for index, kind in enumerate(kinds) for row in _draw(draw, num_labels, kind, taken[index])])
 
 
-def _different(draw: random.Random, size: int, count: int) -> list[int]:
-    """So many different numbers below `size`, which may be more than `random.sample` can count."""
-    if 2 * count >= size:
-        return draw.sample(range(size), count)
-    result: dict[int, None] = {}
-    while len(result) < count:
-        result[draw.randrange(size)] = None
-    return list(result)
-
-
-def _draw(draw: random.Random, num_labels: int, stratum: Stratum, count: int) -> list[TagQuery]:
+def _draw(draw: random.Random, num_labels: int, stratum: Stratum, count: int) -> Sequence[Codes]:
     """So many different queries of a kind, or all of it."""
-    size = stratum.size(num_labels)
+
+    def every() -> list[Codes]:
+        return [tuple(row) for block in _coded(num_labels, stratum) for row in block.tolist()]
+
+    def one() -> Codes:
+        codes = draw.sample(range(1, num_labels + 1), stratum.length)
+        return *sorted(codes[: stratum.present]), *(-code for code in sorted(codes[stratum.present :]))
+
+    return _different(draw, stratum.size(num_labels), count, every, one)
+
+
+def _different(
+    draw: random.Random, size: int, count: int, every: Callable[[], Sequence[T]], one: Callable[[], T]
+) -> Sequence[T]:
+    """So many different values out of `size`, or all: `random.sample`, but of more values than it can count."""
+    if count >= size:
+        return every()
     if 2 * count >= size:
-        result = [query for block in _coded(num_labels, stratum) for query in TagQueries(torch.from_numpy(block))]
-        return result if count >= size else draw.sample(result, count)
-    queries: dict[TagQuery, None] = {}
-    while len(queries) < count:
-        labels = draw.sample(range(num_labels), stratum.length)
-        present, absent = labels[: stratum.present], labels[stratum.present :]
-        queries[TagQuery(tuple(sorted(present)), tuple(sorted(absent)))] = None
-    return list(queries)
+        return draw.sample(every(), count)
+    values: dict[T, None] = {}
+    while len(values) < count:
+        values[one()] = None
+    return list(values)
+
+
+def _padded(rows: Sequence[Codes]) -> TagQueries:
+    """The queries of codes without zeros."""
+    width = max(map(len, rows), default=0)
+    codes = torch.tensor([(*row, *[0] * (width - len(row))) for row in rows], dtype=torch.int32)
+    return TagQueries(codes.view(len(rows), width))
 
 
 def _decoded(codes: Sequence[int]) -> TagQuery:
@@ -256,8 +260,8 @@ def _decoded(codes: Sequence[int]) -> TagQuery:
     return TagQuery(tuple(code - 1 for code in codes if code > 0), tuple(-code - 1 for code in codes if code < 0))
 
 
-def _checked(query: Any) -> TagQuery:
-    """A query of whole numbers, each named once."""
+def _checked(query: Any) -> Codes:
+    """The codes of a query of whole numbers, each named once."""
     try:
         present, absent = (sorted(side) for side in query)
         labels = [check_int("queries", "", label, low=0) for label in (*present, *absent)]
@@ -267,7 +271,7 @@ def _checked(query: Any) -> TagQuery:
     if len(set(labels)) < len(labels) or not labels:
         rule, hint = "name at least one label, and each label once", "Drop what is named twice."
         raise InputError("queries", rule=rule, got=repr(query), hint=hint)
-    return TagQuery(tuple(labels[: len(present)]), tuple(labels[len(present) :]))
+    return *(label + 1 for label in labels[: len(present)]), *(-label - 1 for label in labels[len(present) :])
 
 
 class QueryMetric(Metric):
@@ -278,6 +282,7 @@ class QueryMetric(Metric):
 
     Attributes:
         labels: The numbers of the labels that are named, in rising order.
+        narrowed: The queries of a table that holds the columns of these labels only.
     """
 
     def __init__(self, queries: Sequence[Any]) -> None:
@@ -287,6 +292,9 @@ class QueryMetric(Metric):
             hint = "Draw some with `stratified_queries`."
             raise InputError("queries", owner, "hold at least one query", "none", hint)
         self.labels = self.queries.labels()
+        codes = self.queries.codes
+        named = codes.new_tensor([0, *(label + 1 for label in self.labels)])
+        self.narrowed = TagQueries(torch.searchsorted(named, codes.abs(), out_int32=True) * codes.sign())
         super().__init__()
 
     def named_columns(self, values: Any, targets: Any) -> tuple[Tensor, Tensor]:
@@ -296,13 +304,6 @@ class QueryMetric(Metric):
             rule = f"name labels below {values.shape[1]}, the number of labels"
             raise InputError("queries", type(self).__name__, rule, str(self.labels[-1]), "Count labels from 0.")
         return values[:, self.labels], targets[:, self.labels]
-
-    def narrowed_queries(self) -> TagQueries:
-        """The queries of a table that holds these columns only."""
-        codes = self.queries.codes
-        wanted = torch.tensor(self.labels, dtype=codes.dtype, device=codes.device) + 1
-        columns = torch.searchsorted(wanted, codes.abs()) + 1
-        return TagQueries((columns * codes.sign()).to(codes.dtype))
 
 
 class RetrievalPrecision(QueryMetric):
@@ -345,7 +346,7 @@ class RetrievalPrecision(QueryMetric):
         log_odds, targets = self.concatenated("log_odds"), self.concatenated("targets")
         by_query = torch.full((len(self.queries),), math.nan, dtype=torch.float64, device=log_odds.device)
         if len(log_odds):
-            by_query = precision_of_queries(Samples.of(log_odds, targets), self.narrowed_queries())
+            by_query = precision_of_queries(Samples.of(log_odds, targets), self.narrowed)
         return MetricResult({"map": mean_of_defined(by_query)}, query_counts(by_query), {"by_query": by_query})
 
 
@@ -412,29 +413,29 @@ class RetrievalCurve(TableMetric):
         """
         lengths = range(1, self.most + 1)
         queries, by_query = TagQueries.of([]), torch.zeros(0)
-        whole, *means = [Interval(math.nan, math.nan, math.nan)] * (self.most + 1)
+        means = [Interval(math.nan, math.nan, math.nan)] * (self.most + 1)
         if self.num_labels and sum(map(len, self.parts("targets"))):
             queries = self.queries(self.num_labels)
             samples = Samples.of(self.concatenated("values"), self.concatenated("targets"))
             by_query = precision_of_queries(samples, queries)
-            whole, *means = (
+            means = [
                 stratified_mean(by_query, queries, self.num_labels, length=length, level=self.level)
                 for length in (None, *lengths)
-            )
-        drawn = torch.tensor([int((queries.lengths() == length).sum()) for length in lengths])
-        without = torch.tensor([mean.undefined for mean in means])
-        by_length = torch.tensor([(mean.value, mean.low, mean.high) for mean in means], dtype=torch.float64)
+            ]
+        ends = torch.tensor([(mean.low, mean.high) for mean in means], dtype=torch.float64).clamp(0, 1)
+        without = torch.tensor([mean.undefined for mean in means[1:]])
         details = {
-            "interval": torch.tensor([whole.low, whole.high], dtype=torch.float64).clamp(0, 1),
-            "by_length": by_length[:, 0],
-            "low": by_length[:, 1].clamp(0, 1),
-            "high": by_length[:, 2].clamp(0, 1),
-            "queries": drawn - without,
+            "interval": ends[0],
+            "by_length": torch.tensor([mean.value for mean in means[1:]], dtype=torch.float64),
+            "low": ends[1:, 0],
+            "high": ends[1:, 1],
+            "queries": queries.lengths().bincount(minlength=self.most + 1)[1:] - without,
             "without_matches": without,
             "by_query": by_query,
         }
-        values = {f"map_length_{length}": mean.value for length, mean in zip(lengths, means, strict=True)}
-        return MetricResult({"map": whole.value} | values, query_counts(by_query), details)
+        names = ["map", *(f"map_length_{length}" for length in lengths)]
+        values = {name: mean.value for name, mean in zip(names, means, strict=True)}
+        return MetricResult(values, query_counts(by_query), details)
 
 
 @owned("stratified_mean")
@@ -483,15 +484,13 @@ def stratified_mean(
         got = f"none of {missing[0].present} present and {missing[0].absent} absent labels"
         hint = "Draw them with `stratified_queries`."
         raise InputError("queries", rule="hold some of every kind", got=got, hint=hint)
-    defined = sum(int(part.isfinite().sum()) for part in parts)
-    undefined = sum(len(part) for part in parts) - defined
-    if not defined:
+    undefined = sum(int((~part.isfinite()).sum()) for part in parts)
+    sized = [(kind.size(num_labels), part) for kind, part in zip(kinds, parts, strict=True)]
+    number = sum(size * float(part.isfinite().double().mean()) for size, part in sized)
+    if not number:
         return Interval(math.nan, math.nan, math.nan, undefined)
-    sizes = [kind.size(num_labels) for kind in kinds]
-    number = sum(size * float(part.isfinite().double().mean()) for size, part in zip(sizes, parts, strict=True))
-    total = sum(size * float(part.nan_to_num(0.0).mean()) for size, part in zip(sizes, parts, strict=True))
-    mean = total / number
-    variance = sum(_variance(part, size, mean) for size, part in zip(sizes, parts, strict=True))
+    mean = sum(size * float(part.nan_to_num(0.0).mean()) for size, part in sized) / number
+    variance = sum(_variance(part, size, mean) for size, part in sized)
     margin = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance) / number
     return Interval(mean, mean - margin, mean + margin, undefined)
 
@@ -516,13 +515,13 @@ class Samples:
     Attributes:
         log_probs: (1 + 2K, N) float64, the logarithm of the probability; minus infinity where the label is unknown.
         holds: (1 + 2K, W), bits of the samples for which it is known to be true.
-        known: (1 + 2K, W), bits of the samples for which it is known whether it is; None if it always is.
+        known: (1 + 2K, W), bits of the samples for which it is known whether it is.
         rows: How many samples there are.
     """
 
     log_probs: Tensor
     holds: Tensor
-    known: Tensor | None
+    known: Tensor
     rows: int
 
     @classmethod
@@ -535,8 +534,6 @@ class Samples:
         columns = log_odds.T.double().contiguous()
         nothing = columns.new_zeros(1, len(targets))
         log_probs = torch.cat([nothing, F.logsigmoid(columns), F.logsigmoid(-columns)])
-        if not bool((targets < 0).any()):
-            return cls(log_probs, pack_bits(holds), None, len(targets))
         known = torch.cat([all_samples, label_targets >= 0, label_targets >= 0])
         return cls(log_probs.masked_fill(~known, -math.inf), pack_bits(holds), pack_bits(known), len(targets))
 
@@ -556,89 +553,41 @@ class Samples:
         """(Q, N) bool, the samples that are known to match."""
         return unpack_bits(intersect_bits(self.holds, clauses), self.rows)
 
-    def match_counts(self, clauses: Tensor) -> Tensor:
-        """(Q,), how many samples match each query."""
-        return self._counts(self.holds, clauses)
-
-    def known_counts(self, clauses: Tensor) -> Tensor:
-        """(Q,), for how many samples it is known whether they match, by the labels that the query names."""
-        if self.known is None:
-            return clauses.new_full((len(clauses),), self.rows)
-        return self._counts(self.known, clauses)
-
-    def _counts(self, packed: Tensor, clauses: Tensor) -> Tensor:
-        blocks = row_blocks((len(clauses), packed.shape[1]), CELLS_AT_ONCE // 8)
-        parts = [count_bits(intersect_bits(packed, clauses[block])) for block in blocks]
-        return torch.cat(parts) if parts else clauses.new_zeros(0)
-
 
 def precision_of_queries(samples: Samples, queries: TagQueries) -> Tensor:
     """(Q,) in float64, the average precision of each query; NaN for one without a match.
 
     Queries without a match are found by their bits and never scored. The others are evaluated in blocks with similar
-    numbers of matches; only the counts, once, and the number of matches of a block are read back from a device.
+    numbers of matches; of each, only the largest number is read back from a device.
     """
     clauses = samples.clauses(queries)
-    counts = samples.match_counts(clauses)
+    counts = count_common(samples.holds, clauses)
     result = torch.full((len(queries),), math.nan, dtype=torch.float64, device=counts.device)
-    order = counts.argsort(stable=True)
-    numbers, order = counts[order].cpu(), order[int((counts == 0).sum()) :]
-    numbers = numbers[len(numbers) - len(order) :]
+    order = counts.argsort(stable=True)[int((counts == 0).sum()) :]
     # A processor is faster with what stays in its cache.
     cells = CELLS_AT_ONCE // 8 if counts.device.type == "cpu" else CELLS_AT_ONCE
     for block in row_blocks((len(order), samples.rows), cells):
-        indices, max_matches = order[block], int(numbers[block][-1])
-        result[indices] = _precision(samples, clauses[indices], counts[indices], max_matches)
+        some, matches = clauses[order[block]], counts[order[block]]
+        known = count_common(samples.known, some)
+        ranks = row_ranks(samples.scores(some), samples.matches(some), matches, known)
+        result[order[block]] = precision_of_rows(ranks)
     return result
 
 
-def _precision(samples: Samples, clauses: Tensor, counts: Tensor, max_matches: int) -> Tensor:
-    """(Q,), the average precision of queries with at least one match and at most `max_matches`."""
-    scores = samples.scores(clauses)
-    present = _matching_scores(scores, samples.matches(clauses), counts, max_matches)
-    hits = counts.unsqueeze(1) - torch.searchsorted(present, present)
-    # Unknown samples are at minus infinity, as others may be: hence the clamp.
-    ranks = _at_or_above(scores, present).clamp(max=samples.known_counts(clauses).unsqueeze(1))
-    valid = torch.arange(max_matches, device=counts.device) < counts.unsqueeze(1)
-    return torch.where(valid, hits.double() / ranks.clamp(min=1), 0.0).sum(1) / counts
-
-
-def _matching_scores(scores: Tensor, matches: Tensor, counts: Tensor, max_matches: int) -> Tensor:
-    """(Q, most), the scores of the samples that match in rising order, then infinities."""
-    if matches.device.type == "cpu":
-        # Several times faster than torch.
-        where = torch.from_numpy(np.flatnonzero(matches.numpy()))
-    else:
-        where = matches.flatten().nonzero().flatten()
-    row = where // scores.shape[1]
-    position = torch.arange(len(where), device=where.device) - (counts.cumsum(0) - counts)[row]
-    result = torch.full((len(scores), max_matches), math.inf, dtype=scores.dtype, device=scores.device)
-    result[row, position] = scores.flatten()[where]
-    return sort_in_place(result)
-
-
-def _at_or_above(scores: Tensor, wanted: Tensor) -> Tensor:
-    """(Q, P), how many of the scores (Q, N), which are overwritten, lie at or above each `wanted` one, in order."""
-    # Of scores below every wanted one only the number matters; equal values are sorted several times faster.
-    ordered = sort_in_place(scores.masked_fill_(scores < wanted[:, :1], -math.inf))
-    return scores.shape[1] - torch.searchsorted(ordered, wanted)
+# What each bit of a byte stands for.
+BIT_VALUES = 2 ** torch.arange(8, dtype=torch.uint8)
 
 
 def pack_bits(mask: Tensor) -> Tensor:
     """(M, N) bool as (M, W) int64, 64 samples per word; unused bits of the last word are 0."""
-    rows, samples = mask.shape
-    padded = mask.new_zeros(rows, max(1, -(-samples // 64)) * 64)
-    padded[:, :samples] = mask
-    weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=mask.device)
-    packed = (padded.view(rows, -1, 8).to(torch.uint8) * weights).sum(2, dtype=torch.uint8)
-    return packed.view(torch.int64)
+    octets = F.pad(mask, (0, -mask.shape[1] % 64)).view(len(mask), -1, 8).to(torch.uint8)
+    return (octets * BIT_VALUES.to(mask.device)).sum(2, dtype=torch.uint8).view(torch.int64)
 
 
 def unpack_bits(packed: Tensor, samples: int) -> Tensor:
     """(M, W) int64 as (M, N) bool."""
-    weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=packed.device)
-    mask = (packed.view(torch.uint8).unsqueeze(2) & weights).bool().flatten(1)
-    return mask[:, :samples]
+    mask = (packed.view(torch.uint8).unsqueeze(2) & BIT_VALUES.to(packed.device)).bool()
+    return mask.flatten(1)[:, :samples]
 
 
 def intersect_bits(packed: Tensor, sets: Tensor) -> Tensor:
@@ -657,3 +606,10 @@ def count_bits(packed: Tensor) -> Tensor:
     packed = (packed & 0x3333333333333333) + (packed >> 2 & 0x3333333333333333)
     packed = packed + (packed >> 4) & 0x0F0F0F0F0F0F0F0F
     return (packed * 0x0101010101010101 >> 56).sum(1)
+
+
+def count_common(packed: Tensor, sets: Tensor) -> Tensor:
+    """(Q,), how many samples are in all of the sets (Q, L); some queries at a time."""
+    blocks = row_blocks((len(sets), packed.shape[1]), CELLS_AT_ONCE // 8)
+    parts = [count_bits(intersect_bits(packed, sets[block])) for block in blocks]
+    return torch.cat(parts) if parts else sets.new_zeros(0)

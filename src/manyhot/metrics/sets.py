@@ -18,8 +18,6 @@ from manyhot.metrics.metric import Metric, MetricResult, RowMetric, TableMetric,
 from manyhot.metrics.ranking import auroc_of_column, precision_of_column
 from manyhot.sorting import Column, count_below, sort_in_place
 
-PRF = ("precision", "recall", "f")
-
 
 class FScores(RowMetric):
     """Precision, recall and their F mean, over all cells, over labels and over rows.
@@ -62,28 +60,21 @@ class FScores(RowMetric):
             "rows": rows,
             "empty_rows": rows & (sum(counts) == 0),
             "abstained": abstained,
-            **dict(zip(PRF, precision_recall_f(*counts, beta=self.beta), strict=True)),
+            **precision_recall_f(*counts, beta=self.beta),
         }
 
     def compute(self) -> MetricResult:
         """Values over cells, labels and rows, and in the details those of each label."""
         hits, extra, missed, known = (self.total(name, 0) for name in ("hits", "extra", "missed", "known"))
         has_known, supported = known > 0, hits + missed > 0
-        labels = precision_recall_f(hits, extra, missed, beta=self.beta)
+        by_label = precision_recall_f(hits, extra, missed, beta=self.beta)
         micro = precision_recall_f(hits.sum(), extra.sum(), missed.sum(), beta=self.beta)
         rows = int(self.total("rows"))
-        means = {
-            "micro": [float(value) if rows else math.nan for value in micro],
-            "macro": [mean_of_defined(value[has_known]) for value in labels],
-            "sample": [divide(float(self.total(name)), rows) for name in PRF],
-        }
-        named = {
-            f"{average}_{name}": value
-            for average, three in means.items()
-            for name, value in zip(PRF, three, strict=True)
-        }
-        named["macro_f_supported"] = mean_of_defined(labels[2][supported])
-        named["f_of_means"] = f_mean(named["macro_precision"], named["macro_recall"], beta=self.beta)
+        values = {f"micro_{name}": float(value) if rows else math.nan for name, value in micro.items()}
+        values |= {f"macro_{name}": mean_of_defined(value[has_known]) for name, value in by_label.items()}
+        values |= {f"sample_{name}": divide(float(self.total(name)), rows) for name in by_label}
+        values["macro_f_supported"] = mean_of_defined(by_label["f"][supported])
+        values["f_of_means"] = f_mean(values["macro_precision"], values["macro_recall"], beta=self.beta)
         headlines = ("micro_f", "macro_f", "macro_f_supported", "f_of_means", "sample_f")
         counts = {
             "rows": rows,
@@ -93,9 +84,9 @@ class FScores(RowMetric):
             "labels without positives": int((has_known & ~supported).sum()),
             "labels without cells": int((~has_known).sum()),
         }
-        details = {name: torch.where(has_known, value, math.nan) for name, value in zip(PRF, labels, strict=True)}
+        details = {name: torch.where(has_known, value, math.nan) for name, value in by_label.items()}
         details |= {"present": hits + missed, "chosen": hits + extra, "known": known}
-        return MetricResult({name: named[name] for name in (*headlines, *named)}, counts, details)
+        return MetricResult({name: values[name] for name in (*headlines, *values)}, counts, details)
 
 
 class SetAccuracy(RowMetric):
@@ -186,12 +177,12 @@ def _sum_of_sizes(sizes: Tensor) -> int:
     return int((sizes * torch.arange(len(sizes), device=sizes.device)).sum())
 
 
-def precision_recall_f(hits: Tensor, extra: Tensor, missed: Tensor, *, beta: float) -> tuple[Tensor, Tensor, Tensor]:
+def precision_recall_f(hits: Tensor, extra: Tensor, missed: Tensor, *, beta: float) -> dict[str, Tensor]:
     """Precision, recall and F of counts, in float64; nothing by nothing is 0."""
     weighted = (1 + beta**2) * hits.double()
-    parts = ((hits, hits + extra), (hits, hits + missed), (weighted, weighted + beta**2 * missed + extra))
-    precision, recall, f = (torch.where(whole > 0, part.double() / whole, 0.0) for part, whole in parts)
-    return precision, recall, f
+    f = weighted, weighted + beta**2 * missed + extra
+    quotients = {"precision": (hits, hits + extra), "recall": (hits, hits + missed), "f": f}
+    return {name: torch.where(whole > 0, part.double() / whole, 0.0) for name, (part, whole) in quotients.items()}
 
 
 def f_mean(precision: float, recall: float, *, beta: float) -> float:
@@ -212,9 +203,8 @@ def as_decisions(owner: str, values: Any) -> Decision:
     if labels.ndim != 2:
         hint = "Pass one row per sample and one column per label."
         raise InputError("decisions", owner, "be (N, K)", str(tuple(labels.shape)), hint)
-    none_abstain = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
-    abstain = values.abstain if isinstance(values, Decision) else none_abstain
-    if abstain.shape != none_abstain.shape or abstain.dtype != torch.bool:
+    abstain = values.abstain if isinstance(values, Decision) else labels.new_zeros(len(labels))
+    if abstain.shape != labels.shape[:1] or abstain.dtype != torch.bool:
         got = f"{tuple(abstain.shape)} of {abstain.dtype}"
         rule = f"be (N,) of booleans with N = {len(labels)}"
         raise InputError("abstain", owner, rule, got, "Pass what a rule returns.")
