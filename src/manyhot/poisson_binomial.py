@@ -49,18 +49,17 @@ def count_interval(bins: Sequence[Bin], level: float) -> tuple[int, int]:
         >>> count_interval([Bin(256, 100, 50.0, 25.0, 12.5)], 0.95)  # a hundred tosses of a coin
         (40, 60)
     """
-    rows = sum(group.rows for group in bins)
-    mean = math.fsum(group.first for group in bins)
-    variance = max(0.0, math.fsum(group.first - group.second for group in bins))
+    _, rows, first, second, third = columns = np.array(bins, np.float64).reshape(-1, 5).T
+    mean, variance = float(first.sum()), max(0.0, float((first - second).sum()))
     tail = max((1 - level) / 2, 1e-15)
     if variance > LARGE_VARIANCE:
-        skewness = math.fsum(group.first - 3 * group.second + 2 * group.third for group in bins)
+        skewness = float((first - 3 * second + 2 * third).sum())
         low, high = (_skewed_normal(mean, variance, skewness, share) for share in (tail, 1 - tail))
-        return max(0, math.ceil(low - 0.5)), min(rows, math.floor(high + 0.5))
-    start, shares = _distribution(bins, mean, variance)
+        return max(0, math.ceil(low - 0.5)), min(int(rows.sum()), math.floor(high + 0.5))
+    start, shares = _distribution(columns, mean, variance)
     below = np.cumsum(shares)
     low, high = (start + int(np.searchsorted(below, share)) for share in (tail, 1 - tail))
-    return max(0, low), min(rows, high)
+    return max(0, low), min(int(rows.sum()), high)
 
 
 def _skewed_normal(mean: float, variance: float, skewness: float, share: float) -> float:
@@ -69,8 +68,8 @@ def _skewed_normal(mean: float, variance: float, skewness: float, share: float) 
     return mean + math.sqrt(variance) * normal + skewness / (6 * variance) * (normal**2 - 1)
 
 
-def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[int, Array]:
-    """The number at which a window around the mean starts, and the probability of each count in it.
+def _distribution(columns: Array, mean: float, variance: float) -> tuple[int, Array]:
+    """The number at which a window around the mean starts, and the probability of each count in it, from bins (5, B).
 
     By the discrete Fourier transform of the characteristic function, the product over samples of 1 - p + p exp(i t).
     """
@@ -81,18 +80,16 @@ def _distribution(bins: Sequence[Bin], mean: float, variance: float) -> tuple[in
     # The function is at most exp(-variance (1 - cos t)); where that is nothing, it is left at 0.
     angles = angles[variance * (1 - np.cos(angles)) < NEGLIGIBLE_EXPONENT]
     step = np.expm1(1j * angles)
-    logs = np.zeros_like(step)
-    for group in bins:
-        if group.position == 0:
-            # The logarithm of 1 + p step for tiny p, summed over the samples.
-            logs += group.first * step - group.second * step**2 / 2 + group.third * step**3 / 3
-    others = [(group.rows, group.first / group.rows) for group in bins if group.position]
-    if others:
-        counts, means = np.array(others).T
-        # Real and imaginary part of log(1 + p step), apart because minus infinity times a complex number is none.
-        with np.errstate(divide="ignore"):
-            sizes = np.log1p(2 * (means * (1 - means))[:, None] * step.real) / 2
-        turns = np.arctan2(means[:, None] * step.imag, 1 + means[:, None] * step.real)
-        logs = logs + (counts @ sizes + 1j * (counts @ turns))
+    # The logarithm of 1 + p step for tiny p, summed over the samples of the lowest bin.
+    lowest = columns[0] == 0
+    _, _, first, second, third = columns[:, lowest].sum(1)
+    logs = first * step - second * step**2 / 2 + third * step**3 / 3
+    _, rows, sums, _, _ = columns[:, ~lowest]
+    means = (sums / rows)[:, None]
+    # Real and imaginary part of log(1 + p step), apart because minus infinity times a complex number is none.
+    with np.errstate(divide="ignore"):
+        sizes = np.log1p(2 * means * (1 - means) * step.real) / 2
+    turns = np.arctan2(means * step.imag, 1 + means * step.real)
+    logs = logs + (rows @ sizes + 1j * (rows @ turns))
     shares = np.fft.irfft(np.conj(np.exp(logs - 1j * angles * start)), size)
     return start, np.clip(shares, 0, None)

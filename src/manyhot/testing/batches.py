@@ -118,6 +118,12 @@ def edge_batches(
         yield make(rows=4, labels=12, unknown=0.0)._replace(name="more labels than rows")
 
 
+def require(condition: object, message: str) -> None:
+    """Raises an AssertionError unless the condition holds; unlike `assert`, also in optimised mode."""
+    if not condition:
+        raise AssertionError(message)
+
+
 def assert_same(got: Any, want: Any, message: str, rtol: float = 0.0, atol: float | None = None) -> None:
     """Asserts that tensors, or dicts of tensors or numbers, agree; the message names the property that failed."""
     torch.testing.assert_close(
@@ -135,8 +141,7 @@ def assert_error(call: Callable[[], Any], otherwise: str, *words: str) -> None:
     try:
         call()
     except ValueError as error:
-        if not any(some in str(error) for some in words):
-            raise AssertionError(f"the error does not hold {words[0]!r}: {error}") from error
+        require(any(some in str(error) for some in words), f"the error does not hold {words[0]!r}: {error}")
     else:
         raise AssertionError(otherwise)
 

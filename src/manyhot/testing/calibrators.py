@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.calibrate.calibrator import Calibrator
-from manyhot.testing.batches import FITTED_PROPERTIES, Case, Example, assert_same, check_unknown
+from manyhot.testing.batches import FITTED_PROPERTIES, Case, Example, assert_same, check_unknown, require
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,17 @@ class CalibratorCase(Case):
     def learn(self, values: Any, targets: Any, *, weights: Tensor | None = None) -> Calibrator:
         """A fresh calibrator that was fitted on scores and targets."""
         calibrator = self.make().to(self.device)
-        if calibrator.fit(values, targets, weights=weights) is not calibrator:
-            raise AssertionError("`fit` does not return the calibrator itself")
+        fitted = calibrator.fit(values, targets, weights=weights)
+        require(fitted is calibrator, "`fit` does not return the calibrator itself")
         return calibrator
 
     def results(self, learnt: Calibrator, values: Any) -> dict[str, Any]:
         """The probabilities of scores, checked for shape, device and range."""
         probs: Tensor = learnt(values)
-        if probs.shape != values.shape or probs.device.type != torch.device(self.device).type:
-            raise AssertionError(f"probabilities {tuple(probs.shape)} on {probs.device} of {tuple(values.shape)}")
-        if not bool(((probs > 0) & (probs < 1)).all()):
-            raise AssertionError("a probability is not above 0 and below 1")
-        if not bool(learnt.log_odds(values).isfinite().all()):
-            raise AssertionError("log-odds are not finite")
+        alike = probs.shape == values.shape and probs.device.type == torch.device(self.device).type
+        require(alike, f"probabilities {tuple(probs.shape)} on {probs.device} of {tuple(values.shape)}")
+        require(((probs > 0) & (probs < 1)).all(), "a probability is not above 0 and below 1")
+        require(learnt.log_odds(values).isfinite().all(), "log-odds are not finite")
         return {"probs": probs}
 
     def edges(self) -> Iterator[Example]:
@@ -81,8 +79,8 @@ def check_calibrator_increases(case: CalibratorCase) -> None:
         scores[:, label] = ladder
         scores = scores.to(case.device)
         case.results(calibrator, scores)
-        if not bool((calibrator.log_odds(scores)[:, label].diff() > 0).all()):
-            raise AssertionError(f"the log-odds of label {label} do not increase with its score")
+        steps = calibrator.log_odds(scores)[:, label].diff()
+        require((steps > 0).all(), f"the log-odds of label {label} do not increase with its score")
 
 
 def check_calibrator_weights(case: CalibratorCase) -> None:
@@ -109,8 +107,8 @@ def check_calibrator_types(case: CalibratorCase) -> None:
     calibrator = case.fit(batch._replace(scores=batch.scores.float().requires_grad_()))
     for dtype in (torch.bfloat16, torch.float32, torch.float64):
         probs = case.results(calibrator, case.as_values(batch.scores.to(dtype)))["probs"]
-        if probs.dtype != torch.promote_types(dtype, torch.float32):
-            raise AssertionError(f"scores of {dtype} give probabilities of {probs.dtype}")
+        want = torch.promote_types(dtype, torch.float32)
+        require(probs.dtype == want, f"scores of {dtype} give probabilities of {probs.dtype}")
     rounded = case.as_values(batch.scores.float())
     exact, got = (case.results(calibrator, scores)["probs"] for scores in (rounded.double(), rounded))
     assert_same(got, exact.float(), "float32 and float64 differ", 1e-4, 1e-6)

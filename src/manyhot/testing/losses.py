@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from manyhot.links import Link, QuasibinaryLink, SoftmaxLink, ratio_link
 from manyhot.losses.loss import Loss
-from manyhot.testing.batches import Example, assert_same, edge_batches, random_batch
+from manyhot.testing.batches import Example, assert_same, edge_batches, random_batch, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,33 +54,36 @@ class LossCase:
 
     def one_label(self) -> bool:
         """Whether rows carry at most one label."""
-        if self.single_label is not None:
-            return self.single_label
-        return bool(getattr(self.make(torch.zeros(1, 4, dtype=torch.int8)), "single_label", False))
+        own = getattr(self.make(torch.zeros(1, 4)), "single_label", False)
+        return bool(own if self.single_label is None else self.single_label)
 
     def num_heads(self) -> int:
         """How many heads the scores come from."""
-        return self.heads if self.heads is not None else int(getattr(self.make(torch.zeros(1, 4)), "heads", 1))
+        own = getattr(self.make(torch.zeros(1, 4)), "heads", 1)
+        return int(own if self.heads is None else self.heads)
+
+    def inputs(self, example: Example, aligned: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+        """The arguments of the loss on the device: scores that take a gradient, targets, and further ones."""
+        scores = example.scores.to(self.device, self.dtype).detach().requires_grad_()
+        aligned = self.aligned(example.targets) if aligned is None else aligned
+        return scores, *(tensor.to(self.device) for tensor in (example.targets, *aligned))
 
     def evaluate(
         self, example: Example, loss: nn.Module | None = None, *, aligned: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Value and gradient by the scores, for a fresh loss or a given one."""
         loss = self.build(example.targets) if loss is None else loss
-        scores = example.scores.to(self.device, self.dtype).detach().requires_grad_()
-        targets = example.targets.to(self.device)
-        aligned = self.aligned(example.targets) if aligned is None else aligned
-        value: Tensor = loss(scores, targets, *(extra.to(self.device) for extra in aligned))
-        if not value.requires_grad:
-            raise AssertionError(f"the loss of {example.name} is not attached to the graph")
-        (gradient,) = torch.autograd.grad(value, scores)
+        inputs = self.inputs(example, aligned)
+        value: Tensor = loss(*inputs)
+        require(value.requires_grad, f"the loss of {example.name} is not attached to the graph")
+        (gradient,) = torch.autograd.grad(value, inputs[0])
         return value.detach(), gradient
 
 
 def loss_example(case: LossCase, rows: int = 6, labels: int = 5, *, unknown: float = 0.2, seed: int = 0) -> Example:
     """A random batch with a row without labels, and one with all of them unless rows carry one label."""
-    options: dict[str, Any] = {"single_label": case.one_label(), "heads": case.num_heads()}
-    return random_batch(rows, labels, unknown=unknown, seed=seed, **options)
+    single_label, heads = case.one_label(), case.num_heads()
+    return random_batch(rows, labels, single_label=single_label, heads=heads, unknown=unknown, seed=seed)
 
 
 def loss_edges(case: LossCase) -> Iterator[Example]:
@@ -119,13 +122,10 @@ def check_gradient(case: LossCase) -> None:
         batch = batch._replace(scores=batch.scores.to(case.dtype).double())
         for got, want in zip(case.evaluate(batch), exact.evaluate(batch), strict=True):
             assert_same(got.double(), want, f"{case.dtype} differs from float64", case.tolerance)
-    if not case.value_is_potential:
-        return
-    loss = exact.build(batch.targets)
-    scores, targets = batch.scores.to(case.device).requires_grad_(), batch.targets.to(case.device)
-    aligned = [extra.to(case.device) for extra in case.aligned(batch.targets)]
-    if not torch.autograd.gradcheck(lambda s: loss(s, targets, *aligned), scores):
-        raise AssertionError("the gradient is not the derivative of the value")
+    if case.value_is_potential:
+        loss, (scores, *others) = exact.build(batch.targets), exact.inputs(batch)
+        is_derivative = torch.autograd.gradcheck(lambda scores: loss(scores, *others), scores)
+        require(is_derivative, "the gradient is not the derivative of the value")
 
 
 def check_permutations(case: LossCase) -> None:
@@ -145,8 +145,8 @@ def check_unknown_cells(case: LossCase) -> None:
     """Unknown cells change nothing: not by their scores, not by being there."""
     batch = loss_example(case)
     value, gradient = case.evaluate(batch)
-    if bool(gradient[batch.unknown.expand_as(gradient).to(gradient.device)].abs().max() > 0):
-        raise AssertionError("unknown cells have a gradient")
+    hidden = gradient[batch.unknown.expand_as(gradient).to(gradient.device)]
+    require((hidden == 0).all(), "unknown cells have a gradient")
     other, _ = case.evaluate(batch.with_unknown_at(77.0))
     assert_same(other, value, "the scores of unknown cells matter", case.tolerance)
     for longer in (batch.with_unknown_line(0), batch.with_unknown_line(-1)):
@@ -158,8 +158,8 @@ def check_nothing_to_learn(case: LossCase) -> None:
     for batch in loss_edges(case):
         if batch.name in ("no rows", "unknown cells only"):
             value, gradient = case.evaluate(batch)
-            if float(value) != 0 or bool((gradient != 0).any()):
-                raise AssertionError(f"the loss of {batch.name} is {float(value)}, not zero with a zero gradient")
+            zero = value == 0 and (gradient == 0).all()
+            require(zero, f"the loss of {batch.name} is {float(value)}, not zero with a zero gradient")
 
 
 def check_edges(case: LossCase) -> None:
@@ -193,8 +193,8 @@ def check_extremes(case: LossCase) -> None:
 
 def _check_finite(case: LossCase, batch: Example) -> None:
     value, gradient = case.evaluate(batch)
-    if not bool(value.isfinite().all()) or not bool(gradient.isfinite().all()):
-        raise AssertionError(f"{batch.name} in {case.dtype}: value {value.tolist()}, gradient {gradient.tolist()}")
+    finite = value.isfinite().all() and gradient.isfinite().all()
+    require(finite, f"{batch.name} in {case.dtype}: value {value.tolist()}, gradient {gradient.tolist()}")
 
 
 def check_state(case: LossCase) -> None:
@@ -229,8 +229,7 @@ def check_no_synchronisation(case: LossCase) -> None:
     loss = case.build(batch.targets)
     if case.device.startswith("cuda"):
         case.evaluate(batch, loss)
-        inputs = [batch.scores.to(case.device, case.dtype).requires_grad_(), batch.targets.to(case.device)]
-        inputs += [extra.to(case.device) for extra in case.aligned(batch.targets)]
+        inputs = case.inputs(batch)
         torch.cuda.set_sync_debug_mode("error")
         try:
             loss(*inputs).backward()
@@ -238,9 +237,7 @@ def check_no_synchronisation(case: LossCase) -> None:
             torch.cuda.set_sync_debug_mode("default")
         return
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [mode.from_tensor(t) for t in (batch.scores, batch.targets, *case.aligned(batch.targets))]
-        fake[0].requires_grad_()
-        loss(*fake).backward()
+        loss(*map(mode.from_tensor, case.inputs(batch))).backward()
 
 
 LOSS_PROPERTIES = (
@@ -286,37 +283,27 @@ def check_link_is_increasing(link: Link) -> None:
     scores = for_every_label(link, torch.linspace(-60, 60, 2001, dtype=torch.float64))
     odds, probs = link.log_odds(scores), link.probs(scores)
     steps, finite = odds.diff(dim=0), odds[1:].isfinite() & odds[:-1].isfinite()
-    if bool((steps[finite] < -1e-12).any()) or bool((probs.diff(dim=0) < -1e-15).any()):
-        raise AssertionError("the link falls somewhere: a higher score means a lower probability")
+    rises = (steps[finite] >= -1e-12).all() and (probs.diff(dim=0) >= -1e-15).all()
+    require(rises, "the link falls somewhere: a higher score means a lower probability")
     inner = finite & (probs[:-1] > 1e-4) & (odds[1:] < 9) & (probs[1:] < probs[-1] - 1e-4)
-    if not bool((steps[inner] > 0).all()):
-        raise AssertionError("the link is flat where it should rise")
+    require((steps[inner] > 0).all(), "the link is flat where it should rise")
     low, high = link.range
-    if bool((probs < low).any()) or bool((probs > high + 1e-12).any()):
-        raise AssertionError(f"the link leaves its range {link.range}")
+    require(((probs >= low) & (probs <= high + 1e-12)).all(), f"the link leaves its range {link.range}")
 
 
 def check_link_is_slope_ratio(loss: Loss) -> None:
     """The link of a loss that adds over labels is the ratio of its slopes: minimising the loss finds the true rates."""
-    if not loss.link.gives_probs:
-        raise AssertionError(f"{type(loss).__name__} adds over labels but has no link")
-    scores = for_every_label(loss.link, torch.linspace(-9, 9, 181, dtype=torch.float64))
-    got, oracle = loss.link.log_odds(scores), ratio_link(loss).log_odds(scores)
+    link = loss.link
+    require(link.gives_probs, f"{type(loss).__name__} adds over labels but has no link")
+    scores = for_every_label(link, torch.linspace(-9, 9, 181, dtype=torch.float64)).requires_grad_()
+    got, oracle = link.log_odds(scores.detach()), ratio_link(loss).log_odds(scores.detach())
     assert_same(got, oracle, "the link is not the loss's own", 1e-7, 1e-9)
-    _check_minimum(loss, loss.link, scores)
-
-
-def _check_minimum(loss: Loss, link: Link, scores: Tensor) -> None:
-    """At the score that means p, the expected loss under p is stationary."""
-    probs = link.probs(scores)
-    inner = (probs > 1e-6) & (probs < 1 - 1e-6) & (probs < link.range[1] - 1e-9)
-    leaf = scores.detach().clone().requires_grad_()
-    (slopes,) = torch.autograd.grad(loss(leaf, probs.detach()).sum(), leaf)
-    worst = float(slopes[inner].abs().max())
-    if worst > 1e-9:
-        raise AssertionError(
-            f"the expected loss is not stationary at the scores that the link names: slope {worst:.1e}"
-        )
+    # At the score that means p, the expected loss under p is stationary.
+    probs = link.probs(scores.detach())
+    (slopes,) = torch.autograd.grad(loss(scores, probs).sum(), scores)
+    worst = float(slopes[(probs > 1e-6) & (probs < 1 - 1e-6) & (probs < link.range[1] - 1e-9)].abs().max())
+    message = f"the expected loss is not stationary at the scores that the link names: slope {worst:.1e}"
+    require(worst <= 1e-9, message)
 
 
 LINK_PROPERTIES = (check_link_round_trip, check_link_is_increasing)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyhot.metrics.metric import Metric, MetricResult
-from manyhot.testing.batches import SHARED_PROPERTIES, Case, Example, assert_error, check_unknown
+from manyhot.testing.batches import SHARED_PROPERTIES, Case, Example, assert_error, check_unknown, require
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class MetricCase(Case):
     def learn(self, values: Any, targets: Any) -> Metric:
         """A fresh metric that was updated with values and targets."""
         metric = self.make()
-        if metric.update(values, targets) is not metric:
-            raise AssertionError("`update` does not return the metric itself")
+        require(metric.update(values, targets) is metric, "`update` does not return the metric itself")
         return metric
 
     def results(self, learnt: Metric, values: Any = None) -> dict[str, Any]:
@@ -46,8 +45,7 @@ class MetricCase(Case):
         result = learnt.compute()
         wrong = {key: value for key, value in result.values.items() if not isinstance(value, float)}
         wrong |= {key: value for key, value in result.counts.items() if not isinstance(value, int) or value < 0}
-        if wrong or not result.values:
-            raise AssertionError(f"neither numbers nor NaN: {wrong or result}")
+        require(result.values and not wrong, f"neither numbers nor NaN: {wrong or result}")
         return result.values | result.counts
 
     def measure(self, *batches: Example) -> MetricResult:

@@ -19,6 +19,7 @@ from manyhot.testing.batches import (
     assert_error,
     check_unknown,
     random_batch,
+    require,
     restored,
 )
 
@@ -42,19 +43,18 @@ class RuleCase(Case):
     def learn(self, values: Any, targets: Any) -> Rule:
         """A fresh rule that was fitted on values, and on targets if it needs them."""
         rule = self.make()
-        if rule.fit(values, targets if rule.needs_targets else None) is not rule:
-            raise AssertionError("`fit` does not return the rule itself")
+        fitted = rule.fit(values, targets if rule.needs_targets else None)
+        require(fitted is rule, "`fit` does not return the rule itself")
         return rule
 
     def results(self, learnt: Rule, values: Any) -> dict[str, Any]:
         """The decision of a rule, checked for shape, type and device."""
         decision: Decision = learnt(values)
         shapes = tuple(decision.labels.shape), tuple(decision.abstain.shape)
-        if shapes != (tuple(values.shape), (len(values),)):
-            raise AssertionError(f"labels and abstain have the shapes {shapes}")
+        require(shapes == (tuple(values.shape), (len(values),)), f"labels and abstain have the shapes {shapes}")
         for part in (decision.labels, decision.abstain):
-            if part.dtype != torch.bool or part.device.type != torch.device(self.device).type:
-                raise AssertionError(f"a decision of {part.dtype} on {part.device}")
+            alike = part.dtype == torch.bool and part.device.type == torch.device(self.device).type
+            require(alike, f"a decision of {part.dtype} on {part.device}")
         return vars(decision)
 
     def as_values(self, scores: Tensor) -> Tensor:
@@ -107,8 +107,7 @@ def check_rule_repr(case: RuleCase) -> None:
     """A rule that was saved is shown as before."""
     rule = case.fit(case.example())
     for name, again in restored(rule, case.make()):
-        if repr(again) != repr(rule):
-            raise AssertionError(f"a {name} rule is shown as {again!r} and not as {rule!r}")
+        require(repr(again) == repr(rule), f"a {name} rule is shown as {again!r} and not as {rule!r}")
 
 
 def check_rule_unknown(case: RuleCase) -> None:
