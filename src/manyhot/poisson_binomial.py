@@ -41,7 +41,7 @@ class Bin(NamedTuple):
     third: float
 
 
-def count_interval(bins: Sequence[Bin], level: float) -> tuple[int, int]:
+def count_interval(bins: Sequence[Bin] | Array, level: float) -> tuple[int, int]:
     """The shortest numbers, cut off evenly on both sides, between which the count lies with probability `level`.
 
     Example:
@@ -49,7 +49,8 @@ def count_interval(bins: Sequence[Bin], level: float) -> tuple[int, int]:
         >>> count_interval([Bin(256, 100, 50.0, 25.0, 12.5)], 0.95)  # a hundred tosses of a coin
         (40, 60)
     """
-    _, rows, first, second, third = columns = np.array(bins, np.float64).reshape(-1, 5).T
+    columns = np.array(bins, np.float64).reshape(-1, 5).T
+    _, rows, first, second, third = columns
     mean, variance = float(first.sum()), max(0.0, float((first - second).sum()))
     tail = max((1 - level) / 2, 1e-15)
     if variance > LARGE_VARIANCE:

@@ -21,8 +21,6 @@ CELLS_AT_ONCE = 1 << 22
 ROWS_IN_CACHE = 1 << 12
 # Values looked up at a time; each of their positions takes several times the memory of the value.
 VALUES_AT_ONCE = 1 << 20
-# Dropping values before they are sorted pays if not more than this share of them stays.
-WORTH_SORTING = 0.8
 
 
 def row_blocks(shape: Sequence[int], cells: int | None = None) -> Iterator[slice]:
@@ -69,22 +67,10 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
 
 
 class Column(NamedTuple):
-    """Values to be compared, such as those of one label, in rising order.
-
-    Attributes:
-        present: (P,), those of present cells.
-        known: (M,), those of all known cells, except some below every present one.
-        below: How many known cells were left out of `known`.
-    """
+    """Values to be compared, such as those of one label, in rising order: of present cells and of all known ones."""
 
     present: Tensor
     known: Tensor
-    below: int = 0
-
-    @property
-    def absent_count(self) -> int:
-        """How many known cells are not present."""
-        return self.below + len(self.known) - len(self.present)
 
 
 def sorted_columns(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[Column]:
@@ -104,15 +90,7 @@ def label_cells(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator
 
 def sorted_column(present: Tensor, known: Tensor) -> Column:
     """Values of present and of all known cells in order; both may be overwritten."""
-    present = sort_in_place(present)
-    if len(present) == 0:
-        return Column(present, known[:0], len(known))
-    # Of values below every present one only the number matters; they are often most of the sorting.
-    matters = known >= present[0]
-    num_remaining = int(matters.count_nonzero())
-    if num_remaining > WORTH_SORTING * len(known):
-        return Column(present, sort_in_place(known))
-    return Column(present, sort_in_place(select(known, matters)), len(known) - num_remaining)
+    return Column(sort_in_place(present), sort_in_place(known))
 
 
 def _transposed(parts: Sequence[Tensor], block: slice) -> Tensor:

@@ -117,8 +117,7 @@ def _weighted_sums(metric: RowMetric, values: Tensor | Decision, targets: Tensor
     shape = max(len(targets), 1), max(_PART_OF_ROW, targets.shape[1])
     for block in row_blocks(shape):
         for name, part in metric.rows(values[block], targets[block]).items():
-            cells = part.reshape(len(part), math.prod(part.shape[1:])).double()
-            total = (times[:, block] @ cells).reshape(len(times), *part.shape[1:])
+            total = torch.tensordot(times[:, block], part.double(), 1)
             # Sums of whole numbers are exact in float64, and stay whole.
             total = total if part.is_floating_point() else total.long()
             sums[name] = sums[name] + total if name in sums else total

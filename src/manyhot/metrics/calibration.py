@@ -180,9 +180,7 @@ class LogLoss(RowMetric):
     """
 
     def __init__(self, *, epsilon: float | None = None) -> None:
-        if epsilon is not None:
-            check_number("epsilon", type(self).__name__, epsilon, "(0, 0.5]")
-        self.epsilon = epsilon
+        self.epsilon = None if epsilon is None else check_number("epsilon", "LogLoss", epsilon, "(0, 0.5]")
         super().__init__()
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:

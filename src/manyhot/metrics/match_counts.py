@@ -12,7 +12,7 @@ from torch import Tensor
 from manyhot.checks import check_number
 from manyhot.metrics.metric import MetricResult, divide
 from manyhot.metrics.retrieval import QueryMetric, Samples, count_common
-from manyhot.poisson_binomial import BINS, Bin, count_interval
+from manyhot.poisson_binomial import BINS, count_interval
 from manyhot.sorting import CELLS_AT_ONCE
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +66,7 @@ class MatchCounts(QueryMetric):
             return self
         clauses = samples.clauses(self.narrowed)
         blocks = clauses.split(max(1, CELLS_AT_ONCE // 8 // samples.rows))
-        parts = [_sums(samples.scores(some).exp_().double()) for some in blocks]
+        parts = [_sums(samples.scores(some).exp_()) for some in blocks]
         sums = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         return self.collect(**sums, true=count_common(samples.holds, clauses))
 
@@ -75,7 +75,8 @@ class MatchCounts(QueryMetric):
 
         `low` and `high` are the ends of the interval.
         """
-        expected, squares, true = (self.total(name, 0) for name in ("expected", "squares", "true"))
+        sums, squares, true = self.total("bin_sums", 0, BINS), self.total("squares", 0), self.total("true", 0)
+        expected = sums.sum(1)
         names = ("bin_rows", "bin_sums", "low_squares", "low_cubes")
         by_query = zip(*(self.total(name, 0).cpu().numpy() for name in names), strict=True)
         ends = [count_interval(_bins(*one), self.level) for one in by_query]
@@ -106,7 +107,6 @@ def _sums(probs: Tensor) -> dict[str, Tensor]:
     none = probs.new_zeros(len(probs), BINS + 1)
     low = torch.where(indices == 0, probs, 0.0)
     return {
-        "expected": probs.sum(1),
         "squares": probs.square().sum(1),
         "bin_rows": none.long().scatter_add(1, indices, torch.ones_like(indices)),
         "bin_sums": none.scatter_add(1, indices, probs),
@@ -115,12 +115,11 @@ def _sums(probs: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _bins(rows: Array, sums: Array, low_squares: float, low_cubes: float) -> list[Bin]:
+def _bins(rows: Array, sums: Array, low_squares: float, low_cubes: float) -> Array:
     """The bins of one query that hold samples; in all but the lowest, their mean stands for each of these."""
-    collected = []
-    for index in rows.nonzero()[0].tolist():
-        count, first = int(rows[index]), float(sums[index])
-        mean = first / count
-        second, third = (low_squares, low_cubes) if index == 0 else (mean * first, mean * mean * first)
-        collected.append(Bin(index, count, first, second, third))
-    return collected
+    used = rows.nonzero()[0]
+    count, first = rows[used], sums[used]
+    mean, lowest = first / count, used == 0
+    second = np.where(lowest, low_squares, mean * first)
+    third = np.where(lowest, low_cubes, mean * mean * first)
+    return np.stack([used, count, first, second, third], axis=1)

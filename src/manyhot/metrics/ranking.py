@@ -12,16 +12,7 @@ from torch import Tensor, nn
 from manyhot.checks import as_scores, as_targets, check_choice, check_int, describe_type
 from manyhot.errors import InputError
 from manyhot.metrics.metric import MetricResult, RowMetric, TableMetric, divide, mean_of_defined
-from manyhot.sorting import (
-    VALUES_AT_ONCE,
-    Column,
-    RowRanks,
-    by_row,
-    count_below,
-    select,
-    sorted_column,
-    sorted_columns,
-)
+from manyhot.sorting import VALUES_AT_ONCE, Column, RowRanks, by_row, count_below, select, sorted_column, sorted_columns
 
 
 def average_precision(scores: Any, targets: Any) -> Tensor:
@@ -130,14 +121,11 @@ class ColumnMetric(TableMetric):
         if self.average == "micro":
             parts = [known_cells(*part) for part in self.table_parts()] or [(torch.empty(0), torch.empty(0))]
             column = sorted_column(*(torch.cat(cells) for cells in zip(*parts, strict=True)))
-            counts = {"cells": len(column.present) + column.absent_count, "present cells": len(column.present)}
+            counts = {"cells": len(column.known), "present cells": len(column.present)}
             return MetricResult({self.name: self.measure_column(column)}, counts)
         by_label = values_of_columns(self.measure_column, self.table_parts())
         positives = sum(((marks > 0).sum(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
-        counts = {
-            "labels": int((~by_label.isnan()).sum()),
-            "labels without positives": int((positives == 0).sum()),
-        }
+        counts = {"labels": int((~by_label.isnan()).sum()), "labels without positives": int((positives == 0).sum())}
         return MetricResult({self.name: mean_of_defined(by_label)}, counts, {"by_label": by_label})
 
 
@@ -235,7 +223,7 @@ def auroc(scores: Any, targets: Any) -> Tensor:
 def auroc_of_column(column: Column) -> float:
     """The area under the ROC curve of the present values among the known ones; NaN if a side is empty."""
     present, known = column.present, column.known
-    pairs = len(present) * column.absent_count
+    pairs = len(present) * (len(known) - len(present))
     if pairs == 0:
         return math.nan
     # Below and at-or-below added up count a tie once and a win twice; those among the present cells are no pairs.
@@ -244,7 +232,7 @@ def auroc_of_column(column: Column) -> float:
         for some in present.split(VALUES_AT_ONCE)
         for ties in (False, True)
     )
-    return (len(present) * column.below + twice / 2) / pairs
+    return twice / 2 / pairs
 
 
 def sample_coverage(scores: Any, targets: Any) -> Tensor:

@@ -27,6 +27,7 @@ from manyhot.sorting import CELLS_AT_ONCE, row_blocks, row_ranks
 # More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
 MAX_QUERIES = 1 << 24
 
+Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 
@@ -157,21 +158,19 @@ def all_queries(num_labels: int, most: int = 5) -> TagQueries:
     codes = np.zeros((total, most), np.int32)
     end = 0
     for stratum in strata(num_labels, most):
-        for block in _coded(num_labels, stratum):
-            codes[end : end + len(block), : stratum.length] = block
-            end += len(block)
+        start, end = end, end + stratum.size(num_labels)
+        codes[start:end, : stratum.length] = _coded(num_labels, stratum)
     return TagQueries(torch.from_numpy(codes))
 
 
-def _coded(num_labels: int, stratum: Stratum) -> Iterator[np.ndarray]:
+def _coded(num_labels: int, stratum: Stratum) -> Array:
     """The codes of all queries of a kind: every set of labels, with every choice of which of them are present."""
     length = stratum.length
     flat = chain.from_iterable(combinations(range(1, num_labels + 1), length))
     sets = np.fromiter(flat, np.int32, math.comb(num_labels, length) * length).reshape(-1, length)
-    signs = np.repeat(np.array([1, -1], np.int32), [stratum.present, stratum.absent])
-    for present in combinations(range(length), stratum.present):
-        absent = [index for index in range(length) if index not in present]
-        yield sets[:, [*present, *absent]] * signs
+    signs = np.repeat(np.array([1, -1], np.int32), stratum)
+    orders = [[*some, *sorted({*range(length)} - {*some})] for some in combinations(range(length), stratum.present)]
+    return np.concatenate([sets[:, order] * signs for order in orders])
 
 
 def stratified_queries(num_labels: int, each: int, *, most: int = 5, seed: int = 0) -> TagQueries:
@@ -225,7 +224,7 @@ def _draw(draw: random.Random, num_labels: int, stratum: Stratum, count: int) ->
     """So many different queries of a kind, or all of it."""
 
     def every() -> list[Codes]:
-        return [tuple(row) for block in _coded(num_labels, stratum) for row in block.tolist()]
+        return [tuple(row) for row in _coded(num_labels, stratum).tolist()]
 
     def one() -> Codes:
         codes = draw.sample(range(1, num_labels + 1), stratum.length)
@@ -263,15 +262,14 @@ def _decoded(codes: Sequence[int]) -> TagQuery:
 def _checked(query: Any) -> Codes:
     """The codes of a query of whole numbers, each named once."""
     try:
-        present, absent = (sorted(side) for side in query)
-        labels = [check_int("queries", "", label, low=0) for label in (*present, *absent)]
+        present, absent = ([check_int("queries", "", label, low=0) for label in sorted(side)] for side in query)
     except (TypeError, ValueError):
         rule, hint = "be pairs (present, absent) of label numbers", "Pass for example [([0, 3], [5])]."
         raise InputError("queries", rule=rule, got=repr(query), hint=hint) from None
-    if len(set(labels)) < len(labels) or not labels:
+    if not 0 < len(present) + len(absent) == len({*present, *absent}):
         rule, hint = "name at least one label, and each label once", "Drop what is named twice."
         raise InputError("queries", rule=rule, got=repr(query), hint=hint)
-    return *(label + 1 for label in labels[: len(present)]), *(-label - 1 for label in labels[len(present) :])
+    return *(label + 1 for label in present), *(-label - 1 for label in absent)
 
 
 class QueryMetric(Metric):
@@ -343,10 +341,8 @@ class RetrievalPrecision(QueryMetric):
 
     def compute(self) -> MetricResult:
         """The mean over queries as "map", and the average precision of each as `details["by_query"]`."""
-        log_odds, targets = self.concatenated("log_odds"), self.concatenated("targets")
-        by_query = torch.full((len(self.queries),), math.nan, dtype=torch.float64, device=log_odds.device)
-        if len(log_odds):
-            by_query = precision_of_queries(Samples.of(log_odds, targets), self.narrowed)
+        table = (self.concatenated(name).reshape(-1, len(self.labels)) for name in ("log_odds", "targets"))
+        by_query = precision_of_queries(Samples.of(*table), self.narrowed)
         return MetricResult({"map": mean_of_defined(by_query)}, query_counts(by_query), {"by_query": by_query})
 
 

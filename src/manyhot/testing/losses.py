@@ -235,9 +235,9 @@ def check_no_synchronisation(case: LossCase) -> None:
             loss(*inputs).backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        return
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        loss(*map(mode.from_tensor, case.inputs(batch))).backward()
+    else:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            loss(*map(mode.from_tensor, case.inputs(batch))).backward()
 
 
 LOSS_PROPERTIES = (

@@ -134,10 +134,4 @@ def check_rule_invalid_input(case: RuleCase) -> None:
     case.same(case.results(rule, values), want, "an invalid input changes the rule")
 
 
-RULE_PROPERTIES = (
-    *FITTED_PROPERTIES,
-    check_rule_rows,
-    check_rule_repr,
-    check_rule_unknown,
-    check_rule_invalid_input,
-)
+RULE_PROPERTIES = *FITTED_PROPERTIES, check_rule_rows, check_rule_repr, check_rule_unknown, check_rule_invalid_input
