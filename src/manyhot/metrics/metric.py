@@ -88,13 +88,11 @@ class Metric(ABC):
 
     def total(self, name: str, *shape: int) -> Tensor:
         """The sum of this name; zeros of this shape before the first batch."""
-        total: Tensor = self.state.get(name, torch.zeros(shape, dtype=torch.int64))
-        return total
+        return torch.as_tensor(self.state.get(name, torch.zeros(shape, dtype=torch.int64)))
 
     def parts(self, name: str) -> list[Tensor]:
         """The list of this name."""
-        parts: list[Tensor] = self.state.get(name, [])
-        return parts
+        return list(self.state.get(name, []))
 
     def concatenated(self, name: str) -> Tensor:
         """The list of this name as one new tensor, (0,) before the first batch."""
@@ -137,9 +135,8 @@ class Metric(ABC):
 
     def _check(self, values: Any, targets: Any, *, probs: bool = False) -> tuple[Tensor, Tensor]:
         owner = type(self).__name__
-        name = "probs" if probs else "values"
         checked = as_probs(owner, values) if probs else as_scores(owner, values, name="values")
-        known = as_targets(owner, targets, checked, of=name)
+        known = as_targets(owner, targets, checked, of="probs" if probs else "values")
         self._check_labels(checked.shape[1])
         return checked, known
 

@@ -211,10 +211,9 @@ def sample_queries(num_labels: int, count: int, *, most: int = 5, seed: int = 0)
     """
     num_labels, count, most = _check_counts("sample_queries", num_labels=num_labels, count=count, most=most)
     kinds = strata(num_labels, most)
-    sizes = [stratum.size(num_labels) for stratum in kinds]
+    ends = list(accumulate(kind.size(num_labels) for kind in kinds))
     draw = random.Random(seed)
     # How many of each kind are among them follows from drawing places among all queries, which are counted by kind.
-    ends = list(accumulate(sizes))
     indices = _different(draw, ends[-1], count, lambda: range(ends[-1]), lambda: draw.randrange(ends[-1]))
     taken = Counter(bisect_right(ends, index) for index in indices)
     return _padded([row for index, kind in enumerate(kinds) for row in _draw(draw, num_labels, kind, taken[index])])
@@ -473,15 +472,15 @@ def stratified_mean(
     if tuple(values.shape) != (len(queries),):
         rule = f"be (Q,) like the {len(queries)} queries"
         raise InputError("values", rule=rule, got=str(tuple(values.shape)), hint="Pass `details['by_query']`.")
-    kinds = [kind for kind in strata(num_labels, queries.codes.shape[1]) if length in (None, kind.length)]
     values, present, lengths = values.detach().double().cpu(), queries.present_counts().cpu(), queries.lengths().cpu()
-    parts = [values[(present == kind.present) & (lengths == kind.length)] for kind in kinds]
-    if missing := [kind for kind, part in zip(kinds, parts, strict=True) if not len(part)]:
+    kinds = [kind for kind in strata(num_labels, queries.codes.shape[1]) if length in (None, kind.length)]
+    parts = {kind: values[(present == kind.present) & (lengths == kind.length)] for kind in kinds}
+    if missing := [kind for kind, part in parts.items() if not len(part)]:
         got = f"none of {missing[0].present} present and {missing[0].absent} absent labels"
         hint = "Draw them with `stratified_queries`."
         raise InputError("queries", rule="hold some of every kind", got=got, hint=hint)
-    undefined = sum(int((~part.isfinite()).sum()) for part in parts)
-    sized = [(kind.size(num_labels), part) for kind, part in zip(kinds, parts, strict=True)]
+    undefined = sum(int((~part.isfinite()).sum()) for part in parts.values())
+    sized = [(kind.size(num_labels), part) for kind, part in parts.items()]
     number = sum(size * float(part.isfinite().double().mean()) for size, part in sized)
     if not number:
         return Interval(math.nan, math.nan, math.nan, undefined)

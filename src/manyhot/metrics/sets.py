@@ -293,11 +293,8 @@ class AverageKAccuracy(TableMetric):
 
 def _fitted_threshold(parts: list[tuple[Tensor, Tensor]], k: float) -> float:
     """The threshold that the known cells of k labels per row on average reach."""
-    cells = [values[targets >= 0].unsqueeze(1) for values, targets in parts]
-    if not cells:
-        return math.inf
     rows = sum(int((targets >= 0).any(1).sum()) for _, targets in parts)
-    known = torch.cat(cells)
+    known = torch.cat([values[targets >= 0].unsqueeze(1) for values, targets in parts] or [torch.empty(0, 1)])
     # Rows may differ in their number of known cells, so that each cell stands as a row of its own for the rule.
     return float(AverageK(k * rows / max(1, len(known))).fit(known).threshold)
 

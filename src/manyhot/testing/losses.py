@@ -175,11 +175,8 @@ def check_soft_targets(case: LossCase) -> None:
     batch = loss_example(case)
     if not getattr(case.build(batch.targets), "soft_targets", False):
         return
-    results = []
-    for soft in (0.3, 1.0, 0.0):
-        targets = torch.where(batch.targets > 0, soft, batch.targets.double())
-        results.append(case.evaluate(batch._replace(targets=targets))[0])
-    mixed, present, absent = results
+    softened = (torch.where(batch.targets > 0, soft, batch.targets.double()) for soft in (0.3, 1.0, 0.0))
+    mixed, present, absent = (case.evaluate(batch._replace(targets=targets))[0] for targets in softened)
     assert_same(mixed, 0.3 * present + 0.7 * absent, "a soft target is not the mixture of its branches", case.tolerance)
 
 
