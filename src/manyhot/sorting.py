@@ -133,9 +133,9 @@ def row_ranks(values: Tensor, present: Tensor, counts: Tensor, sizes: Tensor) ->
     """
     max_present = int(counts.max()) if len(counts) else 0
     counts, known_counts = counts.unsqueeze(1), sizes.unsqueeze(1)
-    lowest = sort_in_place(torch.where(present, values, -torch.inf))
-    own, known = lowest[:, values.shape[1] - max_present :].contiguous(), sort_in_place(values).contiguous()
-    # Fillers are at minus infinity, as scores of labels may be: hence the clamps.
+    # Present values come last in their row. Fillers are at minus infinity, as scores may be: hence the clamps.
+    own = sort_in_place(torch.where(present, values, -torch.inf))[:, values.shape[1] - max_present :].contiguous()
+    known = sort_in_place(values).contiguous()
     return RowRanks(
         known=(known.shape[1] - torch.searchsorted(known, own)).clamp(max=known_counts),
         present=(max_present - torch.searchsorted(own, own)).clamp(max=counts),

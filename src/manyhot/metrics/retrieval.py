@@ -168,8 +168,9 @@ def _coded(num_labels: int, stratum: Stratum) -> Array:
     length = stratum.length
     flat = chain.from_iterable(combinations(range(1, num_labels + 1), length))
     sets = np.fromiter(flat, np.int32, math.comb(num_labels, length) * length).reshape(-1, length)
-    signs = np.repeat(np.array([1, -1], np.int32), stratum)
-    orders = [[*some, *sorted({*range(length)} - {*some})] for some in combinations(range(length), stratum.present)]
+    signs = np.repeat(np.array([1, -1], np.int32), [stratum.present, stratum.absent])
+    choices = combinations(range(length), stratum.present)
+    orders = ([*chosen, *(index for index in range(length) if index not in chosen)] for chosen in choices)
     return np.concatenate([sets[:, order] * signs for order in orders])
 
 
@@ -265,7 +266,8 @@ def _checked(query: Any) -> Codes:
     except (TypeError, ValueError):
         rule, hint = "be pairs (present, absent) of label numbers", "Pass for example [([0, 3], [5])]."
         raise InputError("queries", rule=rule, got=repr(query), hint=hint) from None
-    if not 0 < len(present) + len(absent) == len({*present, *absent}):
+    labels = {*present, *absent}
+    if len(labels) < len(present) + len(absent) or not labels:
         rule, hint = "name at least one label, and each label once", "Drop what is named twice."
         raise InputError("queries", rule=rule, got=repr(query), hint=hint)
     return *(label + 1 for label in present), *(-label - 1 for label in absent)
