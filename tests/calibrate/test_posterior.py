@@ -48,11 +48,10 @@ def test_the_covariance_is_the_inverse_of_the_numerical_hessian(kind, sharing, m
 
     def penalised(numbers):
         parameters, mean = numbers[:-1], numbers[-1] if sharing == "partial" else prior.mean
-        in_frame = parameters * frame.unit
+        in_frame = parameters * frame.units
         if family.intercept:
-            slopes, shifts = parameters[:, :-1].T, parameters[:, -1]
-            shifts = shifts - frame.offset + (slopes * frame.centre).sum(0)
-            in_frame = torch.cat([slopes.T * frame.unit, shifts.unsqueeze(1)], 1)
+            shifts = parameters[:, -1] - frame.offset + (parameters.T * frame.centre).sum(0)
+            in_frame = torch.cat([in_frame[:, :-1], shifts.unsqueeze(1)], 1)
         distances = in_frame - mean
         if sharing == "partial":
             distances = torch.cat([distances, (mean - prior.mean.detach()).unsqueeze(0)])

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.checks import as_scores, as_targets, as_weights, check_choice
 from manyhot.errors import InputError
@@ -46,8 +46,6 @@ class Calibrator(Fitted):
     """
 
     link: Link | None
-    bounds: Tensor
-    kind_number: Tensor
 
     def __init__(self, link: Link | None = None) -> None:
         super().__init__()
@@ -56,8 +54,8 @@ class Calibrator(Fitted):
             hint = "Pass `loss.link`, or leave it out."
             raise InputError("link", type(self).__name__, "be a link or None", type(candidate).__name__, hint)
         self.link = link if link is not None and link.gives_probs else None
-        self.register_buffer("bounds", torch.zeros(2, 0, dtype=torch.float64))
-        self.register_buffer("kind_number", torch.tensor(UNKNOWN_KIND, dtype=torch.int8))
+        self.bounds: Tensor = nn.Buffer(torch.zeros(2, 0, dtype=torch.float64))
+        self.kind_number: Tensor = nn.Buffer(torch.tensor(UNKNOWN_KIND, dtype=torch.int8))
 
     @property
     def kind(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.calibrate.partial_pooling import SHARING, Cells, Maps, fit_maps, row_blocks
@@ -69,20 +69,14 @@ class IsotonicCalibration(Calibrator):
         tensor([0.2500, 0.5000, 0.7500])
     """
 
-    slopes: Tensor
-    intercept: Tensor
-    shared_curve: Tensor
-    own_curves: Tensor
-    own_trust: Tensor
-
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
         self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        self.register_buffer("slopes", torch.ones(1, 0, dtype=torch.float64))
-        self.register_buffer("intercept", torch.zeros(0, dtype=torch.float64))
-        self.register_buffer("shared_curve", torch.zeros(2, 0, 0, dtype=torch.float64))
-        self.register_buffer("own_curves", torch.zeros(2, 0, 0, dtype=torch.float64))
-        self.register_buffer("own_trust", torch.zeros(0, dtype=torch.float64))
+        self.slopes: Tensor = nn.Buffer(torch.ones(1, 0, dtype=torch.float64))
+        self.intercept: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float64))
+        self.shared_curve: Tensor = nn.Buffer(torch.zeros(2, 0, 0, dtype=torch.float64))
+        self.own_curves: Tensor = nn.Buffer(torch.zeros(2, 0, 0, dtype=torch.float64))
+        self.own_trust: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Fits the affine maps and the curves."""

@@ -91,10 +91,9 @@ class Family(NamedTuple):
     num_features: int
     intercept: bool
 
-    @property
-    def num_parameters(self) -> int:
-        """D."""
-        return self.num_features + self.intercept
+    def with_intercept(self, slopes: Tensor, value: float) -> Tensor:
+        """(D, ...), numbers of the slopes (F, ...), followed by that of the intercept if there is one."""
+        return torch.cat([slopes, slopes.new_full((int(self.intercept), *slopes.shape[1:]), value)])
 
     def apply(self, slopes: Tensor, intercept: Tensor, input_log_odds: Tensor) -> Tensor:
         """Calibrated log-odds of input log-odds (N, K)."""
@@ -105,29 +104,21 @@ class Family(NamedTuple):
 
     def lower_bounds(self, like: Tensor) -> Tensor:
         """The smallest parameters allowed, (D,)."""
-        return like.new_tensor([MIN_SLOPE] * self.num_features + [-torch.inf] * self.intercept)
+        return self.with_intercept(like.new_full((self.num_features,), MIN_SLOPE), -torch.inf)
 
 
 class Frame(NamedTuple):
     """How parameters describe a map: so that they are of the order of 1, and nearly independent of each other.
 
     Attributes:
-        centre: (F, K) or (F, 1), the features at which a map has the value offset + intercept.
-        unit: (), the input log-odds that a slope of 1 maps to log-odds of 1.
+        centre: (D, K) or (D, 1), the features at which a map has the value offset + intercept; 0 for the intercept.
+        units: (D,), the input log-odds that a slope of 1 maps to log-odds of 1; 1 for the intercept.
         offset: (K,) or (1,).
     """
 
     centre: Tensor
-    unit: Tensor
+    units: Tensor
     offset: Tensor
-
-
-class Likelihood(NamedTuple):
-    """Negative log-likelihood of each problem (K,), its gradient (K, D) and its second derivative (K, D, D)."""
-
-    value: Tensor
-    gradient: Tensor
-    information: Tensor
 
 
 class Normal(NamedTuple):
@@ -146,13 +137,15 @@ class Normal(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Parameters (K, D) and their likelihood."""
+    """Parameters (K, D), and of their negative log-likelihood the value (K,) and the first and second derivative."""
 
     parameters: Tensor
-    likelihood: Likelihood
+    value: Tensor
+    gradient: Tensor
+    information: Tensor
 
 
-LikelihoodAt = Callable[[Tensor], Likelihood]
+LikelihoodAt = Callable[[Tensor], Point]
 
 
 def fit_maps(family: Family, cells: Cells, sharing: str) -> Maps:
@@ -163,7 +156,7 @@ def fit_maps(family: Family, cells: Cells, sharing: str) -> Maps:
     frame = label_frame(family, cells, shared)
     likelihood_at = partial(likelihood_of, family, frame, cells)
     # In this frame the shared map has the same parameters for every label.
-    centre = torch.cat([shared.slopes[:, 0] * frame.unit, shared.intercept.new_zeros(int(family.intercept))])
+    centre = frame.units * family.with_intercept(shared.slopes[:, 0], 0.0)
     start, lower_bounds = centre.repeat(cells.num_labels, 1), family.lower_bounds(centre)
     if sharing == "none":
         return maps_of(family, frame, *minimise(likelihood_at, vague_prior(centre), start, lower_bounds))
@@ -180,30 +173,29 @@ def fit_shared(family: Family, cells: Cells) -> Maps:
     """
     frame, pooled = pooled_frame(family, cells), cells.pooled()
     likelihood_at = partial(likelihood_of, family, frame, pooled)
-    start = frame.unit.new_tensor([1.0] * family.num_features + [0.0] * family.intercept)
+    start = family.with_intercept(frame.units.new_ones(family.num_features), 0.0)
     lower_bounds = family.lower_bounds(start)
     if not family.intercept:
         return maps_of(family, frame, *minimise_bounded(likelihood_at, start, lower_bounds))
     # The identity map, and the information of one row about the parameters if that map were right.
-    identity = torch.cat([frame.unit.expand(family.num_features), frame.centre.sum(0)])
+    identity = torch.cat([frame.units[:-1], frame.centre.sum(0)])
     rows = cells.weights.sum() / (cells.weights.sum(0) > 0).sum().clamp(min=1)
     information = likelihood_at(identity.unsqueeze(0)).information[0] / rows.clamp(min=torch.finfo(rows.dtype).tiny)
     # Where rows would carry no information, a vague prior still bounds slopes and intercept.
-    scale = torch.cat([frame.unit.expand(family.num_features), torch.ones_like(frame.offset)])
-    unchanged = Normal(identity, PRIOR_ROWS * information + torch.diag((VAGUE_STD * scale) ** -2))
+    unchanged = Normal(identity, PRIOR_ROWS * information + torch.diag((VAGUE_STD * frame.units) ** -2))
     vague = vague_prior(start)
-    update = lambda _, current: bounded_prior(unchanged, vague, current.parameters)  # noqa: E731
+    update = partial(bounded_prior, unchanged, vague)
     return maps_of(family, frame, *minimise(likelihood_at, vague, start.unsqueeze(0), lower_bounds, update))
 
 
-def bounded_prior(prior: Normal, vague: Normal, parameters: Tensor) -> Normal:
+def bounded_prior(prior: Normal, vague: Normal, _: Normal, current: Point) -> Normal:
     """A prior whose penalty is bounded by `MAX_PENALTY`, because scores that only rank are far from any log-odds.
 
     With the penalty q of the given prior it is q / (1 + q / MAX_PENALTY). This function returns the quadratic that lies
-    above it and touches it at the parameters (1, D), so that each step of Newton's method is one of majorisation. It
-    adds the penalty of a vague prior.
+    above it and touches it at the current parameters (1, D), so that each step of Newton's method is one of
+    majorisation. It adds the penalty of a vague prior.
     """
-    bounded = prior.precision / (1 + prior.penalty(parameters) / MAX_PENALTY).square()
+    bounded = prior.precision / (1 + prior.penalty(current.parameters) / MAX_PENALTY).square()
     precision = vague.precision + bounded
     return Normal(torch.linalg.solve(precision, vague.precision @ vague.mean + bounded @ prior.mean), precision)
 
@@ -223,7 +215,7 @@ def learn_prior(prior: Normal, current: Point, centre: Tensor, counted: Tensor) 
         Algorithm, Scandinavian Journal of Statistics 2008.
     """
     # Many tiny steps, for which an accelerator is no help.
-    parameters, gradient, information = (part[counted].cpu() for part in (current.parameters, *current.likelihood[1:]))
+    parameters, gradient, information = (part[counted].cpu() for part in (current.parameters, *current[2:]))
     update = partial(update_prior, parameters, gradient, information, centre.cpu())
     state = torch.cat([prior.mean.unsqueeze(0), torch.linalg.inv(prior.precision)]).cpu()
     for _ in range(MAX_UPDATES):
@@ -260,35 +252,32 @@ def maps_of(family: Family, frame: Frame, point: Point, prior: Normal, *, learnt
 
     Where the mean of the prior is itself learnt from the labels, its uncertainty adds to that of each label.
     """
-    slopes = (point.parameters[:, : family.num_features] / frame.unit).T
-    intercept = point.parameters[:, -1] if family.intercept else slopes.new_zeros(len(point.parameters))
-    identity = torch.eye(family.num_parameters, dtype=slopes.dtype, device=slopes.device)
-    spread = torch.linalg.inv(point.likelihood.information + prior.precision + NEGLIGIBLE * identity)
+    coefficients, identity = (point.parameters / frame.units).T, torch.eye(len(frame.units)).to(point.parameters)
+    slopes, intercept = coefficients.split([family.num_features, int(family.intercept)])
+    spread = torch.linalg.inv(point.information + prior.precision + NEGLIGIBLE * identity)
     if learnt_mean:
         # How a label follows the mean; what all labels, and the shared map as one more, know of the mean.
         following = spread @ prior.precision
         precision = prior.precision + (prior.precision @ (identity - following)).sum(0)
         spread = spread + following @ torch.linalg.inv(precision) @ following.mT
     # From the parameters in the frame to slopes and intercept.
-    change = identity.repeat(len(spread), 1, 1)
-    change[:, : family.num_features] /= frame.unit
-    if family.intercept:
-        change[:, -1, :-1] = -frame.centre.T / frame.unit
-    covariance = change @ spread @ change.mT
-    return Maps(slopes, intercept + frame.offset - (slopes * frame.centre).sum(0), covariance)
+    change = (identity / frame.units).repeat(len(spread), 1, 1)
+    change[:, -1] -= frame.centre.T / frame.units
+    intercept = intercept.sum(0) + frame.offset - (coefficients * frame.centre).sum(0)
+    return Maps(slopes, intercept, change @ spread @ change.mT)
 
 
-def likelihood_of(family: Family, frame: Frame, cells: Cells, parameters: Tensor) -> Likelihood:
+def likelihood_of(family: Family, frame: Frame, cells: Cells, parameters: Tensor) -> Point:
     """How well maps of these parameters (K, D) explain the cells, label by label."""
-    slopes, (labels, size) = parameters[:, : family.num_features].T, parameters.shape
-    constant = frame.offset + (parameters[:, -1] if family.intercept else 0)
+    labels, size = parameters.shape
+    constant = frame.offset + parameters[:, family.num_features :].sum(1)
     value, gradient = parameters.new_zeros(labels), parameters.new_zeros(size, labels)
     information = parameters.new_zeros(size, size, labels)
     for input_log_odds, targets, weights in cells.blocks():
-        parts = [(x - c) / frame.unit for x, c in zip(family.features(input_log_odds), frame.centre, strict=True)]
-        log_odds = sum((slope * part for slope, part in zip(slopes, parts, strict=True)), start=constant)
-        if family.intercept:
-            parts.append(torch.ones_like(input_log_odds))
+        in_frame = zip(family.features(input_log_odds), frame.centre, frame.units, strict=False)
+        parts = [(feature - centre) / unit for feature, centre, unit in in_frame]
+        log_odds = sum(map(torch.mul, parameters.T, parts), start=constant)
+        parts += [torch.ones_like(input_log_odds)] * family.intercept
         probs = torch.sigmoid(log_odds)
         excess, spread = weights * (probs - targets), weights * probs * (1 - probs)
         value += (weights * (softplus(log_odds) - targets * log_odds)).sum(0)
@@ -298,21 +287,20 @@ def likelihood_of(family: Family, frame: Frame, cells: Cells, parameters: Tensor
             for j in range(i + 1):
                 information[i, j] += (spread_part * parts[j]).sum(0)
     lower = information.permute(2, 0, 1).tril()
-    return Likelihood(value, gradient.T, lower + lower.tril(-1).mT)
+    return Point(parameters, value, gradient.T, lower + lower.tril(-1).mT)
 
 
 def pooled_frame(family: Family, cells: Cells) -> Frame:
     """The frame of a map that all labels share: in units of the spread of the input log-odds, around their mean."""
     zero = cells.input_log_odds.new_zeros(())
     total = cells.weights.sum().clamp(min=torch.finfo(torch.float64).tiny)
-    middle, features = zero, [zero] * family.num_features
-    if family.intercept:
-        middle = sum(((e * w).sum() for e, _, w in cells.blocks()), start=zero) / total
-        features = list(family.features(middle))
+    mean = sum(((e * w).sum() for e, _, w in cells.blocks()), start=zero) / total
+    middle = mean if family.intercept else zero
     variance = sum(((e - middle).square().mul(w).sum() for e, _, w in cells.blocks()), start=zero) / total
     # Input log-odds that are equal but for rounding have no spread to measure by.
     unit = torch.where(variance.sqrt() > 1e-9 * middle.abs(), variance.sqrt(), 1.0)
-    return Frame(torch.stack(features).unsqueeze(1), unit, zero.expand(1))
+    centre = family.with_intercept(torch.stack(family.features(middle)).unsqueeze(1), 0.0)
+    return Frame(centre, family.with_intercept(unit.expand(family.num_features), 1.0), zero.expand(1))
 
 
 def label_frame(family: Family, cells: Cells, shared: Maps) -> Frame:
@@ -332,7 +320,9 @@ def label_frame(family: Family, cells: Cells, shared: Maps) -> Frame:
     tiny = torch.finfo(torch.float64).tiny
     everywhere = sums.sum(1, keepdim=True) / total.sum().clamp(min=tiny)
     centre = torch.where(total > tiny, sums / total.clamp(min=tiny), everywhere)
-    return Frame(centre, 1 / shared.slopes.mean(), (shared.slopes * centre).sum(0) + shared.intercept)
+    offset = (shared.slopes * centre).sum(0) + shared.intercept
+    units = family.with_intercept((1 / shared.slopes.mean()).expand(family.num_features), 1.0)
+    return Frame(family.with_intercept(centre, 0.0), units, offset)
 
 
 def vague_prior(mean: Tensor, std: float = VAGUE_STD) -> Normal:
@@ -361,8 +351,8 @@ def minimise(
     Returns:
         The parameters with their likelihood, and the prior of the last step.
     """
-    current = Point(start, likelihood_at(start))
-    step_size = torch.ones_like(current.likelihood.value)
+    current = likelihood_at(start)
+    step_size = torch.ones_like(current.value)
     for _ in range(rounds):
         prior = prior if update is None else update(prior, current)
         current, step_size, length = take_step(likelihood_at, prior, current, step_size, lower_bounds)
@@ -380,10 +370,10 @@ def minimise_bounded(likelihood_at: LikelihoodAt, start: Tensor, lower_bounds: T
         lower_bounds: (D,).
     """
     cautious, prior = minimise(likelihood_at, vague_prior(start), start.unsqueeze(0), lower_bounds)
-    if bool(cautious.likelihood.value < SEPARATION_LOSS):
+    if bool(cautious.value < SEPARATION_LOSS):
         return cautious, prior
     free = minimise(likelihood_at, vague_prior(start, torch.inf), cautious.parameters, lower_bounds)
-    return (cautious, prior) if bool(free[0].likelihood.value < SEPARATION_LOSS) else free
+    return (cautious, prior) if bool(free[0].value < SEPARATION_LOSS) else free
 
 
 def take_step(
@@ -399,23 +389,21 @@ def take_step(
     # As far as the first bound on the way, and no further than the quadratic approximation can hold.
     to_bound = torch.where(step < 0, (lower_bounds - current.parameters) / step, torch.inf).amin(1, keepdim=True)
     share = torch.minimum(to_bound, MAX_CHANGE / step.abs().amax(1, keepdim=True)).clamp(max=1)
-    parameters = (current.parameters + step * share * step_size.unsqueeze(1)).maximum(lower_bounds)
-    proposal = Point(parameters, likelihood_at(parameters))
-    before, after = (point.likelihood.value + prior.penalty(point.parameters) for point in (current, proposal))
+    proposal = likelihood_at((current.parameters + step * share * step_size.unsqueeze(1)).maximum(lower_bounds))
+    before, after = (point.value + prior.penalty(point.parameters) for point in (current, proposal))
     better = after <= before + 1e-12 * (1 + before.abs())
 
     def better_of(new: Tensor, old: Tensor) -> Tensor:
         return torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old)
 
-    likelihood = Likelihood(*map(better_of, proposal.likelihood, current.likelihood))
     step_size = torch.where(better, (4 * step_size).clamp(max=1), step_size / 4)
-    return Point(better_of(parameters, current.parameters), likelihood), step_size, length
+    return Point(*map(better_of, proposal, current)), step_size, length
 
 
 def newton_step(prior: Normal, current: Point, lower_bounds: Tensor) -> Tensor:
     """The step to the minimum of the quadratic approximation, (K, D), along which bounded parameters stay put."""
-    gradient = current.likelihood.gradient + prior.slope(current.parameters)
-    curvature = current.likelihood.information + prior.precision
+    gradient = current.gradient + prior.slope(current.parameters)
+    curvature = current.information + prior.precision
     at_bound = current.parameters <= lower_bounds + 1e-12
     free = ~(at_bound & (gradient > 0))
     step = torch.zeros_like(gradient)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.calibrate.calibrator import PROB_EPSILON, RELIABLE_LOG_ODDS, Calibrator, bounded_log_odds
 from manyhot.calibrate.partial_pooling import (
@@ -15,7 +15,7 @@ from manyhot.calibrate.partial_pooling import (
     SHARING,
     Cells,
     Family,
-    Likelihood,
+    Point,
     fit_maps,
     minimise_bounded,
     row_blocks,
@@ -51,17 +51,14 @@ class ParametricCalibrator(Calibrator):
     """
 
     family: ClassVar[Family]
-    slopes: Tensor
-    intercept: Tensor
-    covariance: Tensor
 
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
         self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        size = self.family.num_parameters
-        self.register_buffer("slopes", torch.zeros(self.family.num_features, 0, dtype=torch.float64))
-        self.register_buffer("intercept", torch.zeros(0, dtype=torch.float64))
-        self.register_buffer("covariance", torch.zeros(0, size, size, dtype=torch.float64))
+        size = self.family.num_features + self.family.intercept
+        self.slopes: Tensor = nn.Buffer(torch.zeros(self.family.num_features, 0, dtype=torch.float64))
+        self.intercept: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float64))
+        self.covariance: Tensor = nn.Buffer(torch.zeros(0, size, size, dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Fits the maps."""
@@ -119,9 +116,9 @@ class Posterior:
     """
 
     def __init__(self, calibrator: ParametricCalibrator) -> None:
-        parameters = [*calibrator.slopes, calibrator.intercept]
         self.calibrator, self.covariance = calibrator, calibrator.covariance
-        self.mean = torch.stack(parameters[: calibrator.family.num_parameters], dim=1)
+        size = self.covariance.shape[1]
+        self.mean = torch.stack([*calibrator.slopes, calibrator.intercept][:size], dim=1)
         # A square root of the covariance, also of one that has no inverse.
         variances, axes = torch.linalg.eigh(self.covariance)
         self._root = axes * variances.clamp(min=0).sqrt().unsqueeze(1)
@@ -283,11 +280,9 @@ class QuasibinaryConstant(NormalisedCalibrator):
                 [0.0826, 0.2245]])
     """
 
-    log_normaliser: Tensor
-
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("log_normaliser", torch.zeros((), dtype=torch.float64))
+        self.log_normaliser: Tensor = nn.Buffer(torch.zeros((), dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Sums over all cells."""
@@ -330,11 +325,9 @@ class SoftmaxTemperature(NormalisedCalibrator):
                 [0.7395, 0.2605]])
     """
 
-    temperature: Tensor
-
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("temperature", torch.ones((), dtype=torch.float64))
+        self.temperature: Tensor = nn.Buffer(torch.ones((), dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
         """Finds the temperature by Newton's method."""
@@ -358,7 +351,7 @@ class SoftmaxTemperature(NormalisedCalibrator):
         return bounded_log_odds(SoftmaxLink(), input_log_odds / self.temperature)
 
 
-def softmax_likelihood(gaps: Tensor, weights: Tensor, slope: Tensor) -> Likelihood:
+def softmax_likelihood(gaps: Tensor, weights: Tensor, slope: Tensor) -> Point:
     """How well softmax with a slope (1, 1) explains the labels of rows.
 
     Args:
@@ -373,4 +366,4 @@ def softmax_likelihood(gaps: Tensor, weights: Tensor, slope: Tensor) -> Likeliho
         value += (weight * torch.logsumexp(slope * part, dim=1)).sum()
         gradient += (weight * mean).sum()
         information += (weight * (probs * (part - mean.unsqueeze(1)).square()).sum(1)).sum()
-    return Likelihood(value.view(1), gradient.view(1, 1), information.view(1, 1, 1))
+    return Point(slope, value.view(1), gradient.view(1, 1), information.view(1, 1, 1))
