@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.checks import check_choice, check_number
 from manyhot.decide.rule import Rule, reaches_threshold
@@ -63,8 +63,6 @@ class ConformalRiskControl(Rule):
         ('0.077', True)
     """
 
-    threshold: Tensor
-    reached: Tensor
     needs_targets = True
 
     def __init__(self, alpha: float, risk: str = "false_negatives", *, delta: float | None = None) -> None:
@@ -72,23 +70,30 @@ class ConformalRiskControl(Rule):
         self.alpha = check_number("alpha", "ConformalRiskControl", alpha, "(0, 1)")
         self.risk = check_choice("risk", "ConformalRiskControl", risk, RISKS)
         self.delta = None if delta is None else check_number("delta", "ConformalRiskControl", delta, "(0, 1)")
-        self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
-        self.register_buffer("reached", torch.tensor(False))
+        self.threshold: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
+        self.reached: Tensor = nn.Buffer(torch.tensor(False))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Finds the threshold on held-out values and targets, both (N, K)."""
         checked = self.check_values(values)
         known = self.check_targets(targets, checked)
         misses = self.risk == "false_negatives"
-        steps = missed_steps(checked, known) if misses else wrong_steps(checked, known, monotone=self.delta is None)
-        allowed = allowed_loss(steps.rows, self.alpha, self.delta)
-        enough = allowed >= -ROUNDING
-        if not enough:
-            threshold = checked.new_tensor(-torch.inf if misses else torch.inf)
-        elif misses:
-            threshold = highest_threshold(steps, allowed)
+        if misses:
+            places, changes = missed_steps(checked, known)
         else:
-            threshold = lowest_threshold(steps, allowed)
+            places, changes = wrong_steps(checked, known, monotone=self.delta is None)
+        allowed = allowed_loss(int((known > 0 if misses else known >= 0).any(1).sum()), self.alpha, self.delta)
+        enough, infinity = allowed >= -ROUNDING, checked.new_tensor(torch.inf)
+        exceeded = first_exceeded(places, changes, allowed, descending=not misses)
+        if not enough:
+            threshold = -infinity if misses else infinity
+        elif exceeded is None:
+            threshold = -infinity
+        elif misses:
+            # No value reaches an infinite threshold; the largest number is the threshold of infinite values.
+            threshold = exceeded.clamp(max=torch.finfo(exceeded.dtype).max)
+        else:
+            threshold = torch.nextafter(exceeded, infinity)
         return self.learn(threshold=threshold.double(), reached=torch.tensor(enough, device=checked.device))
 
     def decide(self, values: Tensor) -> Tensor:
@@ -113,84 +118,45 @@ class ConformalRiskControl(Rule):
         return (part.sum(1).double() / whole.sum(1).clamp(min=1))[counts]
 
 
-class LossSteps(NamedTuple):
-    """How the summed loss of all rows changes while the threshold moves from its safe end.
-
-    Attributes:
-        values: (M,), where it changes.
-        changes: (M,) float64, by how much in total.
-        rows: How many rows take part.
-    """
-
-    values: Tensor
-    changes: Tensor
-    rows: int
-
-
-def missed_steps(values: Tensor, targets: Tensor) -> LossSteps:
-    """Each present label is missed once the threshold has risen above its value, and is a part of its row."""
+def missed_steps(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Values (M,) above which the threshold misses a present label, and by how much the summed loss rises there."""
     present = targets == 1
-    sizes = present.sum(1)
-    parts = (1.0 / sizes.double()).unsqueeze(1).expand(present.shape)
-    return LossSteps(values[present], parts[present], int((sizes > 0).sum()))
+    parts = (1.0 / present.sum(1).double()).unsqueeze(1).expand(present.shape)
+    return values[present], parts[present]
 
 
-def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> LossSteps:
-    """Each known cell changes its row's share of wrong labels once the threshold has fallen to its value.
+def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> tuple[Tensor, Tensor]:
+    """Values (M,) from which on the threshold predicts other labels, and the change of the summed share of wrong ones.
 
     Args:
         values: (N, K).
         targets: (N, K) of 1, 0 and -1.
         monotone: Whether to replace each share by the largest one so far.
     """
-    parts = [_wrong_steps(values[rows], targets[rows], monotone=monotone) for rows in row_blocks(values.shape)]
-    parts = parts or [(values.new_empty(0), values.new_empty(0, dtype=torch.float64))]
-    change_points, changes = (torch.cat(part) for part in zip(*parts, strict=True))
-    return LossSteps(change_points, changes, int((targets >= 0).any(1).sum()))
+    steps = [(values.new_empty(0), values.new_empty(0, dtype=torch.float64))]
+    for rows in row_blocks(values.shape):
+        known = targets[rows] >= 0
+        # Unknown cells go last, where they count neither as predicted nor as wrong.
+        ordered, order = torch.where(known, values[rows], -torch.inf).sort(dim=1, descending=True)
+        predicted = known.gather(1, order).cumsum(1)
+        share = (targets[rows] == 0).gather(1, order).cumsum(1) / predicted.clamp(min=1).double()
+        # Equal values come together, with the share after the last of them.
+        last = torch.searchsorted(-ordered, -ordered, right=True) - 1
+        share = torch.nn.functional.pad(share.gather(1, last), (1, 0))
+        change = (share.cummax(1).values if monotone else share).diff(dim=1)
+        steps.append((ordered[change != 0], change[change != 0]))
+    places, changes = (torch.cat(part) for part in zip(*steps, strict=True))
+    return places, changes
 
 
-def _wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> tuple[Tensor, Tensor]:
-    """Where the share of wrong labels changes in any of some rows, and by how much."""
-    known = targets >= 0
-    # Unknown cells go last, where they count neither as predicted nor as wrong.
-    ordered, order = torch.where(known, values, -torch.inf).sort(dim=1, descending=True)
-    predicted = known.gather(1, order).cumsum(1)
-    share = (targets == 0).gather(1, order).cumsum(1) / predicted.clamp(min=1).double()
-    # Equal values come together: the share counts only after the last of them, and before stays as it was.
-    columns = torch.arange(1, values.shape[1] + 1, device=values.device).expand_as(order).clone()
-    columns[:, :-1] *= ordered[:, :-1] > ordered[:, 1:]
-    share = torch.nn.functional.pad(share, (1, 0))
-    if share.numel() and values.shape[1]:
-        share[:, 1:] = share.gather(1, columns.cummax(1).values)
-        share = share.cummax(1).values if monotone else share
-    change = share.diff(dim=1)
-    return ordered[change != 0], change[change != 0]
-
-
-def highest_threshold(steps: LossSteps, allowed: float) -> Tensor:
-    """The highest present value up to which the misses below it are allowed."""
-    values, order = steps.values.sort()
-    missed = steps.changes[order].cumsum(0)
-    # A threshold misses the values strictly below it.
-    first = torch.searchsorted(values, values)
-    lost = torch.cat([missed.new_zeros(1), missed])[first]
-    if len(values) == 0:
-        return values.new_tensor(-torch.inf)
-    # No value reaches an infinite threshold; the largest number is the threshold of infinite values.
-    return values[lost <= allowed + ROUNDING].amax().clamp(max=torch.finfo(values.dtype).max)
-
-
-def lowest_threshold(steps: LossSteps, allowed: float) -> Tensor:
-    """The lowest threshold that stays above all values at which the errors are not allowed."""
-    values, order = steps.values.sort(descending=True)
-    errors = steps.changes[order].cumsum(0)
+def first_exceeded(places: Tensor, changes: Tensor, allowed: float, *, descending: bool) -> Tensor | None:
+    """The first value, from the safe end, with which the summed loss is more than allowed; None if it never is."""
+    places, order = places.sort(descending=descending)
     # Equal values come together, so the sum counts only at the last of them.
-    last = torch.ones_like(values, dtype=torch.bool)
-    last[:-1] = values[:-1] > values[1:]
-    exceeded = (last & (errors > allowed + ROUNDING)).nonzero()
-    if len(exceeded) == 0:
-        return values.new_tensor(-torch.inf)
-    return torch.nextafter(values[exceeded[0, 0]], values.new_tensor(torch.inf))
+    last = torch.ones_like(places, dtype=torch.bool)
+    last[:-1] = places[:-1] != places[1:]
+    exceeded = places[last & (changes[order].cumsum(0) > allowed + ROUNDING)]
+    return exceeded[0] if len(exceeded) else None
 
 
 def allowed_loss(rows: int, alpha: float, delta: float | None) -> float:
@@ -202,8 +168,6 @@ def allowed_loss(rows: int, alpha: float, delta: float | None) -> float:
     """
     if delta is None:
         return alpha * (rows + 1) - 1  # one more row of the largest possible loss stands for the new one
-    if rows == 0:
-        return -1.0
     return max(_by_hoeffding(rows, alpha, delta), _by_bentkus(rows, alpha, delta))
 
 
@@ -227,12 +191,6 @@ def _by_hoeffding(rows: int, alpha: float, delta: float) -> float:
 def _by_bentkus(rows: int, alpha: float, delta: float) -> float:
     """The largest whole sum m for which e * P(Binomial(rows, alpha) <= m) <= delta; -1 if there is none."""
     counts = torch.arange(math.floor(rows * alpha) + 1, dtype=torch.float64)
-    log_chances = (
-        math.lgamma(rows + 1)
-        - torch.lgamma(counts + 1)
-        - torch.lgamma(rows - counts + 1)
-        + counts * math.log(alpha)
-        + (rows - counts) * math.log1p(-alpha)
-    )
-    tails = torch.logcumsumexp(log_chances, dim=0)
+    chances = torch.distributions.Binomial(rows, probs=torch.tensor(alpha, dtype=torch.float64))
+    tails = torch.logcumsumexp(chances.log_prob(counts), dim=0)
     return float((1 + tails <= math.log(delta)).sum()) - 1
