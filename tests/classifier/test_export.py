@@ -15,7 +15,6 @@ from manyhot.backbones import Preprocessing, create_backbone
 from manyhot.classifier import Classifier
 from manyhot.classifier import onnx_export as onnx_check
 from manyhot.classifier.onnx_export import AnswerGraph, build_images_model, exporter_silenced
-from manyhot.decide.sets import expected_f, expected_f_by_quadrature
 from manyhot.network import Network
 from tests.classifier.networks import LABELS, held_out, of_features, pictures, small
 from tests.errors.expected import raises_input_error
@@ -147,17 +146,6 @@ def test_a_rule_of_your_own_around_another_one():
     labels, abstain = run(Each([Others()], decided), rows)
     assert torch.equal(labels, Others()(rows).labels)
     assert not bool(abstain.any())
-
-
-@pytest.mark.parametrize("beta", [1.0, 2.0, 0.5, 1.3])
-@pytest.mark.parametrize("labels", [1, 7, 80, 400])
-def test_expected_f_by_quadrature_is_that_of_the_rule(beta, labels):
-    draw = torch.Generator().manual_seed(labels)
-    probs = torch.rand(6, labels, generator=draw, dtype=torch.float64) ** torch.tensor([[1.0, 1, 3, 8, 20, 0]]).T
-    probs[0, 0], probs[1, -1] = 1.0, 0.0
-    ordered = probs.sort(1, descending=True).values
-    given = expected_f_by_quadrature(ordered, beta)
-    torch.testing.assert_close(given, expected_f(ordered, beta, labels), rtol=0, atol=2e-10)
 
 
 @pytest.mark.parametrize("resize", ["squash", "crop"])

@@ -80,6 +80,19 @@ def test_many_labels_against_plain_sums(power):
     assert sizes.tolist() == want.argmax(1).tolist()
 
 
+@pytest.mark.parametrize("beta", [1.0, 2.0, 0.5, 1.3, 0.05, 30.0])
+@pytest.mark.parametrize("labels", [1, 7, 80, 200])
+def test_any_beta_against_plain_sums(beta, labels):
+    draw = torch.Generator().manual_seed(labels)
+    probs = torch.rand(6, labels, generator=draw, dtype=torch.float64) ** torch.tensor([[1.0, 1, 3, 8, 20, 0]]).T
+    probs[0, 0], probs[1, -1] = 1.0, 0.0
+    ordered = probs.sort(1, descending=True).values
+    want = np.stack([naive_expected(row, beta) for row in ordered.numpy()])
+    for rows in (slice(None), *range(6)):  # together, and each with as few terms as it needs
+        got = expected_f(ordered[rows].view(-1, labels), beta, labels)
+        np.testing.assert_allclose(got.numpy(), want[rows].reshape(-1, labels + 1), rtol=0, atol=2e-10)
+
+
 def test_nothing_is_the_answer_where_nothing_is_probable():
     probs = torch.tensor([[0.05, 0.05, 0.05], [0.0, 0.0, 0.0], [0.4, 0.4, 0.4]])
     assert mh.ExpectedFBeta()(probs).sizes.tolist() == [0, 0, 3]

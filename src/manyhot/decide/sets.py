@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.checks import check_int, check_number
 from manyhot.decide.rule import Rule, midpoint, reaches_threshold
@@ -76,12 +77,10 @@ class AverageK(Rule):
         tensor([2, 1])
     """
 
-    threshold: Tensor
-
     def __init__(self, k: float) -> None:
         super().__init__()
         self.k = check_number("k", "AverageK", k, "[0, inf)")
-        self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
+        self.threshold: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Learns the threshold from held-out values (N, K); targets are not used."""
@@ -110,10 +109,8 @@ class AverageK(Rule):
         checked = _CheckedBatches(self, batches)
 
         def positions(cells: int) -> list[int]:
-            num_predicted = math.floor(min(self.k * checked.rows, cells) + 1e-6)
-            if num_predicted == 0 or cells == 0:
-                return []
-            return [cells - num_predicted, cells - num_predicted - 1] if num_predicted < cells else [0]
+            last = cells - math.floor(min(self.k * checked.rows, cells) + 1e-6)
+            return [position for position in (last, last - 1) if position >= 0] if last < cells else []
 
         selected = order_statistics(checked, positions)
         # The last predicted value and the next one; none where nothing is predicted, one where everything is.
@@ -121,7 +118,8 @@ class AverageK(Rule):
         if selected:
             last, following = (*selected, torch.full_like(selected[0], -torch.inf))[:2]
             threshold = midpoint(following, last)
-        return self.learn(threshold=threshold.to(checked.device, torch.float64))
+        device = None if checked.first is None else checked.first.device
+        return self.learn(threshold=threshold.to(device, torch.float64))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
@@ -135,10 +133,6 @@ class _CheckedBatches:
         self.rule, self.batches = rule, batches
         self.rows = 0
         self.first: Tensor | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu") if self.first is None else self.first.device
 
     def __iter__(self) -> Iterator[Tensor]:
         once_more, rows = self.first is not None, 0
@@ -234,16 +228,16 @@ class ExpectedFBeta(Rule):
     The F-beta of an empty set is 1 if no label is present and 0 otherwise, so "none of these" is predicted where it
     is probable enough. Equally good sets go to the smallest, and equal probabilities to the lower index.
 
-    The computation is exact, except that numbers of present labels whose total probability is below 1e-10 are left out.
-    Time grows with K times the largest number that is left, not with the square or cube of K.
+    Expectations are exact to about 1e-10. Time grows with K times less than the number of labels that can be present,
+    and not with the square or cube of K.
 
     Args:
         beta: Above 1 recall counts more, below 1 precision.
 
     Reference: Ye, Chai, Lee and Chieu, Optimizing F-Measures: A Tale of Two Approaches, ICML 2012; Waegeman,
         Dembczynski, Jachnik, Cheng and Huellermeier, On the Bayes-Optimality of F-Measure Maximizers, JMLR 2014. The
-        former take beta squared to be a ratio of small whole numbers; here any beta does, because the number of other
-        labels is found by taking each label out of the number of all.
+        former take beta squared to be a ratio of small whole numbers; here any beta does, because the expectation is an
+        integral, computed by quadrature.
 
     Example:
         >>> ExpectedFBeta()(torch.tensor([[0.9, 0.5, 0.1], [0.5, 0.4, 0.2], [0.2, 0.1, 0.1]])).labels
@@ -273,13 +267,12 @@ class ExpectedFBeta(Rule):
     def _best_sets(self, probs: Tensor) -> Tensor:
         if torch.compiler.is_exporting():  # in ONNX, equal values of `topk` go by their index
             ordered, indices = probs.topk(probs.shape[1], dim=1)
-            expected, number = expected_f_by_quadrature(ordered, self.beta), torch.int64
         else:
             ordered, indices = probs.sort(dim=1, descending=True, stable=True)
-            expected, number = expected_f(ordered, self.beta, _largest_set(ordered, self.beta)), torch.int8
+        expected = expected_f(ordered, self.beta, _largest_set(ordered, self.beta))
         good = expected >= expected.amax(1, keepdim=True) - TIE_TOLERANCE
-        sizes = good.to(number).argmax(1, keepdim=True)
-        predicted = (torch.arange(probs.shape[1], device=probs.device) < sizes).to(number)
+        sizes = good.long().argmax(1, keepdim=True)
+        predicted = (torch.arange(probs.shape[1], device=probs.device) < sizes).long()
         return torch.zeros_like(predicted).scatter(1, indices, predicted) > 0
 
 
@@ -289,6 +282,8 @@ def _largest_set(probs: Tensor, beta: float) -> int:
     Two bounds by Jensen's inequality on the expected F-beta of the first k labels, of which s are right on average:
     not above (1 + beta^2) s / (beta^2 s + k), which falls with k, nor below (1 + beta^2) s / (beta^2 (1 + mean) + k).
     """
+    if torch.compiler.is_exporting():  # the shape of a graph does not depend on the data
+        return probs.shape[1]
     right, weight = probs.cumsum(1), beta**2
     sizes = torch.arange(1, probs.shape[1] + 1, dtype=torch.float64, device=probs.device)
     upper_bound = right / (weight * right + sizes)
@@ -299,6 +294,13 @@ def _largest_set(probs: Tensor, beta: float) -> int:
 def expected_f(probs: Tensor, beta: float, largest: int) -> Tensor:
     """The expected F-beta of predicting the first k labels, for each k from 0 to the largest.
 
+    With T labels present, R of them among the first k, F-beta is (1 + w) R / (k + w T), w = beta^2. As 1 / a is the
+    integral of x^(a - 1) from 0 to 1, the expectation over independent labels is that of
+
+    (1 + w) x^(k - 1) sum over i up to k of p_i x^w product over j other than i of (1 - p_j + p_j x^w)
+
+    of which no term is negative, so that nothing cancels.
+
     Args:
         probs: (N, K) in float64, the probabilities of independent labels; descending to make these the best sets.
         beta: The weight of recall.
@@ -308,96 +310,47 @@ def expected_f(probs: Tensor, beta: float, largest: int) -> Tensor:
         >>> expected_f(torch.tensor([[0.9, 0.4]], dtype=torch.float64), 1.0, 2)
         tensor([[0.0600, 0.7800, 0.7467]], dtype=torch.float64)
     """
-    numbers = _number_of_labels(probs, _max_labels(probs))
-    probs = probs[:, :largest].contiguous()
-    total = torch.zeros_like(probs)
-    weight, sizes = beta**2, torch.arange(1, largest + 1, dtype=torch.float64, device=probs.device)
-    for number, chance in _others(probs, numbers):
-        # A label present together with that many others, summed over the first k labels: how many of them are right on
-        # average in the cases where number + 1 labels are present.
-        total.addcdiv_((probs * chance).cumsum(1), weight * (number + 1) + sizes)
-    return torch.cat([numbers[:, :1], (1 + weight) * total], dim=1)
+    absent, first = 1 - probs, probs[:, :largest]
+    total = torch.zeros_like(first)
+    for base, factors in zip(*quadrature(beta**2, _max_labels(probs), largest), strict=True):
+        either = torch.add(absent, probs, alpha=float(base))
+        hits = (first / either[:, :largest]).cumsum(1)
+        total = total + hits * torch.from_numpy(factors).to(probs) * either.prod(1, keepdim=True)
+    return torch.cat([absent.prod(1, keepdim=True), total], dim=1)
+
+
+gauss_nodes = cache(np.polynomial.legendre.leggauss)
+
+
+def quadrature(weight: float, most: int, largest: int) -> tuple[Array, Array]:
+    """x^w at nodes of x, and there (1 + w) x^(w + k - 1) for each k with the weight of the node.
+
+    Weighted sums over the nodes are integrals from 0 to 1, to about 1e-12. Gauss's rule is exact for polynomials up to
+    twice the number of nodes, and nearly so up to its square, since its nodes crowd at the ends. Where powers are not
+    whole, they are made large by a change of variable, so that they are smooth; where w is large, small enough.
+
+    Args:
+        weight: w.
+        most: The largest number of present labels that matters, that is the largest power of x^w.
+        largest: The largest k.
+    """
+    power = 1.0 if weight in (1, 2, 3, 4) else 4 / max(weight, 1)
+    degree = power * (weight * most + largest)
+    number = math.ceil(min(degree / 2 + 2, 2.5 * math.sqrt(degree) + 16))
+    whole = power.is_integer() and (power * weight).is_integer()
+    nodes, node_weights = gauss_nodes(number if whole else max(number, 64))
+    nodes, node_weights = (nodes + 1) / 2, node_weights / 2
+    bases = nodes ** (power * weight)
+    factors = (1 + weight) * power * node_weights * bases / nodes
+    return bases, factors[:, None] * nodes[:, None] ** (power * np.arange(1, largest + 1))
 
 
 def _max_labels(probs: Tensor) -> int:
     """How many labels can be present in any of the rows, but for a negligible probability (Chernoff's bound)."""
-    labels, mean = probs.shape[1], float(probs.sum(1).max()) if probs.numel() else 0.0
-    max_labels = math.floor(mean) + 1
-    while max_labels < labels and max_labels - mean - max_labels * math.log(max_labels / max(mean, 1e-300)) > math.log(
-        NEGLIGIBLE
-    ):
-        max_labels += 1
-    return min(max_labels, labels)
-
-
-def _number_of_labels(probs: Tensor, max_labels: int) -> Tensor:
-    """(N, most + 1), the probability that this many labels are present: the product of the labels' own spectra.
-
-    More labels than that would appear as fewer, which is as negligible as they are.
-    """
-    frequencies = torch.arange((max_labels + 1) // 2 + 1, dtype=torch.float64, device=probs.device)
-    turns = torch.polar(torch.ones_like(frequencies), -2 * math.pi * frequencies / (max_labels + 1))
-    # Into one tensor, because small ones between large ones would leave the memory in pieces.
-    spectrum = turns.new_empty(len(probs), len(turns))
-    for index, turn in enumerate(turns):
-        spectrum[:, index] = torch.prod(probs * (turn - 1) + 1, dim=1)
-    numbers: Tensor = torch.fft.irfft(spectrum, n=max_labels + 1, dim=1)
-    return numbers
-
-
-def _others(probs: Tensor, numbers: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Numbers of other labels, each with its probability (N, K) for some of the labels and 0 for the rest of them.
-
-    Each label has its probability once for each number; a tensor is valid until the next is requested. From
-    P(number = j) = (1 - p) P(others = j) + p P(others = j - 1). Solved upwards, an error shrinks by p / (1 - p) each
-    time, and solved downwards by (1 - p) / p, so the one serves labels up to 1/2 and the other those above.
-    """
-    above, upwards = probs > 0.5, range(numbers.shape[1] - 1)
-    ways = (~above, probs, upwards, numbers[:, :-1]), (above, 1 - probs, upwards[::-1], numbers[:, 1:])
-    for served, share, order, known in ways:
-        if bool(served.any()):
-            share = share.clamp(max=0.5)
-            carried, added = share / (share - 1), served / (1 - share)
-            chance = torch.zeros_like(probs)
-            for number in order:
-                yield number, chance.mul_(carried).addcmul_(known[:, number, None], added)
-
-
-def expected_f_by_quadrature(probs: Tensor, beta: float) -> Tensor:
-    """(N, K + 1), the expected F-beta of giving the first k labels, for each k from 0 to K.
-
-    With T labels present, R of them among the first k, F-beta is (1 + w) R / (k + w T), w = beta^2. As 1 / a is the
-    integral of x^(a - 1) from 0 to 1, the expectation over independent labels is that of
-
-    (1 + w) x^(k - 1) sum over i up to k of p_i x^w product over j other than i of (1 - p_j + p_j x^w)
-
-    of which no term is negative, so that nothing cancels. The rule itself counts labels one by one, which is faster
-    but takes loops whose length depends on the data.
-
-    Args:
-        probs: (N, K) in float64, descending.
-        beta: The weight of recall.
-    """
-    weight, labels = beta**2, probs.shape[1]
-    nodes, node_weights = (torch.from_numpy(numbers) for numbers in quadrature(weight, labels))
-    bases = nodes**weight
-    absent_or_not = (1 - probs).unsqueeze(1) + probs.unsqueeze(1) * bases.unsqueeze(1)
-    nothing_else = torch.exp(torch.log(absent_or_not).sum(2))
-    hits = (probs.unsqueeze(1) / absent_or_not).cumsum(2)
-    powers = nodes.unsqueeze(1) ** torch.arange(labels, dtype=torch.float64)
-    sums = ((node_weights * bases * nothing_else).unsqueeze(2) * powers * hits).sum(1)
-    return torch.cat([(1 - probs).prod(1, keepdim=True), (1 + weight) * sums], dim=1)
-
-
-def quadrature(weight: float, labels: int) -> tuple[Array, Array]:
-    """Nodes and weights on (0, 1) that integrate x to the power of w T + k - 1 up to T = k = K, to about 1e-12.
-
-    Gauss's rule is exact for polynomials up to twice the number of nodes, and nearly so up to its square, since its
-    nodes crowd at the ends. Roots of x are smoothed by a change of variable first.
-    """
-    bend = 1 if weight == math.floor(weight) else 4
-    degree = bend * (weight + 1) * max(labels, 1)
-    number = math.ceil(min(degree / 2 + 2, 2.5 * math.sqrt(degree) + 16))
-    nodes, node_weights = np.polynomial.legendre.leggauss(number if bend == 1 else max(number, 64))
-    nodes, node_weights = (nodes + 1) / 2, node_weights / 2
-    return nodes**bend, node_weights * bend * nodes ** (bend - 1)
+    labels = probs.shape[1]
+    if torch.compiler.is_exporting():
+        return labels
+    mean = float(probs.sum(1).max())
+    numbers = np.arange(math.floor(mean) + 1, labels)
+    possible = numbers - mean - numbers * np.log(numbers / max(mean, 1e-300)) > math.log(NEGLIGIBLE)
+    return min(math.floor(mean) + 1 + int(possible.sum()), labels)
