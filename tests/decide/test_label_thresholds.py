@@ -104,13 +104,14 @@ def test_leaving_out_what_cannot_matter_changes_nothing(goal, monkeypatch):
 )
 def test_the_floor_is_below_the_best_and_saves_work(goal):
     draw = np.random.default_rng(0)
-    targets = draw.random(200_000) < 0.03
-    values = draw.normal(size=200_000) + 2 * targets
-    present = np.sort(values[targets])
-    floor = thresholds.best_floor(present, np.array_split(values, 3), goal)
-    assert (values >= floor).mean() < 0.5
-    upper = np.sort(values)
-    score = goal(len(present) - np.arange(len(present)), len(upper) - np.searchsorted(upper, present), len(present))
+    targets = torch.from_numpy(draw.random(200_000) < 0.03)
+    values = torch.from_numpy(draw.normal(size=200_000)) + 2 * targets
+    present = values[targets].sort().values
+    floor = thresholds.best_floor(present, values.tensor_split(3), goal)
+    assert (values >= floor).double().mean() < 0.5
+    upper = values.sort().values
+    hits = len(present) - torch.arange(len(present), dtype=torch.float64)
+    score = goal(hits, len(upper) - torch.searchsorted(upper, present), len(present)).numpy()
     assert present[len(score) - 1 - score[::-1].argmax()] >= floor
 
 

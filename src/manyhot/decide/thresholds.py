@@ -9,13 +9,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.checks import check_num_labels, check_number
-from manyhot.decide.rule import Rule, reaches_threshold, strict_midpoint
+from manyhot.decide.rule import Rule, midpoint, reaches_threshold, strict_midpoint
 from manyhot.errors import InputError
-from manyhot.sorting import label_cells, row_blocks, select
+from manyhot.sorting import count_below, label_cells, row_blocks, select, sort_in_place
 
 
 class Threshold(Rule):
@@ -64,7 +63,6 @@ class CostThresholds(Rule):
         tensor([[ True, False]])
     """
 
-    thresholds: Tensor
     needs_probs = True
 
     def __init__(
@@ -82,7 +80,7 @@ class CostThresholds(Rule):
         if not bool((fp_cost + fn_cost > 0).all()):
             rule = "be above 0 where `false_positive` is 0"
             raise InputError("false_negative", "CostThresholds", rule, "0", "Pass what an error costs.")
-        self.register_buffer("thresholds", fp_cost / (fp_cost + fn_cost))
+        self.thresholds: Tensor = nn.Buffer(fp_cost / (fp_cost + fn_cost))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a probability of at least the threshold of their costs."""
@@ -146,9 +144,6 @@ class LabelThresholds(Rule):
         tensor([0.5500, 0.2500], dtype=torch.float64)
     """
 
-    thresholds: Tensor
-    common: Tensor
-    reached: Tensor
     needs_targets = True
 
     def __init__(
@@ -170,9 +165,9 @@ class LabelThresholds(Rule):
         self.beta, self.precision, self.recall = map(goals.get, OBJECTIVES)
         default = 0.0 if self.beta is None else 10.0
         self.shrink = default if shrink is None else check_number("shrink", "LabelThresholds", shrink, "[0, inf)")
-        self.register_buffer("thresholds", torch.empty(0, dtype=torch.float64))
-        self.register_buffer("common", torch.tensor(torch.nan, dtype=torch.float64))
-        self.register_buffer("reached", torch.empty(0, dtype=torch.bool))
+        self.thresholds: Tensor = nn.Buffer(torch.empty(0, dtype=torch.float64))
+        self.common: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
+        self.reached: Tensor = nn.Buffer(torch.empty(0, dtype=torch.bool))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Tunes the thresholds on held-out values and targets, both (N, K); unknown cells are left out.
@@ -184,21 +179,22 @@ class LabelThresholds(Rule):
         values, targets = checked.cpu(), known.cpu()
         goals = ((make, getattr(self, name)) for name, make in OBJECTIVES.items())
         objective = next(make(value) for make, value in goals if value is not None)
-        reached, common, thresholds = torch.from_numpy(targets.numpy().max(0, initial=-1) == 1), np.nan, []
+        reached, common = torch.from_numpy(targets.numpy().max(0, initial=-1) == 1), values.new_tensor(torch.nan)
         if self.shrink > 0 or not bool(reached.all()):
             all_known = targets.numpy().min(initial=0) >= 0
             blocks = row_blocks(values.shape, CELLS_IN_CACHE)
             cells = [
                 values[rows].flatten() if all_known else select(values[rows], targets[rows] >= 0) for rows in blocks
             ]
-            common = best_threshold(select(values, targets == 1).numpy(), [part.numpy() for part in cells], objective)
-        for present, every in label_cells([values], [targets]):
-            own = best_threshold(present.numpy(), [every.numpy()], objective, common, self.shrink)
-            thresholds.append(own if len(present) else common)
-        learnt = torch.tensor(np.array(thresholds), dtype=torch.float64)
+            common = best_threshold(select(values, targets == 1), cells, objective)
+        thresholds = [
+            best_threshold(present, [every], objective, common, self.shrink) if len(present) else common
+            for present, every in label_cells([values], [targets])
+        ]
+        learnt = torch.stack([common, *thresholds])[1:].double()
         return self.learn(
             thresholds=learnt.to(checked.device),
-            common=torch.tensor(common, dtype=torch.float64, device=checked.device),
+            common=common.double().to(checked.device),
             reached=(reached & (learnt < torch.inf)).to(checked.device),
         )
 
@@ -208,8 +204,7 @@ class LabelThresholds(Rule):
         return reaches_threshold(values, self.thresholds)
 
 
-Array = NDArray[Any]
-Objective = Callable[[Array, Array, int], Array]
+Objective = Callable[[Tensor, Tensor, int], Tensor]
 """Scores cut-offs by how many positives each predicts, how many cells, and how many positives there are.
 
 Minus infinity stands for a cut-off that misses the goal. With as many positives, a score must not rise with the cells.
@@ -224,14 +219,13 @@ def f_beta(beta: float) -> Objective:
 
 def recall_at_precision(share: float) -> Objective:
     """How many positives are found, of cut-offs that reach a precision."""
-    return lambda hits, predicted, positives: np.where(hits >= share * predicted * (1 - 1e-12), hits, -np.inf)
+    return lambda hits, predicted, positives: hits.where(hits >= share * predicted * (1 - 1e-12), -torch.inf)
 
 
 def precision_at_recall(share: float) -> Objective:
     """The precision, of cut-offs that reach a recall."""
-    return lambda hits, predicted, positives: np.where(
-        hits >= share * positives * (1 - 1e-12), hits / predicted, -np.inf
-    )
+    least = share * (1 - 1e-12)
+    return lambda hits, predicted, positives: (hits / predicted).where(hits >= least * positives, -torch.inf)
 
 
 OBJECTIVES = {"beta": f_beta, "precision": recall_at_precision, "recall": precision_at_recall}
@@ -244,53 +238,51 @@ NUM_PROBES = 16
 
 
 def best_threshold(
-    present: Array, known: Sequence[Array], objective: Objective, common: Any = np.nan, shrink: float = 0.0
-) -> Any:
+    present: Tensor, known: Sequence[Tensor], objective: Objective, common: Tensor | None = None, shrink: float = 0.0
+) -> Tensor:
     """The threshold that maximises an objective over all cut-offs; ties go to the highest.
 
     It lies halfway between the smallest predicted cell and the largest one that is not, and is infinite if no cut-off
     reaches the goal.
 
     Args:
-        present: (P,), the values of present cells.
+        present: (P,), the values of present cells; they may be overwritten.
         known: Those of all known cells, in one or more parts.
         objective: What to maximise.
         common: The threshold of all labels together, towards which to shrink the number of predicted cells.
         shrink: How many positives it counts for.
     """
-    infinity = present.dtype.type(np.inf)
+    infinity = present.new_tensor(torch.inf)
     if len(present) == 0:
         return infinity
-    present = np.sort(present)
+    common, present = infinity if common is None else common, sort_in_place(present)
     floor = present[0] if sum(map(len, known)) <= FULL_SORT_CELLS else best_floor(present, known, objective)
-    cutoffs = np.unique(present[present >= floor])
-    lowest = np.fmin(floor, common)
-    upper = np.sort(np.concatenate([cells[cells >= lowest] for cells in known]))
+    lowest = floor.fmin(common)
+    upper = sort_in_place(torch.cat([select(cells, cells >= lowest) for cells in known]))
+    cutoffs = present[present >= floor].unique_consecutive()
     predicted = _count_at_least(upper, cutoffs)
-    score = objective(_count_at_least(present, cutoffs), predicted, len(present))
-    best = len(score) - 1 - int(score[::-1].argmax())
-
-    def threshold(number: int) -> Any:
-        if number == 0:
-            return infinity
-        high, below = upper[-number], upper[-number - 1 : -number]
-        low = below[0] if len(below) else max(cells[cells < high].max(initial=-infinity) for cells in known)
-        # As `midpoint`, of numbers of NumPy.
-        middle = np.finfo(high.dtype).max if high == np.inf else low / 2 + high / 2
-        return middle if middle > low else high
-
-    if score[best] == -np.inf:
+    score = objective(_count_at_least(present, cutoffs), predicted, len(present)).flip(0)
+    best = int(score.argmax())
+    if score[best] == -torch.inf:
         return infinity
-    own = threshold(predicted[best])
-    if shrink == 0 or not np.isfinite(common):
+
+    def threshold(number: int) -> Tensor:
+        if number < len(upper):
+            return midpoint(upper[-number - 1], upper[-number]) if number else infinity
+        lower = [cells[cells < upper[0]] for cells in known]
+        return midpoint(torch.cat([-infinity.view(1), *lower]).amax(), upper[0])
+
+    num_predicted = int(predicted.flip(0)[best])
+    own = threshold(num_predicted)
+    if shrink == 0 or not bool(common.isfinite()):
         return own
-    weight, shared = len(present) / (len(present) + shrink), int(_count_at_least(upper, common))
+    weight, shared = len(present) / (len(present) + shrink), int(_count_at_least(upper, common.view(1)))
     # Half a cell more, so that 0 has a logarithm.
-    mean = math.exp(weight * math.log(predicted[best] + 0.5) + (1 - weight) * math.log(shared + 0.5)) - 0.5
-    return np.clip(threshold(round(mean)), min(own, common), max(own, common))
+    mean = math.exp(weight * math.log(num_predicted + 0.5) + (1 - weight) * math.log(shared + 0.5)) - 0.5
+    return threshold(round(mean)).clamp(own.minimum(common), own.maximum(common))
 
 
-def best_floor(present: Array, known: Sequence[Array], objective: Objective) -> Any:
+def best_floor(present: Tensor, known: Sequence[Tensor], objective: Objective) -> Tensor:
     """A present value below which no cut-off is the best: it predicts too many cells, even with all positives.
 
     Args:
@@ -298,23 +290,25 @@ def best_floor(present: Array, known: Sequence[Array], objective: Objective) -> 
         known: All known cells, in one or more parts.
         objective: What is maximised.
     """
-    low, high, best = 0, len(present) - 1, -np.inf
+    low, high, best = 0, len(present) - 1, -math.inf
     for _ in range(2):
-        positions = np.unique(np.linspace(low, high, NUM_PROBES).astype(np.int64))
+        positions = torch.linspace(low, high, NUM_PROBES, dtype=torch.float64).long().unique()
         values = present[positions]
-        counts = np.sum([[np.count_nonzero(cells >= value) for value in values] for cells in known], axis=0)
-        best = max(best, objective(_count_at_least(present, values), counts, len(present)).max())
-        bound = objective(np.full(len(values), len(present)), counts, len(present))
-        hopeless = np.flatnonzero((bound < best) | (bound == -np.inf))
+        # NumPy compares and counts several times faster.
+        counts = [[np.count_nonzero(cells.numpy() >= value) for value in values.numpy()] for cells in known]
+        predicted = torch.tensor(counts, dtype=torch.float64).sum(0)
+        best = max(best, float(objective(_count_at_least(present, values), predicted, len(present)).max()))
+        bound = objective(torch.full_like(predicted, len(present)), predicted, len(present))
+        hopeless = ((bound < best) | (bound == -torch.inf)).nonzero().flatten()
         if len(hopeless) == 0:
             break
-        low, high = positions[hopeless[-1]], positions[min(hopeless[-1] + 1, len(positions) - 1)]
+        last = int(hopeless[-1])
+        low, high = positions[last : last + 2][[0, -1]].tolist()
     return present[low]
 
 
-def _count_at_least(ascending: Array, values: Any) -> Array:
-    counts: Array = len(ascending) - np.searchsorted(ascending, values)
-    return counts
+def _count_at_least(ascending: Tensor, values: Tensor) -> Tensor:
+    return (len(ascending) - count_below(ascending, values)).double()
 
 
 class UniformThreshold(Rule):
@@ -345,25 +339,22 @@ class UniformThreshold(Rule):
         (0.30000001192092896, 0.5, 1.0)
     """
 
-    threshold: Tensor
-    low: Tensor
-    high: Tensor
-    accuracy: Tensor
     needs_targets = True
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("threshold", "low", "high", "accuracy"):
-            self.register_buffer(name, torch.tensor(torch.nan, dtype=torch.float64))
+        self.threshold: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
+        self.low: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
+        self.high: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
+        self.accuracy: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Finds the threshold on held-out values and targets, both (N, K); unknown cells are left out."""
         checked = self.check_values(values)
         known = self.check_targets(targets, checked)
         best = sweep(*row_intervals(checked, known))
-        numbers = *_midpoints([best], checked), best.low, best.high, _share_of_known_rows(best.count, known)
-        threshold, low, high, accuracy = checked.new_tensor(numbers, dtype=torch.float64)
-        return self.learn(threshold=threshold, low=low, high=high, accuracy=accuracy)
+        (low,), (high,), (threshold,) = _regions([best], checked)
+        return self.learn(threshold=threshold, low=low, high=high, accuracy=_share_of_known_rows(best.count, known))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value above the threshold."""
@@ -398,17 +389,14 @@ class ClassThresholds(Rule):
         tensor([[ True, False]])
     """
 
-    thresholds: Tensor
-    low: Tensor
-    high: Tensor
-    accuracy: Tensor
     needs_targets = True
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("thresholds", "low", "high"):
-            self.register_buffer(name, torch.empty(0, dtype=torch.float64))
-        self.register_buffer("accuracy", torch.tensor(torch.nan, dtype=torch.float64))
+        self.thresholds: Tensor = nn.Buffer(torch.empty(0, dtype=torch.float64))
+        self.low: Tensor = nn.Buffer(torch.empty(0, dtype=torch.float64))
+        self.high: Tensor = nn.Buffer(torch.empty(0, dtype=torch.float64))
+        self.accuracy: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Finds the thresholds on held-out values and targets, both (N, K); unknown cells are left out."""
@@ -417,14 +405,10 @@ class ClassThresholds(Rule):
         labels = checked.shape[1]
         lows, highs = row_intervals(checked, known)
         sweeps = sweep_groups(lows, highs, _top_label(checked), labels)
-        (common,) = _midpoints([sweep(lows, highs)], checked)
-        rows = [
-            (own if best.count else common, best.low, best.high)
-            for best, own in zip(sweeps, _midpoints(sweeps, checked), strict=True)
-        ]
-        thresholds, low, high = checked.new_tensor(rows, dtype=torch.float64).reshape(-1, 3).unbind(1)
+        low, high, own = _regions(sweeps, checked)
+        _, _, common = _regions([sweep(lows, highs)], checked)
         accuracy = _share_of_known_rows(sum(best.count for best in sweeps), known)
-        return self.learn(thresholds=thresholds, low=low, high=high, accuracy=thresholds.new_tensor(accuracy))
+        return self.learn(thresholds=torch.where(low.isnan(), common, own), low=low, high=high, accuracy=accuracy)
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value above the threshold of the top label of their row."""
@@ -441,15 +425,18 @@ def _top_label(values: Tensor) -> Tensor:
     return values.argmax(1)
 
 
-def _midpoints(sweeps: list[Sweep], values: Tensor) -> list[float]:
-    """The middle of each region in the type of the values, so that comparing is exact; infinity without a region."""
-    low, high = (values.new_tensor([getattr(best, end) for best in sweeps]) for end in ("low", "high"))
-    return strict_midpoint(low, high).nan_to_num(torch.inf, torch.inf, -torch.inf).tolist()
+def _regions(sweeps: list[Sweep], values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ends of each region, and its middle in the type of the values, so that comparing is exact; all in float64.
+
+    Without a region the middle is infinity.
+    """
+    low, high = values.new_tensor([best[1:] for best in sweeps]).reshape(-1, 2).unbind(1)
+    middle = strict_midpoint(low, high).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    return low.double(), high.double(), middle.double()
 
 
-def _share_of_known_rows(count: int, targets: Tensor) -> float:
-    rows = int((targets >= 0).any(1).sum())
-    return count / rows if rows else float("nan")
+def _share_of_known_rows(count: int, targets: Tensor) -> Tensor:
+    return count / (targets >= 0).any(1).sum().double()
 
 
 class Sweep(NamedTuple):
@@ -469,7 +456,7 @@ class Sweep(NamedTuple):
     def threshold(self) -> float:
         """The middle of the region; its lower end where the region has no middle; NaN if no row can match."""
         middle = self.low / 2 + self.high / 2
-        return middle if math.isfinite(middle) and self.low <= middle < self.high else self.low
+        return middle if middle < self.high else self.low
 
 
 def row_intervals(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import math
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyhot.checks import check_number, describe_type
 from manyhot.decide.rule import Decision, Rule, Unclipped, strict_midpoint
@@ -66,8 +66,6 @@ class NoneOfThese(Wrapper):
                 [False, False]])
     """
 
-    limit: Tensor
-
     def __init__(self, rule: Rule, *, keep: float | None = None, threshold: float | None = None) -> None:
         super().__init__(rule)
         _check_exclusive("NoneOfThese", keep=keep, threshold=threshold)
@@ -77,7 +75,7 @@ class NoneOfThese(Wrapper):
         self.needs_probs = rule.needs_probs
         self.needs_targets = rule.needs_targets or self.keep is not None
         limit = torch.nan if self.threshold is None else self.threshold
-        self.register_buffer("limit", torch.tensor(limit, dtype=torch.float64))
+        self.limit: Tensor = nn.Buffer(torch.tensor(limit, dtype=torch.float64))
         self.fitted = rule.fitted & (self.threshold is not None)
 
     def fit(self, values: Any, targets: Any = None) -> Self:
@@ -138,8 +136,6 @@ class Abstain(Wrapper):
         tensor([False,  True, False, False])
     """
 
-    limit: Tensor
-    reached: Tensor
     needs_probs = True
 
     def __init__(self, rule: Rule, *, at_most: float | None = None, max_errors: float | None = None) -> None:
@@ -149,8 +145,8 @@ class Abstain(Wrapper):
         self.at_most = None if share is None else check_number("at_most", "Abstain", share, "[0, 1]")
         self.max_errors = None if max_errors is None else check_number("max_errors", "Abstain", max_errors, "[0, inf)")
         self.needs_targets = rule.needs_targets or self.max_errors is not None
-        self.register_buffer("limit", torch.tensor(torch.nan, dtype=torch.float64))
-        self.register_buffer("reached", torch.tensor(False))
+        self.limit: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
+        self.reached: Tensor = nn.Buffer(torch.tensor(False))
 
     def fit(self, values: Any, targets: Any = None) -> Self:
         """Learns the limit, and fits the inner rule if it is not fitted, on held-out values and targets (N, K)."""
