@@ -133,3 +133,9 @@ def test_halves_vary_as_random_ones_do_and_hold_the_same_of_equal_rows():
     share = half_of_rows(Cells(tied, torch.zeros_like(tied), torch.ones_like(tied)))
     torch.testing.assert_close(share.unique(), torch.tensor([1 / 3, 2 / 3], dtype=torch.float64))
     assert torch.equal(share.view(9, 400), share[:400].expand(9, -1))
+
+
+@pytest.mark.parametrize("sharing", ["all", "none", "partial"])
+def test_a_table_without_labels(sharing):
+    calibrator = mh.IsotonicCalibration(sharing=sharing).fit(torch.zeros(3, 0), torch.zeros(3, 0))
+    assert calibrator(torch.zeros(5, 0)).shape == (5, 0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from manyhot.checks import as_scores, as_targets, as_weights, check_choice
 from manyhot.errors import InputError
-from manyhot.links import Link, SoftmaxLink
+from manyhot.links import Link, SoftmaxLink, most_weights
 from manyhot.serialization import Fitted
 
 # Log-odds up to which a link is reliable. Beyond, probabilities of exactly 0 or 1 would lose the order of scores.
@@ -171,8 +171,7 @@ class Calibrator(Fitted):
         else:
             super().restore(version, {"bounds": UNBOUNDED.clone(), "kind_number": self.kind_number, **buffers})
             if self.link is not None and bool(self.fitted):
-                weights = [part.numel() for name, part in self.link.named_buffers() if name.endswith("pos_weight")]
-                self.bounds = find_bounds(self.link, max(weights, default=1))
+                self.bounds = find_bounds(self.link, most_weights(self.link))
         number = int(self.kind_number)
         if number not in range(UNKNOWN_KIND, len(KINDS)):
             rule = f"be 0 for scores, 1 for probabilities, or {UNKNOWN_KIND} for either"

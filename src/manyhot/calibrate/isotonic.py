@@ -7,12 +7,11 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from manyhot.calibrate.calibrator import Calibrator
-from manyhot.calibrate.partial_pooling import SHARING, Cells, Maps, fit_maps, row_blocks
-from manyhot.calibrate.scaling import PlattScaling
-from manyhot.checks import check_choice, check_num_labels
+from manyhot.calibrate.partial_pooling import Cells, Maps, fit_maps, in_row_blocks
+from manyhot.calibrate.scaling import LabelCalibrator, PlattScaling
 from manyhot.links import Link
 from manyhot.numerics import softplus
+from manyhot.sorting import row_blocks
 
 # Prior strengths tried by cross-validation: the information at which a curve gets a weight of 1/2. Infinity is never.
 PRIOR_STRENGTHS = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, torch.inf)
@@ -35,7 +34,7 @@ class UnshrunkFit(NamedTuple):
     information: Tensor
 
 
-class IsotonicCalibration(Calibrator):
+class IsotonicCalibration(LabelCalibrator):
     """Any increasing curve: for plenty of held-out data, where the errors of calibration themselves must be least.
 
     An affine map comes first, then a monotone curve that corrects it: the isotonic regression of the targets, with
@@ -69,11 +68,10 @@ class IsotonicCalibration(Calibrator):
         tensor([0.2500, 0.5000, 0.7500])
     """
 
+    family = AFFINE
+
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
-        super().__init__(link)
-        self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        self.slopes: Tensor = nn.Buffer(torch.ones(1, 0, dtype=torch.float64))
-        self.intercept: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float64))
+        super().__init__(link, sharing=sharing)
         self.shared_curve: Tensor = nn.Buffer(torch.zeros(2, 0, 0, dtype=torch.float64))
         self.own_curves: Tensor = nn.Buffer(torch.zeros(2, 0, 0, dtype=torch.float64))
         self.own_trust: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float64))
@@ -98,16 +96,11 @@ class IsotonicCalibration(Calibrator):
 
     def map(self, input_log_odds: Tensor) -> Tensor:
         """Calibrated log-odds of input log-odds (N, K)."""
-        straight = AFFINE.apply(self.slopes, self.intercept, input_log_odds)
+        straight = self.family.apply(self.slopes, self.intercept, input_log_odds)
         bent = MonotoneCurves(*self.shared_curve).apply(straight)
         if self.sharing == "all":
             return bent
-        check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
         return torch.lerp(bent, MonotoneCurves(*self.own_curves).apply(straight), self.own_trust)
-
-    def extra_repr(self) -> str:
-        """How many curves there are."""
-        return f"sharing={self.sharing!r}"
 
 
 def shrinkage_weight(information: Tensor, prior_strength: float) -> Tensor:
@@ -137,10 +130,7 @@ def fit_curves(cells: Cells) -> MonotoneCurves:
 def choose_prior_strengths(cells: Cells) -> tuple[float, float]:
     """The prior strengths of the shared curve and of those of labels, by two-fold cross-validation of the log loss."""
     share = half_of_rows(cells)
-    halves = []
-    for half in (share, 1 - share):
-        weighted = cells._replace(weights=cells.weights * half.unsqueeze(1))
-        halves.append(Cells(*(part[half > 0] for part in weighted)))
+    halves = [cells.weighted(half) for half in (share, 1 - share)]
     folds = [(fit_unshrunk(train_cells, "partial"), test_cells) for train_cells, test_cells in (halves, halves[::-1])]
     shared = best_prior_strengths(folds, [(strength, torch.inf) for strength in PRIOR_STRENGTHS])[0]
     return best_prior_strengths(folds, [(shared, strength) for strength in PRIOR_STRENGTHS])
@@ -254,11 +244,8 @@ def pooled_blocks(cells: Cells) -> Blocks:
     """
     if cells.num_labels == 1 and len(cells.input_log_odds) > CELLS_AT_ONCE:
         cells = bin_cells(cells)
-    columns = max(1, CELLS_AT_ONCE // max(1, len(cells.input_log_odds)))
-    parts = [
-        _blocks_of_columns(Cells(*(part[:, first : first + columns] for part in cells)), first)
-        for first in range(0, cells.num_labels, columns)
-    ]
+    columns = [*row_blocks((cells.num_labels, len(cells.input_log_odds)), CELLS_AT_ONCE)] or [slice(0, 0)]
+    parts = [_blocks_of_columns(Cells(*(part[:, some] for part in cells)), some.start) for some in columns]
     return Blocks(*(torch.cat(quantity) for quantity in zip(*parts, strict=True)))
 
 
@@ -318,7 +305,7 @@ class MonotoneCurves(NamedTuple):
         """Values (N, K) at input log-odds (N, K); a single curve serves all columns."""
         positions, values = (knots.expand(input_log_odds.shape[1], -1).contiguous() for knots in self)
         parts = []
-        for (part,) in row_blocks(input_log_odds):
+        for (part,) in in_row_blocks(input_log_odds):
             columns = part.T.contiguous()
             after = search_sorted(positions, columns).clamp(1, positions.shape[1] - 1)
             left, low = positions.gather(1, after - 1), values.gather(1, after - 1)

@@ -51,12 +51,17 @@ class Cells(NamedTuple):
         """All cells in one column, as if of one label."""
         return Cells(*(part.reshape(-1, 1) for part in self))
 
+    def weighted(self, shares: Tensor) -> Cells:
+        """The rows whose share (N,) is not 0, with their weights multiplied by it."""
+        weighted = self._replace(weights=self.weights * shares.unsqueeze(1))
+        return Cells(*(part[shares > 0] for part in weighted))
+
     def blocks(self) -> Iterator[Cells]:
-        """The cells in `row_blocks`."""
-        return (Cells(*part) for part in row_blocks(*self))
+        """The cells in `in_row_blocks`."""
+        return (Cells(*part) for part in in_row_blocks(*self))
 
 
-def row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def in_row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Tensors with the same rows in blocks, of so many rows as are computed with at once; without rows one of none.
 
     Args:
@@ -355,8 +360,18 @@ def minimise(
     step_size = torch.ones_like(current.value)
     for _ in range(rounds):
         prior = prior if update is None else update(prior, current)
-        current, step_size, length = take_step(likelihood_at, prior, current, step_size, lower_bounds)
-        if length < STEP_TOLERANCE:
+        step = newton_step(prior, current, lower_bounds)
+        # As far as the first bound on the way, and no further than the quadratic approximation can hold.
+        to_bound = torch.where(step < 0, (lower_bounds - current.parameters) / step, torch.inf).amin(1, keepdim=True)
+        share = torch.minimum(to_bound, MAX_CHANGE / step.abs().amax(1, keepdim=True)).clamp(max=1)
+        proposal = likelihood_at((current.parameters + step * share * step_size.unsqueeze(1)).maximum(lower_bounds))
+        before, after = (point.value + prior.penalty(point.parameters) for point in (current, proposal))
+        # Problems that the step would lead uphill stay, and try a shorter one next time.
+        better = after <= before + 1e-12 * (1 + before.abs())
+        step_size = torch.where(better, (4 * step_size).clamp(max=1), step_size / 4)
+        pairs = zip(proposal, current, strict=True)
+        current = Point(*(torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old) for new, old in pairs))
+        if step.numel() == 0 or float(step.abs().max()) < STEP_TOLERANCE:
             break
     return current, prior
 
@@ -374,30 +389,6 @@ def minimise_bounded(likelihood_at: LikelihoodAt, start: Tensor, lower_bounds: T
         return cautious, prior
     free = minimise(likelihood_at, vague_prior(start, torch.inf), cautious.parameters, lower_bounds)
     return (cautious, prior) if bool(free[0].value < SEPARATION_LOSS) else free
-
-
-def take_step(
-    likelihood_at: LikelihoodAt, prior: Normal, current: Point, step_size: Tensor, lower_bounds: Tensor
-) -> tuple[Point, Tensor, float]:
-    """One step for every problem; those that it would lead uphill stay, and try a shorter one next time.
-
-    Returns:
-        Where the problems are now, the share (K,) of the next step to take, and the length of the longest step.
-    """
-    step = newton_step(prior, current, lower_bounds)
-    length = float(step.abs().max()) if step.numel() else 0.0
-    # As far as the first bound on the way, and no further than the quadratic approximation can hold.
-    to_bound = torch.where(step < 0, (lower_bounds - current.parameters) / step, torch.inf).amin(1, keepdim=True)
-    share = torch.minimum(to_bound, MAX_CHANGE / step.abs().amax(1, keepdim=True)).clamp(max=1)
-    proposal = likelihood_at((current.parameters + step * share * step_size.unsqueeze(1)).maximum(lower_bounds))
-    before, after = (point.value + prior.penalty(point.parameters) for point in (current, proposal))
-    better = after <= before + 1e-12 * (1 + before.abs())
-
-    def better_of(new: Tensor, old: Tensor) -> Tensor:
-        return torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old)
-
-    step_size = torch.where(better, (4 * step_size).clamp(max=1), step_size / 4)
-    return Point(*map(better_of, proposal, current)), step_size, length
 
 
 def newton_step(prior: Normal, current: Point, lower_bounds: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from manyhot.calibrate.partial_pooling import (
     Family,
     Point,
     fit_maps,
+    in_row_blocks,
     minimise_bounded,
-    row_blocks,
 )
 from manyhot.checks import check_choice, check_int, check_num_labels
 from manyhot.errors import InputError
@@ -36,8 +36,8 @@ def beta_features(input_log_odds: Tensor) -> tuple[Tensor, Tensor]:
     return -softplus(-input_log_odds), softplus(input_log_odds)
 
 
-class ParametricCalibrator(Calibrator):
-    """A calibrator whose maps are increasing functions with few parameters.
+class LabelCalibrator(Calibrator):
+    """A calibrator with a map for each label, or one for all; or with curves that correct such maps.
 
     Args:
         sharing: "all" (one map for all labels), "none" (one for each) or "partial" (one for each, shrunk towards the
@@ -47,7 +47,6 @@ class ParametricCalibrator(Calibrator):
     Attributes:
         slopes: (F, K), or (F, 1) with `sharing` "all".
         intercept: (K,), or (1,) with `sharing` "all".
-        covariance: (K, D, D), or (1, D, D), that of the `posterior`.
     """
 
     family: ClassVar[Family]
@@ -55,9 +54,31 @@ class ParametricCalibrator(Calibrator):
     def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
         super().__init__(link)
         self.sharing = check_choice("sharing", type(self).__name__, sharing, SHARING)
-        size = self.family.num_features + self.family.intercept
         self.slopes: Tensor = nn.Buffer(torch.zeros(self.family.num_features, 0, dtype=torch.float64))
         self.intercept: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.float64))
+
+    def read(self, scores: Any, kind: str | None = None) -> tuple[Tensor, torch.dtype]:
+        """As that of any calibrator, for the labels that were fitted."""
+        input_log_odds, dtype = super().read(scores, kind)
+        if self.sharing != "all":
+            check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
+        return input_log_odds, dtype
+
+    def extra_repr(self) -> str:
+        """How many maps there are."""
+        return f"sharing={self.sharing!r}"
+
+
+class ParametricCalibrator(LabelCalibrator):
+    """A calibrator whose maps are increasing functions with few parameters; the arguments are those of its base.
+
+    Attributes:
+        covariance: (K, D, D), or (1, D, D), that of the `posterior`.
+    """
+
+    def __init__(self, link: Link | None = None, *, sharing: str = "partial") -> None:
+        super().__init__(link, sharing=sharing)
+        size = self.family.num_features + self.family.intercept
         self.covariance: Tensor = nn.Buffer(torch.zeros(0, size, size, dtype=torch.float64))
 
     def fit_cells(self, input_log_odds: Tensor, targets: Tensor, weights: Tensor) -> Self:
@@ -66,8 +87,6 @@ class ParametricCalibrator(Calibrator):
 
     def map(self, input_log_odds: Tensor) -> Tensor:
         """Calibrated log-odds of input log-odds (N, K)."""
-        if self.sharing != "all":
-            check_num_labels(type(self).__name__, input_log_odds, len(self.intercept))
         return self.family.apply(self.slopes, self.intercept, input_log_odds)
 
     @property
@@ -83,10 +102,6 @@ class ParametricCalibrator(Calibrator):
         """Takes the buffers of a file; formats 1 to 3 had no covariance."""
         unknown = self.covariance.new_full((1, *self.covariance.shape[1:]), torch.nan)
         super().restore(version, {"covariance": unknown, **buffers} if version < 4 else buffers)
-
-    def extra_repr(self) -> str:
-        """How many maps there are."""
-        return f"sharing={self.sharing!r}"
 
 
 class Posterior:
@@ -143,8 +158,6 @@ class Posterior:
             kind: As in `Calibrator.log_odds`.
         """
         input_log_odds, dtype = self.calibrator.read(scores, kind)
-        if self.calibrator.sharing != "all":
-            check_num_labels(type(self.calibrator).__name__, input_log_odds, len(self.mean))
         features = [*self.calibrator.family.features(input_log_odds), torch.ones_like(input_log_odds)]
         parts = torch.stack(features[: self.mean.shape[1]], dim=2).unsqueeze(2)
         std: Tensor = (parts @ self._root).squeeze(2).norm(dim=2)
@@ -360,7 +373,7 @@ def softmax_likelihood(gaps: Tensor, weights: Tensor, slope: Tensor) -> Point:
         slope: The inverse temperature.
     """
     value, gradient, information = (slope.new_zeros(()) for _ in range(3))
-    for part, weight in row_blocks(gaps, weights):
+    for part, weight in in_row_blocks(gaps, weights):
         probs = torch.softmax(slope * part, dim=1)
         mean = (probs * part).sum(1)
         value += (weight * torch.logsumexp(slope * part, dim=1)).sum()

@@ -420,9 +420,7 @@ class ClassThresholds(Rule):
 
 def _top_label(values: Tensor) -> Tensor:
     """(N,), the label with the largest value of each row, the lower index on ties."""
-    if values.shape[1] == 0:
-        return torch.full((len(values),), -1, device=values.device)
-    return values.argmax(1)
+    return values.argmax(1) if values.shape[1] else values.new_full((len(values),), -1, dtype=torch.int64)
 
 
 def _regions(sweeps: list[Sweep], values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -90,8 +90,7 @@ class NoneOfThese(Wrapper):
         if len(labelled) == 0:
             return self.learn(limit=largest.new_tensor(-torch.inf).double())
         last = labelled[max(1, math.ceil(self.keep * len(labelled) - 1e-6)) - 1]
-        lower = largest[(known >= 0).any(1) & (largest < last)]
-        below = lower.amax() if len(lower) else torch.full_like(last, -torch.inf)
+        below = largest.where((known >= 0).any(1) & (largest < last), -torch.inf).amax()
         return self.learn(limit=strict_midpoint(below, last).double())
 
     def forward(self, values: Any) -> Decision:
@@ -186,7 +185,7 @@ def _limit_by_errors(expected: Tensor, wrong: Tensor, max_mean: float) -> tuple[
     errors = wrong[order].double().cumsum(0)
     answered = torch.arange(1, len(ordered) + 1, device=ordered.device)
     # Rows with equal expected errors are decided together; those on which the inner rule abstains never are.
-    upper = torch.cat([ordered[1:], ordered.new_tensor([torch.inf])]) if len(ordered) else ordered
+    upper = torch.cat([ordered, ordered.new_tensor([torch.inf])])[1:]
     good = (errors <= max_mean * answered + 1e-9) & (ordered < upper)
     if not bool(good.any()):
         return expected.new_tensor(-torch.inf), False
