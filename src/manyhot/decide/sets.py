@@ -34,12 +34,9 @@ class TopK(Rule):
 
     def decide(self, values: Tensor) -> Tensor:
         """The k largest labels of each row."""
-        if self.k >= values.shape[1]:
-            return torch.ones_like(values, dtype=torch.bool)
-        labels = torch.zeros_like(values, dtype=torch.bool)
-        if self.k:
-            for rows in row_blocks(values.shape):
-                labels[rows] = k_largest(values[rows], self.k)
+        labels, k = torch.zeros_like(values, dtype=torch.bool), min(self.k, values.shape[1])
+        for rows in row_blocks(values.shape) if k else ():
+            labels[rows] = k_largest(values[rows], k)
         return labels
 
 
@@ -228,8 +225,8 @@ class ExpectedFBeta(Rule):
     The F-beta of an empty set is 1 if no label is present and 0 otherwise, so "none of these" is predicted where it
     is probable enough. Equally good sets go to the smallest, and equal probabilities to the lower index.
 
-    Expectations are exact to about 1e-10. Time grows with K times less than the number of labels that can be present,
-    and not with the square or cube of K.
+    Expectations are exact to about 1e-10. Time grows with K times the square root of the number of labels that can be
+    present, not with the square or cube of K.
 
     Args:
         beta: Above 1 recall counts more, below 1 precision.
