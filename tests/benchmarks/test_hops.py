@@ -38,7 +38,7 @@ def test_training_data_go_through_at_most_twelve_files(tmp_path):
     table = tmp_path / "photos.csv"
     table.write_text("path,labels,split\na.jpg,dog|cat,train\nb.jpg,dog,val\nc.jpg,,test\n")
     files = files_run(lambda: read_data(table))
-    assert len(files) <= 12, ' '.join(files)
+    assert len(files) <= 12, " ".join(files)
 
 
 @pytest.mark.parametrize("targets", ["", ",target:cat,target:dog"])
@@ -46,4 +46,4 @@ def test_scores_go_to_parquet_through_at_most_twelve_files(tmp_path, targets):
     table = tmp_path / "scores.csv"
     table.write_text(f"id,cat,dog{targets}\n" + "".join(f"{row},0.5,0.2{',1,0' * bool(targets)}\n" for row in "abc"))
     files = files_run(lambda: read_predictions(table, kind="probs", to=tmp_path / "out.parquet"))
-    assert len(files) <= 12, ' '.join(files)
+    assert len(files) <= 12, " ".join(files)

@@ -191,7 +191,7 @@ def _start_processes(count: int) -> None:
 
 
 def _watch_processes(others: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ends this process if another one failed, because this one may wait for it for ever."""
+    """Ends this process if another one failed, because this one may wait for it without end."""
     while not any(other.poll() for other in others):
         if all(other.poll() == 0 for other in others):
             return
