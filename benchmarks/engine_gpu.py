@@ -101,7 +101,7 @@ def throughput(images: Tensor, targets: Tensor, precision: str, rounds: int = 5)
                 optimizer.zero_grad()
 
     def ours() -> None:
-        fit_settings = FitSettings(epochs=epochs, batch_size=batch_size, accelerator="cuda", precision=precision)
+        fit_settings = FitSettings(epochs=epochs, batch_size=batch_size, accelerator="cuda", precision=precision)  # type: ignore[arg-type]
         fit(network(), mh.BinaryCrossEntropyLoss(), data, settings=fit_settings, progress=NoProgress())
 
     seconds: dict[Callable[[], None], list[float]] = {plain: [], ours: []}

@@ -27,7 +27,7 @@ from manyhot.engine import NoProgress
 from manyhot.errors import InputError
 from manyhot.metrics import CalibrationError, LogLoss, MeanAveragePrecision
 from manyhot.predictions import Predictions
-from manyhot.presets import LOSSES
+from manyhot.settings import LOSSES
 from manyhot.training import TrainSettings
 from manyhot.training.comparison import slug
 from manyhot.training.pipeline import fit_classifier
@@ -79,6 +79,10 @@ FIGURES = (
 NAMES = ("map", "map_sample", "log_loss", "ace")
 
 
+# Settings that stored results do not know: they count only where they are not at their defaults.
+ADDED_SETTINGS = ("find_unused_parameters", "momentum", "nesterov", "bias_lr", "decay_all", "bias", "scale")
+
+
 @dataclass(frozen=True)
 class TrainingJob:
     """A run of `manyhot train` on a table of features.
@@ -107,9 +111,12 @@ class TrainingJob:
 
     def settings(self) -> Settings:
         """All that decides the figures, as stored results spell it."""
-        settings = self.train_settings.settings()
+        settings = self.train_settings.to_dict()
         texts = {name: old_spelling(settings[name]) for name in ("loss", "calibrator", "rule")}
-        del settings["find_unused_parameters"]
+        defaults = TrainSettings()
+        for name in ADDED_SETTINGS:
+            if settings[name] == getattr(defaults, name):
+                del settings[name]
         return {"material": self.dataset, "recipe": settings | texts | {"nodes": 1, "strategy": "auto"}}
 
     def file(self) -> Path:

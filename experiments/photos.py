@@ -16,8 +16,7 @@ from typing import Any
 
 from manyhot.data import read_data
 from manyhot.engine import ProgressLines
-from manyhot.presets import ALL_LOSSES
-from manyhot.settings import parse_overrides
+from manyhot.settings import ALL_LOSSES, parse_overrides
 from manyhot.training import TrainSettings, compare
 from manyhot.training.comparison import slug
 from manyhot.training.run import compared_values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +15,17 @@ from manyhot.backbones.create import DIGIT_BACKBONE
 from manyhot.data import read_data
 from manyhot.data.digits import LABEL_NAMES, Scenes, digit_scenes
 from manyhot.decide import Abstain, AverageK, ConformalRiskControl, ExpectedFBeta, LabelThresholds, Rule, Threshold
-from manyhot.engine import NoProgress, Progress
 from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.links import SigmoidLink
 from manyhot.metrics import CalibrationError, FScores, LogLoss, MeanAveragePrecision, MetricResult, SetAccuracy
 from manyhot.predictions import Predictions
-from manyhot.presets import ALL_LOSSES
 from manyhot.report import draw_reliability, save_png
 from manyhot.report.page import try_report
 from manyhot.report.style import LIGHT, new_figure
+from manyhot.settings import ALL_LOSSES
 from manyhot.training import Comparison, Run, TrainSettings, compare
-from manyhot.training.comparison import slug
+from manyhot.training.comparison import announced, slug
 from manyhot.training.run import link_last_run
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
         demo_settings(epochs=epochs, seed=seed),
         folder=folder / "runs",
         source={"paths": [str(table)]},
-        progress=announcer(console),
+        progress=announced(console),
         overwrite=True,
     )
     results = read_results(comparison)
@@ -98,21 +96,6 @@ def demo_settings(*, epochs: int, seed: int) -> TrainSettings:
         "devices": 1,
     }
     return TrainSettings.build(settings)
-
-
-def announcer(console: Console) -> Callable[[str], Progress]:
-    """Says which loss is trained, with a bar in a terminal."""
-    from manyhot.engine import ProgressBar
-
-    begun = 0
-
-    def announce(name: str) -> Progress:
-        nonlocal begun
-        begun += 1
-        console.print(f"  {begun}/{len(LOSSES)} {name}", highlight=False)
-        return ProgressBar(console) if console.is_terminal else NoProgress()
-
-    return announce
 
 
 def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:

@@ -1,102 +1,66 @@
-"""Settings: how a network is fitted, what `train` makes of a dataset, their presets, and their YAML file."""
+"""Settings of a training and of how its data are read: each with its default, limits and description; presets; YAML.
+
+Python, `config.yaml` and the command line share these fields. Nothing here imports torch, so that `--help` is fast.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
 import types
 import typing
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, Literal, Self
 
-from manyhot.calibrate import Calibrator
-from manyhot.checks import Check, check_bool, check_choice, check_fields, check_int, check_number, check_str, optional
-from manyhot.decide import Rule
 from manyhot.errors import InputError, require, suggest
 from manyhot.files import atomic_write
-from manyhot.losses import Loss
-from manyhot.presets import CALIBRATOR, LOSSES, RULE
 from manyhot.registry import construct, upgrade_text
-from manyhot.serialization import Fitted, stable_repr
 
-OPTIMIZERS = ("adamw", "sgd")
-SCHEDULES = ("cosine", "step", "one-cycle", "constant")
-PRECISIONS = ("32", "bf16", "16")
-ACCELERATORS = ("auto", "cpu", "cuda", "mps")
+# On frozen features a little of the two-way loss improves the ranks, and cross-entropy keeps the probabilities.
+LOSSES = {
+    "head": "SumLoss(BinaryCrossEntropyLoss(), TwoWayLoss(), weights=(1, 0.03), link=SigmoidLink())",
+    "all": "BinaryCrossEntropyLoss()",
+}
+# One of each family, as `manyhot compare --losses all` trains them; the first is what the others are compared with.
+ALL_LOSSES = {
+    "BCE": "BinaryCrossEntropyLoss()",
+    "focal": "FocalLoss()",
+    "ASL": "AsymmetricLoss()",
+    "SPA": "StrictlyProperAsymmetricLoss()",
+    "SPA + LPR": "LabelPairRegulariser(StrictlyProperAsymmetricLoss(), weight=0.1)",
+    "quasibinary": "QuasibinaryLoss()",
+    "two-way": "TwoWayLoss()",
+    "BCE + two-way": LOSSES["head"],
+    "WARP": "WARPLoss()",
+    "RML": "RMLLoss()",
+    "class-wise": "ClassWiseLoss({num_labels})",
+    "softmax": "MultiLabelSoftmaxLoss()",
+    "AN": "AssumeNegativeLoss()",
+    "EPR": "EPRLoss({mean_labels})",
+    "cross-entropy": "SoftmaxCrossEntropyLoss()",
+    "noised top-2": "NoisedTopKLoss(2)",
+    "average-2": "AverageKLoss(2)",
+}
+# The best known values where they depend on what is trained; see the documentation of training.
+PRESETS: dict[str, dict[str, Any]] = {
+    "head": {"batch_size": 64, "weight_decay": 1.0},
+    "all": {"epochs": 8, "head_lr": 3e-3, "weight_decay": 0.05, "schedule": "one-cycle", "ema": 0.999},
+}
+EXAMPLES = {"loss": "AsymmetricLoss(gamma_neg=3)", "calibrator": "IsotonicCalibration()", "rule": "AverageK(3)"}
 
 
-@dataclass(frozen=True)
-class FitSettings:
-    """Everything that decides how a network is fitted; two runs with the same settings and data give the same weights.
+def setting(default: Any, description: str, **limits: Any) -> Any:
+    """A field of settings.
 
-    Attributes:
-        epochs: Passes over the data.
-        batch_size: Rows of one step, over all processes and all accumulated parts together.
-        accumulate: In how many parts a step is computed, where a whole batch does not fit.
-        optimizer: "adamw" or "sgd" (with Nesterov momentum 0.9).
-        lr: Learning rate of the backbone, at its highest.
-        head_lr: Learning rate of the head and of a loss's own parameters; that of the backbone by default.
-        weight_decay: Of weights; biases, scales and losses' own parameters are not decayed.
-        schedule: "cosine", "step", "one-cycle" or "constant".
-        warmup: Share of the steps in which the learning rate rises to its full height.
-        milestones: For "step": after which shares of the run the rate falls.
-        drop: For "step": the factor by which it falls.
-        ema: Decay of the running average of the weights, which is then evaluated and saved; None for none.
-        clip: Longest gradient that is applied as it is; None for no limit.
-        patience: Stop after this many epochs without a better value of `monitor`; None to train all epochs.
-        monitor: The figure that decides which epoch was best.
-        checkpoint_minutes: A checkpoint is written after each epoch, and within epochs this often.
-        seed: Of everything that is drawn.
-        precision: "32", "bf16" or "16".
-        accelerator: "auto", "cpu", "cuda" or "mps".
-        devices: How many devices of one machine, or "auto".
-        find_unused_parameters: Whether parameters may be without a gradient in some steps, of several processes.
-        compile: Whether to compile the network.
-        tensorboard: Whether to log to TensorBoard too.
-
-    Example:
-        >>> FitSettings(epochs=3, lr=0.01).schedule
-        'cosine'
-        >>> FitSettings(schedule="cosin")
-        Traceback (most recent call last):
-        manyhot.errors.InputError: `schedule` of `FitSettings` must be one of 'cosine', 'step', 'one-cycle', 'constant';
-            got 'cosin'. Did you mean 'cosine'?
+    Args:
+        default: Its default.
+        description: What it means, for the documentation, `--help` and YAML.
+        limits: `low` of a whole number, `interval` of a number such as "[0, 1)", or a `check` of your own.
     """
-
-    epochs: int = 20
-    batch_size: int = 256
-    accumulate: int = 1
-    optimizer: str = "adamw"
-    lr: float = 1e-3
-    head_lr: float | None = None
-    weight_decay: float = 0.01
-    schedule: str = "cosine"
-    warmup: float = 0.05
-    milestones: tuple[float, ...] = (0.5, 0.75)
-    drop: float = 0.1
-    ema: float | None = None
-    clip: float | None = None
-    patience: int | None = None
-    monitor: str = "mAP"
-    checkpoint_minutes: float = 5.0
-    seed: int = 0
-    precision: str = "32"
-    accelerator: str = "auto"
-    devices: int | str = "auto"
-    find_unused_parameters: bool = False
-    compile: bool = False
-    tensorboard: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self, FIT_CHECKS)
-
-
-def check_devices(argument: str, owner: str, value: Any) -> int | str:
-    """Returns a number of devices or "auto"."""
-    return "auto" if value == "auto" else check_int(argument, owner, value, low=1)
+    return field(default=default, metadata={"description": description, **limits})
 
 
 def check_milestones(argument: str, owner: str, value: Any) -> tuple[float, ...]:
@@ -111,204 +75,24 @@ def check_milestones(argument: str, owner: str, value: Any) -> tuple[float, ...]
     return shares
 
 
-_positive = partial(check_number, interval="(0, inf)")
-_at_least_one = partial(check_int, low=1)
+def check_devices(argument: str, owner: str, value: Any) -> int | str:
+    """Returns a number of devices or "auto"."""
+    from manyhot.checks import check_int
 
-FIT_CHECKS: dict[str, Check] = {
-    "epochs": _at_least_one,
-    "batch_size": _at_least_one,
-    "accumulate": _at_least_one,
-    "optimizer": partial(check_choice, choices=OPTIMIZERS),
-    "lr": _positive,
-    "head_lr": optional(_positive),
-    "weight_decay": partial(check_number, interval="[0, inf)"),
-    "schedule": partial(check_choice, choices=SCHEDULES),
-    "warmup": partial(check_number, interval="[0, 1)"),
-    "milestones": check_milestones,
-    "drop": partial(check_number, interval="(0, 1]"),
-    "ema": optional(partial(check_number, interval="(0, 1)")),
-    "clip": optional(_positive),
-    "patience": optional(_at_least_one),
-    "monitor": check_str,
-    "checkpoint_minutes": _positive,
-    "seed": partial(check_int, low=0),
-    "precision": partial(check_choice, choices=PRECISIONS),
-    "accelerator": partial(check_choice, choices=ACCELERATORS),
-    "devices": check_devices,
-    "find_unused_parameters": check_bool,
-    "compile": check_bool,
-    "tensorboard": check_bool,
-}
-
-TUNES = ("head", "all")
-HEADS = ("linear", "cosine")
-AUGMENTATIONS = ("none", "light", "strong")
-ON_BAD_IMAGE = ("skip", "fail")
-# Where the best settings depend on what is trained; chosen by measurement, see the documentation of training.
-PRESETS = {
-    "head": FitSettings(epochs=20, batch_size=64, lr=1e-3, weight_decay=1.0, schedule="cosine", warmup=0.05),
-    "all": FitSettings(
-        epochs=8, batch_size=256, lr=1e-3, head_lr=3e-3, weight_decay=0.05, schedule="one-cycle", ema=0.999
-    ),
-}
-# The default of `fit`, distinguished by identity from settings that were passed.
-UNSET = FitSettings()
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """What to train, how, and which calibrator and rule to fit.
-
-    Settings that are left out get the best known values for `tune`. Those that were passed are remembered, so that
-    `replace` and a constructor with the same settings give equal settings.
-
-    Attributes:
-        tune: "head" trains the last layers on frozen features, which are computed once and kept on disk, so that a CPU
-            is enough; "all" fine-tunes the backbone as well.
-        backbone: A name for `create_backbone`; not used for a matrix of features.
-        pretrained: Whether the backbone starts from its published weights.
-        weights: A safetensors file to start the backbone from instead.
-        size: Side of the input images of the backbone, in pixels; its own by default.
-        head: "linear" or "cosine".
-        hidden: Units of a hidden layer between features and scores, 0 for none; by default 1,024 on frozen features,
-            none where the backbone learns as well or the head is a cosine one.
-        dropout: Share of the hidden units that are left out at random while training; 0.7 by default.
-        heads: Heads with hidden units that are trained side by side, and whose scores are averaged; by default 2, or 1
-            where `hidden` is set; losses that draw or come with heads of their own train one.
-        loss: Any loss of manyhot with its arguments, or a short name such as "BCE" or "SPA + LPR"; by default binary
-            cross-entropy, on frozen features with a little of the two-way loss.
-        augmentation: "none", "light" or "strong"; only for fine-tuning.
-        flip: Whether images may be mirrored; set it to False for digits and text.
-        calibrator: Any calibrator with its arguments, fitted on the split "val"; "none" for the loss's own link.
-        rule: Any rule with its arguments, fitted on the split "val"; "none" for probabilities without decisions.
-        val: Share of the rows of the validation split, where the data have none.
-        test: Share of the rows of the test split, where the data have none.
-        min_count: Labels with fewer rows than this in the training split are left out.
-        on_bad_image: "skip" leaves out images that cannot be read and names them, "fail" stops.
-        workers: Processes that read images; chosen by the machine by default.
-        cache: Folder for frozen features; the user's cache folder by default, "none" to keep none.
-        fit: How to train; by default the one for `tune`.
-        fields_set: The settings that were passed, by name, those of `fit` among them.
-
-    Example:
-        >>> settings = TrainSettings(tune="all", loss="SPA")
-        >>> settings.fit.epochs, settings.fit.weight_decay
-        (8, 0.05)
-        >>> settings.replace(tune="head", lr=0.01).fit.epochs
-        20
-    """
-
-    tune: str = "head"
-    backbone: str = "efficientnet_lite0"
-    pretrained: bool = True
-    weights: str | None = None
-    size: int | None = None
-    head: str = "linear"
-    hidden: int | None = None
-    dropout: float | None = None
-    heads: int | None = None
-    loss: str = ""
-    augmentation: str = "light"
-    flip: bool = True
-    calibrator: str = CALIBRATOR
-    rule: str = RULE
-    val: float = 0.15
-    test: float = 0.15
-    min_count: int = 1
-    on_bad_image: str = "skip"
-    workers: int | None = None
-    cache: str | None = None
-    fit: FitSettings = UNSET
-    fields_set: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.fields_set:
-            rule = "be left out, as it is filled in automatically"
-            hint = "Copy settings with `settings.replace(...)`, which `dataclasses.replace` cannot do right."
-            raise InputError("fields_set", "TrainSettings", rule, ", ".join(self.fields_set), hint)
-        check_fields(self, TRAIN_CHECKS)
-        self._note_fields_set()
-        self._fill_in()
-        if self.heads != 1 and (not self.hidden or self.head == "cosine"):
-            hint = "Set `hidden` too, or leave `heads` out."
-            raise InputError("heads", "TrainSettings", "be 1 for a head without hidden units", str(self.heads), hint)
-        if self.hidden and self.head == "cosine":
-            hint = "Leave `hidden` out, or take a linear head."
-            raise InputError("hidden", "TrainSettings", "be 0 for a cosine head", str(self.hidden), hint)
-        if self.val + self.test >= 1:
-            got = f"{self.val:g} + {self.test:g}"
-            raise InputError("val and test", "TrainSettings", "leave rows to train on", got, "Make them smaller.")
-
-    def _note_fields_set(self) -> None:
-        defaults = {item.name: item.default for item in fields(self) if item.name not in ("fit", "fields_set")}
-        fields_set = {name: getattr(self, name) for name, value in defaults.items() if getattr(self, name) != value}
-        if self.fit is not UNSET:
-            fields_set |= asdict(self.fit)
-        object.__setattr__(self, "fields_set", {"tune": self.tune, **fields_set})
-
-    def _fill_in(self) -> None:
-        """Settings that were not given, by those that were."""
-        usual = self.tune == "head" and self.head == "linear"
-        values: dict[str, Any] = {
-            "fit": PRESETS[self.tune] if self.fit is UNSET else self.fit,
-            "loss": self.loss or LOSSES[self.tune],
-            "hidden": (1024 if usual else 0) if self.hidden is None else self.hidden,
-        }
-        values["dropout"] = (0.7 if values["hidden"] else 0.0) if self.dropout is None else self.dropout
-        values["heads"] = (2 if usual and self.hidden is None else 1) if self.heads is None else self.heads
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def build(cls, settings: Mapping[str, Any]) -> TrainSettings:
-        """The settings of a flat mapping, those of `fit` among them; the others get the best known values.
-
-        Example:
-            >>> settings = TrainSettings.build({"loss": "SPA", "tune": "all", "epochs": 3})
-            >>> settings.fit.epochs, settings.fit.schedule
-            (3, 'one-cycle')
-        """
-        kinds = setting_types()
-        for name in settings:
-            if name not in kinds:
-                hint = suggest(str(name), kinds, f"There are {', '.join(kinds)}.", show=repr)
-                raise InputError("settings", "TrainSettings", "be known", repr(name), hint)
-        values = {name: convert(name, value, kinds[name]) for name, value in settings.items()}
-        tune = check_choice("tune", "TrainSettings", values.get("tune", "head"), TUNES)
-        fit_values = {item.name: values.pop(item.name) for item in fields(FitSettings) if item.name in values}
-        built = cls(**values, fit=replace(PRESETS[tune], **fit_values) if fit_values else UNSET)
-        # Of the fit settings that were filled in here, only these were passed.
-        fields_set = {name: value for name, value in built.fields_set.items() if name in values} | fit_values
-        object.__setattr__(built, "fields_set", {"tune": tune, **fields_set})
-        return built
-
-    def replace(self, **settings: Any) -> TrainSettings:
-        """A copy with other settings, those of `fit` among them; settings that were never passed are resolved again."""
-        return TrainSettings.build({**self.fields_set, **settings})
-
-    def settings(self) -> dict[str, Any]:
-        """All settings, flat, as values that YAML can hold."""
-        fit = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self.fit).items()}
-        return {
-            item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("fit", "fields_set")
-        } | fit
-
-
-def check_fit_settings(argument: str, owner: str, value: Any) -> FitSettings:
-    """Returns the fit settings."""
-    if isinstance(value, FitSettings):
-        return value
-    hint = "Pass `FitSettings(...)`, or its settings to `TrainSettings.build`."
-    raise InputError(argument, owner, "be a FitSettings", type(value).__name__, hint)
+    return "auto" if value == "auto" else check_int(argument, owner, value, low=1)
 
 
 def as_text(argument: str, owner: str, value: Any) -> str:
     """A loss, calibrator or rule as the text that builds it; "none" for None, and a text as it is."""
+    from manyhot.calibrate import Calibrator
+    from manyhot.decide import Rule
+    from manyhot.losses import Loss
+
     if isinstance(value, str):
         return value
     if value is None and argument != "loss":
         return "none"
-    base = PARTS[argument]
+    base: type = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}[argument]
     if not isinstance(value, base):
         hint = f"Pass one of manyhot, or a text such as {EXAMPLES[argument]!r}."
         raise InputError(argument, owner, f"be a {argument}", type(value).__name__, hint)
@@ -325,96 +109,316 @@ def as_text(argument: str, owner: str, value: Any) -> str:
 
 def spell_call(part: Any) -> str:
     """The call that makes an object, with every digit of its arguments."""
+    from manyhot.serialization import Fitted, stable_repr
+
     if not isinstance(part, Fitted):
         return stable_repr(part)
     arguments = inspect.signature(type(part)).parameters
     return f"{type(part).__name__}({', '.join(f'{name}={spell_call(getattr(part, name))}' for name in arguments)})"
 
 
-# The format of config.yaml. 2: losses, calibrators and rules have other names. 3: no `nodes`, no `strategy`.
-FORMAT = 3
-PARTS: dict[str, type] = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}
-EXAMPLES = {"loss": "AsymmetricLoss(gamma_neg=3)", "calibrator": "IsotonicCalibration()", "rule": "AverageK(3)"}
-_share = partial(check_number, interval="[0, 1)")
-TRAIN_CHECKS: dict[str, Check] = {
-    "tune": partial(check_choice, choices=TUNES),
-    "backbone": check_str,
-    "pretrained": check_bool,
-    "weights": optional(check_str),
-    "size": optional(partial(check_int, low=1)),
-    "head": partial(check_choice, choices=HEADS),
-    "hidden": optional(partial(check_int, low=0)),
-    "dropout": optional(_share),
-    "heads": optional(partial(check_int, low=1)),
-    "loss": as_text,
-    "augmentation": partial(check_choice, choices=AUGMENTATIONS),
-    "flip": check_bool,
-    "calibrator": as_text,
-    "rule": as_text,
-    "val": _share,
-    "test": _share,
-    "min_count": partial(check_int, low=0),
-    "on_bad_image": partial(check_choice, choices=ON_BAD_IMAGE),
-    "workers": optional(partial(check_int, low=0)),
-    "cache": optional(check_str),
-    "fit": check_fit_settings,
-}
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """Everything that decides how a network is fitted; two runs with the same settings and data give the same weights.
+
+    Example:
+        >>> FitSettings(epochs=3, lr=0.01).schedule
+        'cosine'
+        >>> FitSettings(schedule="cosin")
+        Traceback (most recent call last):
+        manyhot.errors.InputError: `schedule` of `FitSettings` must be one of 'cosine', 'step', 'one-cycle', 'constant';
+            got 'cosin'. Did you mean 'cosine'?
+    """
+
+    epochs: int = setting(20, "Passes over the training data.", low=1)
+    batch_size: int = setting(256, "Rows per optimisation step, over all processes and accumulated parts.", low=1)
+    accumulate: int = setting(1, "In how many parts a step is computed, where a whole batch does not fit.", low=1)
+    optimizer: Literal["adamw", "sgd"] = setting("adamw", "The optimiser.")
+    momentum: float = setting(0.9, "Momentum of SGD.", interval="[0, 1)")
+    nesterov: bool = setting(True, "Whether the momentum of SGD is Nesterov's.")
+    lr: float = setting(1e-3, "The highest learning rate; that of the backbone where it learns.", interval="(0, inf)")
+    head_lr: float | None = setting(
+        None, "Learning rate of the head and of a loss's own parameters; `lr` by default.", interval="(0, inf)"
+    )
+    bias_lr: float | None = setting(
+        None, "Learning rate of the bias of the head; that of the head by default.", interval="(0, inf)"
+    )
+    weight_decay: float = setting(0.01, "Weight decay.", interval="[0, inf)")
+    decay_all: bool = setting(False, "Whether biases and scales decay too; a loss's own parameters never do.")
+    schedule: Literal["cosine", "step", "one-cycle", "constant"] = setting("cosine", "Schedule of the learning rate.")
+    warmup: float = setting(0.05, "Share of the steps in which the learning rate rises.", interval="[0, 1)")
+    milestones: tuple[float, ...] = setting(
+        (0.5, 0.75), "For `step`: after which shares of the run the rate falls.", check=check_milestones
+    )
+    drop: float = setting(0.1, "For `step`: the factor by which it falls.", interval="(0, 1]")
+    ema: float | None = setting(
+        None, "Decay of the moving average of the weights, which is then evaluated and saved.", interval="(0, 1)"
+    )
+    clip: float | None = setting(None, "Longest gradient that is applied as it is.", interval="(0, inf)")
+    patience: int | None = setting(None, "Stop after this many epochs without a better `monitor`.", low=1)
+    monitor: str = setting("mAP", "The metric that decides which epoch was best.")
+    checkpoint_minutes: float = setting(5.0, "Minutes between checkpoints within an epoch.", interval="(0, inf)")
+    seed: int = setting(0, "Random seed.", low=0)
+    precision: Literal["32", "bf16", "16"] = setting("32", "Floating-point precision of the network.")
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "Where to train.")
+    devices: int | Literal["auto"] = setting("auto", "How many devices of one machine.", check=check_devices)
+    find_unused_parameters: bool = setting(
+        False, "Whether parameters may be without a gradient in some steps of several processes."
+    )
+    compile: bool = setting(False, "Whether to compile the network.")
+    tensorboard: bool = setting(False, "Whether to log to TensorBoard too.")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def replace(self, **settings: Any) -> Self:
+        """A copy with other settings."""
+        return replace(self, **settings)
 
 
-def setting_types() -> dict[str, Any]:
-    """The type of each setting by name: first those of `TrainSettings`, then those of `FitSettings`."""
-    types_of = get_type_hints(TrainSettings)
-    types_of.pop("fit")
-    types_of.pop("fields_set")
-    return types_of | get_type_hints(FitSettings)
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(FitSettings):
+    """What to train, how, and which calibrator and rule to fit.
+
+    Settings that are left out get the best known values for `tune`. Those that were passed are remembered, so that
+    `replace` and a constructor with the same settings give equal settings. `loss`, `calibrator` and `rule` take objects
+    too, and keep the text that builds them.
+
+    Example:
+        >>> settings = TrainSettings(tune="all", loss="SPA")
+        >>> settings.epochs, settings.weight_decay
+        (8, 0.05)
+        >>> settings.replace(tune="head", lr=0.01).epochs
+        20
+    """
+
+    tune: Literal["head", "all"] = setting(
+        "head", "Train the head on frozen features, for which a CPU is enough, or all of the network."
+    )
+    backbone: str = setting("efficientnet_lite0", "Any model of timm, or efficientnet_lite0, which needs no download.")
+    pretrained: bool = setting(True, "Whether the backbone starts from its published weights.")
+    weights: str | None = setting(None, "A safetensors file to start the backbone from instead.")
+    size: int | None = setting(None, "Side of the input images in pixels; that of the backbone by default.", low=1)
+    head: Literal["linear", "cosine"] = setting("linear", "The kind of head.")
+    bias: Literal["label", "shared", "none"] | None = setting(
+        None,
+        "The bias of the head: one per label, one for all or none; by default one per label where the loss has none.",
+    )
+    scale: float = setting(16.0, "Scale of a cosine head.", interval="(0, inf)")
+    hidden: int | None = setting(
+        None,
+        "Units of a hidden layer, 0 for none; by default 1,024 on frozen features, else none.",
+        low=0,
+    )
+    dropout: float | None = setting(None, "Share of hidden units that are dropped; 0.7 by default.", interval="[0, 1)")
+    heads: int | None = setting(
+        None, "Heads with hidden units whose scores are averaged; 2 by default, 1 where `hidden` is set.", low=1
+    )
+    loss: str = setting(
+        "", "Any loss as in Python, or a short name: BCE, focal, ASL, SPA, two-way or others.", check=as_text
+    )
+    augmentation: Literal["none", "light", "strong"] = setting("light", "Augmentation of images, for fine-tuning.")
+    flip: bool = setting(True, "Whether images may be mirrored; no for digits and text.")
+    calibrator: str = setting("BetaCalibration()", "Any calibrator as in Python, or none.", check=as_text)
+    rule: str = setting("ExpectedFBeta()", "Any decision rule as in Python, or none.", check=as_text)
+    val: float = setting(0.15, "Share of the validation split, where the data have none.", interval="[0, 1)")
+    test: float = setting(0.15, "Share of the test split, where the data have none.", interval="[0, 1)")
+    min_count: int = setting(1, "Labels with fewer training rows than this are left out.", low=0)
+    on_bad_image: Literal["skip", "fail"] = setting("skip", "Skip images that cannot be read and list them, or stop.")
+    workers: int | None = setting(None, "Processes that read images; chosen by the machine by default.", low=0)
+    cache: str | None = setting(
+        None, "Folder for frozen features; the user's cache folder by default, none to keep none."
+    )
+
+    _given: ClassVar[dict[str, Any]]
+    # Set in every instance: `dataclasses.replace` passes it on, and cannot know which settings were passed.
+    copied: InitVar[bool] = False
+
+    def __new__(cls, **given: Any) -> Self:
+        """Remembers which settings were passed."""
+        self = super().__new__(cls)
+        object.__setattr__(self, "_given", given)
+        return self
+
+    def __post_init__(self, copied: bool) -> None:
+        if copied:
+            hint = "Copy settings with `settings.replace(...)`."
+            raise InputError("settings", "TrainSettings", "be built, or copied by `replace`", "a copy", hint)
+        values: dict[str, Any] = {"copied": True, **PRESETS.get(str(self.tune), {})} | self._given
+        usual = self.tune == "head" and self.head == "linear"
+        values["loss"] = self.loss or LOSSES.get(str(self.tune), "")
+        values["hidden"] = (1024 if usual else 0) if self.hidden is None else self.hidden
+        values["dropout"] = (0.7 if values["hidden"] else 0.0) if self.dropout is None else self.dropout
+        values["heads"] = (2 if usual and self.hidden is None else 1) if self.heads is None else self.heads
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        check_settings(self)
+        if self.heads != 1 and (not self.hidden or self.head == "cosine"):
+            hint = "Set `hidden` too, or leave `heads` out."
+            raise InputError("heads", "TrainSettings", "be 1 for a head without hidden units", str(self.heads), hint)
+        if self.hidden and self.head == "cosine":
+            hint = "Leave `hidden` out, or take a linear head."
+            raise InputError("hidden", "TrainSettings", "be 0 for a cosine head", str(self.hidden), hint)
+        if self.val + self.test >= 1:
+            got = f"{self.val:g} + {self.test:g}"
+            raise InputError("val and test", "TrainSettings", "leave rows to train on", got, "Make them smaller.")
+
+    @classmethod
+    def build(cls, settings: Mapping[str, Any]) -> Self:
+        """The settings of a mapping whose values may be text, as in YAML or on the command line.
+
+        Example:
+            >>> settings = TrainSettings.build({"loss": "SPA", "tune": "all", "epochs": "3", "ema": "none"})
+            >>> settings.epochs, settings.schedule, settings.ema
+            (3, 'one-cycle', None)
+        """
+        kinds = setting_types(cls)
+        for name in settings:
+            if name not in kinds:
+                hint = suggest(str(name), kinds, f"There are {', '.join(kinds)}.", show=repr)
+                raise InputError("settings", "TrainSettings", "be known", repr(name), hint)
+        return cls(**{name: from_text(value, kinds[name]) for name, value in settings.items()})
+
+    def replace(self, **settings: Any) -> Self:
+        """A copy with other settings; settings that were never passed get the values that suit the new ones."""
+        return self.build({**self._given, **settings})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as values that YAML can hold."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def convert(name: str, value: Any, kind: Any) -> Any:
-    """A setting in its type, from YAML or from text typed by a user."""
-    if name in PARTS:
-        return as_text(name, "TrainSettings", value)
-    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
-    allowed = typing.get_args(kind) if union else (kind,)
-    if isinstance(value, str) and type(None) in allowed and value.lower() in ("none", "null"):
-        return None
-    if typing.get_origin(kind) is tuple:
-        values = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        return tuple(convert(name, part, typing.get_args(kind)[0]) for part in values)
-    for one in allowed:
-        converted = _as_type(one, value)
-        if converted is not None or (value is None and one is type(None)):
-            return converted
-    expected = " or ".join(getattr(one, "__name__", str(one)) for one in allowed)
-    type_names = {
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "true or false",
-        "str": "a text",
-        "NoneType": "none",
-    }
-    for python, type_name in type_names.items():
-        expected = expected.replace(python, type_name)
-    raise InputError(
-        name, "TrainSettings", f"be {expected}", repr(value), "Change it, or leave it out for the default."
+@dataclass(frozen=True, kw_only=True)
+class DataSource:
+    """How data are read: paths, the options of `read_data`, and files of corrected labels."""
+
+    paths: tuple[str, ...] = ()
+    layout: str | None = setting(
+        None, "If not detected correctly: table, folders, imagefolder, coco, voc, open_images, webdataset or npz."
+    )
+    path_column: str | None = setting(None, "The column of image paths.")
+    labels_column: str | None = setting(None, "The column of label names.")
+    split_column: str | None = setting(None, "The column of splits.")
+    separator: str | None = setting(None, "What separates two label names, such as '|' or ';'.")
+    root: str | None = setting(None, "The folder that image paths are relative to (default: beside DATA).")
+    unlisted: Literal["absent", "unknown"] | None = setting(
+        None, "What it means that a label is not listed for an image (default: absent; unknown for blank cells)."
+    )
+    corrections: tuple[str, ...] = ()
+
+    @classmethod
+    def build(cls, *paths: str, corrections: Iterable[str] = (), **options: Any) -> DataSource:
+        """A source whose paths are made absolute, because a run may be resumed from another folder."""
+        absolute = [
+            str(Path(path).absolute()) if Path(path).exists() or set(path) & set("*?[{") else path for path in paths
+        ]
+        # Links of folders are resolved: `runs/last` points to another run as soon as this one has finished.
+        real = [os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in corrections]
+        if options.get("root"):
+            options["root"] = str(Path(options["root"]).absolute())
+        return cls(paths=tuple(absolute), corrections=tuple(dict.fromkeys(real)), **options)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> DataSource:
+        """The source of what `to_dict` gave; other entries of it are ignored."""
+        values = {item.name: stored[item.name] for item in fields(cls) if stored.get(item.name)}
+        lists: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**values | lists)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was given, as values that YAML can hold."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
+
+
+def setting_types(cls: type) -> dict[str, Any]:
+    """The type of each setting by name, first those of the class itself."""
+    hints, inherited = typing.get_type_hints(cls), {item.name for item in fields(FitSettings)}
+    names = sorted((item.name for item in fields(cls)), key=lambda name: cls is not FitSettings and name in inherited)
+    return {name: hints[name] for name in names}
+
+
+def default_text(name: str) -> str:
+    """The default of a setting of `TrainSettings` in words, of both presets where they differ; "" for None.
+
+    Example:
+        >>> default_text("epochs"), default_text("loss")
+        ('20; with tune=all 8', 'BCE + two-way; with tune=all BCE')
+    """
+    default = next(item.default for item in fields(TrainSettings) if item.name == name)
+    short = {text: loss for loss, text in ALL_LOSSES.items()}
+    head, other = (
+        short[LOSSES[tune]] if name == "loss" else preset.get(name, default) for tune, preset in PRESETS.items()
+    )
+    text = str(head) if head == other else f"{head}; with tune=all {other}"
+    return "" if text == "None" else text
+
+
+def check_settings(settings: FitSettings) -> None:
+    """Gives each setting the value that its check returns, a plain int for an integer of NumPy."""
+    from manyhot.checks import check_bool, check_choice, check_int, check_number, check_str
+
+    owner, kinds = type(settings).__name__, setting_types(type(settings))
+    for item in fields(settings):
+        value, limits = getattr(settings, item.name), item.metadata
+        members = _members(kinds[item.name])
+        check: Callable[..., Any] = check_str
+        options: dict[str, Any] = {}
+        if value is None and type(None) in members:
+            continue
+        if "check" in limits:
+            check = limits["check"]
+        elif choices := [choice for member in members for choice in typing.get_args(member)]:
+            check, options = check_choice, {"choices": choices}
+        elif bool in members:
+            check = check_bool
+        elif int in members:
+            check, options = check_int, {"low": limits["low"]}
+        elif float in members:
+            check, options = check_number, {"interval": limits["interval"]}
+        object.__setattr__(settings, item.name, check(item.name, owner, value, **options))
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The types that a value may have: those of a union, or the type itself."""
+    return (
+        typing.get_args(kind)
+        if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
+        else (kind,)
     )
 
 
-def _as_type(kind: type, value: Any) -> Any:
-    """`value` as one type, None where it is none of that."""
-    text = isinstance(value, str)
-    try:
-        if kind is bool:
-            known = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-            return known.get(value.lower()) if text else (value if isinstance(value, bool) else None)
-        if kind is int and not isinstance(value, bool):
-            return int(value) if text or value == int(value) else None
-        if kind is float and not isinstance(value, bool):
-            return float(value)
-    except (TypeError, ValueError):
-        return None
-    if kind is str and isinstance(value, int) and not isinstance(value, bool):
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def from_text(value: Any, kind: Any) -> Any:
+    """A value from YAML or the command line in the type of a setting; as it is where it is none of that type."""
+    members = _members(kind)
+    if typing.get_origin(kind) is tuple and isinstance(value, str | list):
+        parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        return tuple(from_text(part, typing.get_args(kind)[0]) for part in parts)
+    if isinstance(value, str):
+        choices = [choice for member in members for choice in typing.get_args(member)]
+        if type(None) in members and str not in members and value.lower() in {"none", "null"} - set(choices):
+            return None
+        if bool in members:
+            return _WORDS.get(value.lower(), value)
+        for number in (int, float):
+            if number in members:
+                try:
+                    return number(value)
+                except ValueError:
+                    continue
+    elif isinstance(value, float) and int in members and value.is_integer():
+        return int(value)
+    elif isinstance(value, int) and not isinstance(value, bool) and not {int, float} & set(members):
         return str(value)  # `precision: 32` in a file
-    return value if kind is str and text else None
+    return value
+
+
+# The format of config.yaml. 2: losses, calibrators and rules have other names. 3: no `nodes`, no `strategy`.
+FORMAT = 3
 
 
 def import_yaml() -> Any:
@@ -446,7 +450,7 @@ def upgrade_settings(settings: dict[str, Any], version: int) -> dict[str, Any]:
     """Settings of an older format with the names and values of this one."""
     settings = dict(settings)
     if version < 2:
-        settings |= {name: upgrade_text(settings[name]) for name in PARTS if isinstance(settings.get(name), str)}
+        settings |= {name: upgrade_text(settings[name]) for name in EXAMPLES if isinstance(settings.get(name), str)}
     if version < 3:
         if settings.pop("nodes", 1) != 1:
             warnings.warn("`nodes` is no longer a setting. Start `torchrun` on each machine.", stacklevel=3)

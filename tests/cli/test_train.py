@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 import manyhot as mh
 from manyhot.data.digits import LABEL_NAMES
 from manyhot.demo import write_scenes
-from manyhot.presets import ALL_LOSSES
+from manyhot.settings import ALL_LOSSES
 from manyhot.training import Run, TrainSettings
+from manyhot.training.run import stem_of
 
 PLAIN = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none", "--set", "accelerator=cpu")
 # A calibrator that is fitted in no time.
@@ -208,22 +209,27 @@ def test_two_processes_give_what_one_gives(scenes, home, run):
 def test_the_help_names_the_losses_that_are_trained_by_default(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     shown = " ".join(run("train", "--help").out.replace("│", " ").split())
-    for tune, words in (("head", "default: {}"), ("all", "with --tune all {}")):
+    for tune, words in (("head", "default: {}"), ("all", "with tune=all {}")):
         names = [name for name, text in ALL_LOSSES.items() if text == TrainSettings(tune=tune).loss]
         assert words.format(names[0]) in shown
     assert "BCE (default)" not in shown
-    assert f"{TrainSettings().calibrator} by default" in shown
-    assert f"{TrainSettings().rule} by default" in shown
+    assert f"default: {TrainSettings().calibrator}" in shown
+    assert f"default: {TrainSettings().rule}" in shown
+    assert "default: 20; with tune=all 8" in shown
 
 
 def test_data_whose_names_end_in_numbers_are_compared_in_folders_of_their_own(home, run, monkeypatch):
     folders = []
 
-    def compared(data, losses, recipe, *, folder, **other):
-        folders.append(str(folder))
+    def validated(data, settings, notes):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("manyhot.training.compare", compared)
+    def folder_of(data):
+        folders.append(f"runs/{stem_of(data)}-losses")
+        return stem_of(data)
+
+    monkeypatch.setattr("manyhot.training.comparison.validated_data", validated)
+    monkeypatch.setattr("manyhot.training.comparison.stem_of", folder_of)
     for name in ("coco-2014.npz", "coco-2017.npz", "coco-2014.npz"):
         np.savez(home / name, features=np.random.rand(40, 3).astype("float32"), targets=np.eye(2)[np.arange(40) % 2])
         (home / "runs" / "coco-2014").mkdir(parents=True, exist_ok=True)

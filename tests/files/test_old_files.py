@@ -387,7 +387,7 @@ def test_a_run_whose_loss_has_another_name_now_goes_on_to_the_same_bits(version,
     with pytest.raises(KeyboardInterrupt):
         train(data, settings, folder="broken-off", source=source, progress=StopsAt(5))
     write_old_names(Path("broken-off"), version)
-    assert run_state(Path("broken-off"), {"data": source, **settings.settings()}) == "begun"
+    assert run_state(Path("broken-off"), {"data": source, **settings.to_dict()}) == "begun"
     app(["train", "--resume", "broken-off", "--no-report"], standalone_mode=False)
     found = Run("broken-off")
     assert found.config == wanted.config

@@ -43,8 +43,8 @@ def test_the_example_of_the_guide(photos, capsys):
 
 
 def test_every_setting_that_the_guide_names_is_one():
-    from manyhot.settings import setting_types
+    from manyhot.settings import TrainSettings, setting_types
 
     named = re.findall(r"--set ([a-z_]+)=", GUIDE.read_text())
     assert len(named) >= 4
-    assert set(named) <= set(setting_types())
+    assert set(named) <= set(setting_types(TrainSettings))

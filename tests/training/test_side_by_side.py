@@ -10,7 +10,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.engine import FitSettings, NoProgress, fit
 from manyhot.heads import MLPHead
 from manyhot.network import Network
-from manyhot.presets import LOSSES
+from manyhot.settings import LOSSES
 from manyhot.testing import check_loss
 from manyhot.training import TrainSettings, train
 from manyhot.training.build import EachHeadLoss, HeadEnsemble, build_head, build_loss, ensemble_loss, reading_of
@@ -84,7 +84,7 @@ def test_recipes_have_two_heads_on_frozen_features_and_one_elsewhere():
     assert TrainSettings(hidden=64).heads == 1
     assert TrainSettings(hidden=0).heads == 1
     assert TrainSettings(hidden=64, heads=3).heads == 3
-    assert TrainSettings.build({"heads": "3"}).settings()["heads"] == 3
+    assert TrainSettings.build({"heads": "3"}).heads == 3
     with raises_input_error("heads", "TrainSettings", rule="be 1 for a head without hidden units"):
         TrainSettings(hidden=0, heads=2)
     with raises_input_error("heads", "TrainSettings", rule="be 1 for a head without hidden units"):

@@ -9,10 +9,11 @@ import torch
 import manyhot as mh
 from manyhot.data import SparseTargets, from_arrays
 from manyhot.engine import NoProgress
-from manyhot.presets import ALL_LOSSES
+from manyhot.settings import ALL_LOSSES
 from manyhot.training import Run, TrainSettings, compare, train
 from manyhot.training import pipeline as fitting
-from manyhot.training.build import build_head, build_loss, losses_for
+from manyhot.training.build import build_head, build_loss
+from manyhot.training.comparison import texts_of
 from manyhot.training.prepare import with_all_splits
 from tests.errors.expected import raises_input_error
 
@@ -222,11 +223,13 @@ def test_mistakes_leave_no_folder(data, tmp_path):
             "loss", "train", rule="fit the rows to train on", hint="Choose a loss for several labels"
         ):
             train(data, recipe(loss=loss, hidden=4, heads=2), folder=tmp_path / "run", progress=NoProgress())
-    with raises_input_error("data", "train", rule="be a Dataset", got="str"):
+    with raises_input_error("data", "train", rule="be a Dataset", got="list"):
+        train([1], folder=tmp_path / "run")
+    with raises_input_error("path", "read_data", rule="lead to data", got="photos.csv"):
         train("photos.csv", folder=tmp_path / "run")
     with raises_input_error("settings", "train", rule="be a TrainSettings", got="dict"):
         train(data, {"loss": "BCE"}, folder=tmp_path / "run")
-    for losses in (["BCE"], {}):
+    for losses in ([], {}, "BCE"):
         with raises_input_error("losses", "compare", rule="be losses by name"):
             compare(data, losses, recipe(), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -273,7 +276,7 @@ def test_a_call_that_fit_refuses_leaves_no_folder(data, tmp_path):
 def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
     settings = {"epochs": 1, "hidden": 0, "accelerator": "cpu"}
     parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.IsotonicCalibration(), "rule": mh.AverageK(2)}
-    run = train(data, TrainSettings.build(settings | parts), folder=tmp_path / "a", progress=NoProgress())
+    run = train(data, folder=tmp_path / "a", progress=NoProgress(), **settings, **parts)
     texts = {"loss": "AsymmetricLoss(gamma_neg=2)", "calibrator": "IsotonicCalibration()", "rule": "AverageK(2)"}
     same = train(data, TrainSettings.build(settings | texts), folder=tmp_path / "b", progress=NoProgress())
     assert torch.equal(run.predictions().read().probs, same.predictions().read().probs)
@@ -284,6 +287,18 @@ def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
     assert again.config == run.config
     found = compare(data, {"mine": parts["loss"]}, recipe(epochs=1), folder=tmp_path / "d")
     assert found.to_dict()["losses"]["mine"]["loss"] == run.config["loss"]
+
+
+def test_data_are_read_where_a_path_is_passed(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", features=data.features, targets=data.targets.dense().numpy())
+    notes = []
+    run = train("data.npz", epochs=1, hidden=0, accelerator="cpu", progress=NoProgress(), notes=notes.append)
+    assert run.folder.as_posix() == "runs/data"
+    assert run.config["data"] == {"paths": [str(tmp_path / "data.npz")]}
+    assert any(note.startswith("Took 15% for 'val'") for note in notes)
+    assert list(compare("data.npz", ["BCE"], epochs=1, hidden=0, accelerator="cpu").rows) == ["BCE"]
+    assert (tmp_path / "runs" / "data-losses" / "bce").is_dir()
 
 
 def test_corrections_do_not_move_rows_between_splits_of_a_run(data, tmp_path):
@@ -303,7 +318,7 @@ def test_advice_names_what_is_wanted(data, tmp_path):
         build_loss("qqqqqqqqqqqq")
     with raises_input_error(hint="Did you mean BCE?"):
         build_loss("BCEE")
-    losses, _ = losses_for(["all", "AsymmetricLoss(gamma_neg=2)"], data.targets)
+    losses = texts_of(["all", "AsymmetricLoss(gamma_neg=2)"], data, None)
     assert "BCE" in losses
     assert list(losses)[-1] == "AsymmetricLoss(gamma_neg=2)"
 
@@ -326,7 +341,8 @@ def test_an_unfinished_run_says_so(tmp_path):
 
 
 def test_every_loss_of_the_list_trains(data, tmp_path):
-    losses, notes = losses_for(["all"], data.targets)
+    notes = []
+    losses = texts_of(["all"], data, notes.append)
     assert notes == ["Left out class-wise, cross-entropy, noised top-2, average-2: for data with one label per row."]
     comparison = compare(data, losses, recipe(epochs=2), folder=tmp_path, progress=lambda name: NoProgress())
     assert list(comparison.rows) == list(losses)
@@ -341,7 +357,8 @@ def test_one_label_a_row_can_be_trained_with_every_loss(tmp_path):
     features, targets = population(300, labels=4)
     single = np.eye(4, dtype=np.int8)[targets.float().argmax(1)]
     data = from_arrays(features, single)
-    losses, notes = losses_for(["all"], data.targets)
+    notes = []
+    losses = texts_of(["all"], data, notes.append)
     assert set(losses) == set(ALL_LOSSES)
     assert not notes
     names = ("class-wise", "cross-entropy", "noised top-2", "average-2")
@@ -354,7 +371,7 @@ def test_a_comparison_goes_on_where_it_was_broken_off(data, tmp_path):
     trained = []
 
     def progress(name):
-        trained.append(name)
+        trained.append(name.partition(" ")[2])
         return NoProgress()
 
     compare(data, {"BCE": "BCE"}, recipe(), folder=tmp_path, progress=progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,13 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-Item = TypeVar("Item")
 
 
 def error_console() -> Console:
@@ -29,7 +27,12 @@ def error_console() -> Console:
     return Console(stderr=True, soft_wrap=True, markup=False, highlight=False, quiet=rank() > 0)
 
 
-def print_notes(notes: list[str], console: Console) -> None:
+def print_json(content: Any, *, indent: int | None = None) -> None:
+    """Prints the result of a command for programs, on stdout."""
+    print(json.dumps(content, indent=indent))
+
+
+def print_notes(notes: Iterable[str], console: Console) -> None:
     """Prints what was detected, one line per note."""
     from manyhot.formatting import printable
 
@@ -37,97 +40,29 @@ def print_notes(notes: list[str], console: Console) -> None:
         console.print(printable(note), style="dim")
 
 
-def progress_bar(items: Iterable[Item], total: int, text: str, console: Console) -> Iterator[Item]:
-    """Yields the items and counts their lengths: a progress bar in a terminal, nothing elsewhere."""
-    from rich.progress import Progress
-
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(text, total=total)
-        for item in items:
-            yield item
-            progress.advance(task, len(item))  # type: ignore[arg-type]
-
-
-SECONDS_PER_LINE = 60.0  # between two lines of progress where there is no bar
+SECONDS_PER_LINE = 30.0  # between two lines of progress where there is no bar
 
 
 @contextmanager
-def image_progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts images: a progress bar in a terminal, one line per minute elsewhere."""
-    if console.is_terminal:
-        from rich.progress import Progress
-
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("Predicting", total=total)
-            yield lambda count: progress.advance(task, count)
-        return
-    began = printed = time.monotonic()
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done, printed
-        done += count
-        now = time.monotonic()
-        if now - printed >= SECONDS_PER_LINE and done < total:
-            printed = now
-            left = (now - began) / done * (total - done) / 60
-            console.print(f"{done:,} of {total:,} images, about {left:.0f} min left.")
-
-    yield advance
-
-
-@contextmanager
-def extraction_progress(total: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts images: a progress bar in a terminal, one line per 30 seconds elsewhere."""
-    import time
-
+def progress(text: str, total: int, console: Console) -> Iterator[Callable[[int], None]]:
+    """Yields a function that counts what is done: a progress bar in a terminal, one line per 30 seconds elsewhere."""
     from rich.progress import Progress
 
     begun = printed = time.monotonic()
     done = 0
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Looking at the images", total=total)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=total)
 
         def advance(count: int) -> None:
             nonlocal done, printed
             done += count
-            progress.advance(task, count)
+            bar.advance(task, count)
             now = time.monotonic()
-            if not console.is_terminal and now - printed > 30 and done < total:
+            if not console.is_terminal and now - printed >= SECONDS_PER_LINE and done < total:
                 printed, left = now, (now - begun) / done * (total - done)
-                console.print(f"looked at {done:,} of {total:,} images; {left:.0f} s left")
+                console.print(f"{text}: {done:,} of {total:,}, about {left:.0f} s left.")
 
         yield advance
-
-
-@contextmanager
-def figure_progress(total: int, console: Console) -> Iterator[Callable[[str], None]]:
-    """Yields a function to call before each figure is drawn: a progress bar in a terminal, nothing elsewhere."""
-    from rich.progress import Progress
-
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Drawing", total=total)
-        yield lambda _: progress.advance(task)
-
-
-class LossProgress:
-    """Prints which loss is trained, and shows a progress bar for it in a terminal.
-
-    Args:
-        console: Where to print.
-        total: How many losses there are.
-    """
-
-    def __init__(self, console: Any, total: int) -> None:
-        self.console, self.total, self.started = console, total, 0
-
-    def of(self, name: str) -> Any:
-        """The progress display for the training with one loss."""
-        from manyhot.engine import NoProgress, ProgressBar
-
-        self.started += 1
-        self.console.print(f"{self.started}/{self.total} {name}")
-        return ProgressBar(self.console) if self.console.is_terminal else NoProgress()
 
 
 def open_file(path: Path) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Any
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -13,7 +14,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from manyhot.errors import PLACEHOLDERS, InputError
 
 # Functions whose arguments are parameters of the command under the same names.
-SAME_NAMES = ("read_data", "read_predictions", "predict_with_ray")
+SAME_NAMES = ("read_data", "read_predictions", "predict_with_ray", "TrainSettings", "compare")
 # The parameter that holds an argument of a function under another name: the first one that the command has.
 PARAMETERS = {
     ("read_data", "path"): ("data",),
@@ -55,6 +56,10 @@ def with_typed_names(command: Callable[..., None]) -> Callable[..., None]:
             print(f"manyhot: {typed_message(error, command)}", file=sys.stderr)
             raise typer.Exit(2) from None
 
+    # `**options` of a command stands for options that `with_options` has added.
+    signature = inspect.signature(command, eval_str=True)
+    named = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    run.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
     return run
 
 
@@ -83,8 +88,8 @@ def typed_parameters(command: Callable[..., None]) -> dict[str, str]:
         ('PREDICTIONS', '--train-counts')
     """
     parameters: dict[str, str] = {}
-    for name, hint in get_type_hints(command, include_extras=True).items():
-        for info in getattr(hint, "__metadata__", ()):
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        for info in getattr(parameter.annotation, "__metadata__", ()):
             if isinstance(info, OptionInfo):
                 # Within `Annotated`, the first of them stands where a default would.
                 spellings = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Iterable
-from enum import StrEnum
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from manyhot.cli.console import print_notes
 from manyhot.errors import InputError, suggest
-from manyhot.presets import CALIBRATOR, RULE
+from manyhot.settings import DataSource, TrainSettings, default_text, parse_overrides, read_settings, setting_types
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from manyhot.classifier import Classifier
-    from manyhot.data.dataset import Dataset
     from manyhot.predictions.predictions import PredictionTable
-    from manyhot.training import TrainSettings
 
-
-class Kind(StrEnum):
-    """What the numbers of a table from another program are; the numbers themselves do not show it."""
-
-    scores = "scores"
-    probs = "probs"
-
+Kind = Literal["scores", "probs"]
 
 PredictionsFile = Annotated[
     str,
@@ -66,7 +60,7 @@ def open_table(path: str, kind: Kind | None, targets: Path | None, console: Cons
     """Opens a table of this package or of another program, and prints what was detected."""
     from manyhot.predictions import read_predictions
 
-    table = read_predictions(path, kind=None if kind is None else kind.value, targets=targets)
+    table = read_predictions(path, kind=kind, targets=targets)
     print_notes(table.notes, console)
     return table
 
@@ -112,41 +106,11 @@ def path_beside(path: str, what: str) -> Path:
     return name.with_name(f"{stem.rstrip('-_.') or 'predictions'}.{what}.parquet")
 
 
-class Unlisted(StrEnum):
-    """What it means that a label is not listed for a row."""
-
-    absent = "absent"
-    unknown = "unknown"
-
-
 DataArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
         help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
-    ),
-]
-LayoutOption = Annotated[
-    str | None,
-    typer.Option(
-        "--layout",
-        help="If it is not detected correctly: table, folders, imagefolder, coco, voc, open_images, webdataset or npz.",
-    ),
-]
-PathColumnOption = Annotated[str | None, typer.Option("--path-column", help="The column of image paths.")]
-LabelsColumnOption = Annotated[str | None, typer.Option("--labels-column", help="The column of label names.")]
-SplitColumnOption = Annotated[str | None, typer.Option("--split-column", help="The column of splits.")]
-SeparatorOption = Annotated[
-    str | None, typer.Option("--separator", help="What separates two label names, such as '|' or ';'.")
-]
-RootOption = Annotated[
-    Path | None, typer.Option("--root", help="The folder that image paths are relative to (default: beside DATA).")
-]
-UnlistedOption = Annotated[
-    Unlisted | None,
-    typer.Option(
-        "--unlisted",
-        help="What it means that a label is not listed for an image (default: absent; unknown for blank cells).",
     ),
 ]
 CorrectionsOption = Annotated[
@@ -157,63 +121,6 @@ CorrectionsOption = Annotated[
         help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
     ),
 ]
-
-
-def read_dataset(
-    data: list[str],
-    *,
-    layout: str | None = None,
-    path_column: str | None = None,
-    labels_column: str | None = None,
-    split_column: str | None = None,
-    separator: str | None = None,
-    root: Path | None = None,
-    unlisted: Unlisted | None = None,
-    console: Console | None = None,
-) -> Dataset:
-    """Reads the dataset with the options of the command, and prints what was detected."""
-    from manyhot.data import read_data
-
-    dataset = read_data(
-        data[0] if len(data) == 1 else data,
-        layout=layout,
-        path_column=path_column,
-        labels_column=labels_column,
-        split_column=split_column,
-        separator=separator,
-        root=root,
-        unlisted=None if unlisted is None else unlisted.value,
-    )
-    if console is not None:
-        print_notes(dataset.notes, console)
-    return dataset
-
-
-def apply_corrections(dataset: Dataset, corrections: Iterable[str], console: Console) -> Dataset:
-    """The dataset with labels corrected by tables, of which later ones win; prints how many were changed."""
-    from manyhot.data import read_corrections
-
-    for path in corrections:
-        known_notes = len(dataset.notes)
-        dataset = dataset.corrected(read_corrections(path))
-        print_notes([f"{Path(path).name}: {note}" for note in dataset.notes[known_notes:]], console)
-    return dataset
-
-
-class Tune(StrEnum):
-    """Which part of the network is trained."""
-
-    head = "head"
-    all = "all"
-
-
-class OnUnreadableImage(StrEnum):
-    """What happens to images that cannot be read."""
-
-    skip = "skip"
-    fail = "fail"
-
-
 RunOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FOLDER", help="The run folder (default: runs/ and the name of DATA)."),
@@ -226,106 +133,60 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."),
 ]
-BackboneOption = Annotated[
-    str | None,
-    typer.Option("--backbone", help="Any model of timm, or efficientnet_lite0, which needs no download (default)."),
-]
-ImageSizeOption = Annotated[int | None, typer.Option("--size", min=8, help="Input size of the backbone in pixels.")]
-TuneOption = Annotated[
-    Tune | None,
-    typer.Option("--tune", help="Train the head on frozen features (default; a CPU is enough), or all of the network."),
-]
-EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training data.")]
-BatchOption = Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows per optimisation step.")]
-LearningRateOption = Annotated[float | None, typer.Option("--lr", help="The highest learning rate.")]
-CalibratorOption = Annotated[
-    str | None, typer.Option("--calibrator", help=f"As in Python: {CALIBRATOR} by default, or none.")
-]
-RuleOption = Annotated[str | None, typer.Option("--rule", help=f"As in Python: {RULE} by default, or none.")]
-OnUnreadableImageOption = Annotated[
-    OnUnreadableImage | None,
-    typer.Option("--on-bad-image", help="Skip images that cannot be read and list them, or stop."),
-]
-WorkersOption = Annotated[int | None, typer.Option("--workers", min=0, help="Processes that read images.")]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Random seed.")]
-NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")]
-
-
-# Options that are training settings, and options of how data are read.
+# Settings with an option of their own; --set takes all of them.
 SETTING_OPTIONS = (
-    "loss",
-    "backbone",
-    "size",
-    "tune",
-    "epochs",
-    "batch_size",
-    "lr",
-    "calibrator",
-    "rule",
-    "seed",
-    "workers",
+    *("loss", "backbone", "size", "tune", "epochs", "batch_size", "lr", "calibrator", "rule", "seed", "workers"),
     "on_bad_image",
 )
 DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
 
 
-def build_settings(
-    config: Path | None, overrides: list[str] | None, arguments: dict[str, Any]
-) -> tuple[TrainSettings, dict[str, Any]]:
-    """Settings of a file, overridden by --set and then by options; and how data were read according to the file."""
-    from manyhot.settings import TrainSettings, parse_overrides, read_settings
+def with_options(cls: type, *names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command an option for each of these fields of a class, passed to its `**options`; None if not typed."""
+    descriptions = {item.name: item.metadata["description"] for item in fields(cls) if item.name in names}
 
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            command(**arguments)
+
+        signature = inspect.signature(command, eval_str=True)
+        parameters = list(signature.parameters.values())
+        for name in names:
+            default = default_text(name) if cls is TrainSettings else ""
+            shown = f"{descriptions[name]} (default: {default})" if default else descriptions[name]
+            option = typer.Option("--" + name.replace("_", "-"), help=shown)
+            kind: Any = Annotated[setting_types(cls)[name] | None, option]
+            parameters.insert(
+                -1, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            )
+        if not hasattr(command, "__signature__"):
+            parameters = [*(one.replace(kind=one.KEYWORD_ONLY) for one in parameters[:-1]), parameters[-1]]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def build_settings(config: Path | None, overrides: list[str] | None, options: dict[str, Any]) -> TrainSettings:
+    """Settings of a file, overridden by --set and then by options."""
     settings = read_settings(config) if config is not None else {}
-    source = settings.pop("data", {})
-    settings |= parse_overrides(overrides or [])
-    options = {name: arguments[name] for name in SETTING_OPTIONS if arguments.get(name) is not None}
-    settings |= {name: value.value if isinstance(value, StrEnum) else value for name, value in options.items()}
-    return TrainSettings.build(settings), dict(source or {})
+    settings.pop("data", None)
+    typed = {name: options[name] for name in SETTING_OPTIONS if options[name] is not None}
+    return TrainSettings.build(settings | parse_overrides(overrides or []) | typed)
 
 
-def describe_source(data: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
-    """How data are read, for the settings of a run: the options that were passed.
-
-    Paths and patterns are made absolute, because a run may be resumed from another folder.
-    """
-    paths = [str(Path(path).absolute()) if Path(path).exists() or set(path) & set("*?[{") else path for path in data]
-    source: dict[str, Any] = {"paths": paths}
-    source |= {name: str(arguments[name]) for name in DATA_OPTIONS if arguments[name] is not None}
-    if arguments["root"] is not None:
-        source["root"] = str(Path(arguments["root"]).absolute())
-    return add_corrections(source, arguments)
-
-
-def add_corrections(source: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """How data are read, with the corrections of --corrections after those of the settings."""
-    # Links of folders are resolved: `runs/last` points to another run as soon as this one has finished.
-    from manyhot.data.corrections import real_path
-
-    files = [*source.get("corrections", ()), *map(real_path, arguments.get("corrections") or ())]
-    return source | {"corrections": list(dict.fromkeys(files))} if files else source
-
-
-def read_source(source: dict[str, Any], command: str, console: Console, settings: TrainSettings) -> Dataset:
-    """Reads the dataset that the settings describe.
-
-    Missing splits are drawn before labels are corrected, because the draw depends on the labels: a held-out image
-    stays held out when its labels are corrected.
-    """
-    from manyhot.training.prepare import with_all_splits
-
-    if not source.get("paths"):
-        hint = f"Name a table or a folder, such as: manyhot {command} photos.csv."
-        raise InputError("DATA", f"manyhot {command}", "be given", "nothing", hint)
-    reading = {name: source.get(name) for name in DATA_OPTIONS}
-    reading["root"] = Path(reading["root"]) if reading["root"] else None
-    reading["unlisted"] = Unlisted(reading["unlisted"]) if reading["unlisted"] else None
-    dataset = read_dataset(source["paths"], **reading, console=console)
-    if not source.get("corrections"):
-        return dataset
-    known_notes = len(dataset.notes)
-    dataset = with_all_splits(dataset, settings)
-    print_notes(dataset.notes[known_notes:], console)
-    return apply_corrections(dataset, source["corrections"], console)
+def build_source(
+    data: list[str] | None, config: Path | None, corrections: list[str] | None, options: dict[str, Any]
+) -> DataSource:
+    """How data are read: as the options say, or as the file of settings says where no DATA are given."""
+    typed = {name: options[name] for name in DATA_OPTIONS if options[name] is not None}
+    source = DataSource.build(*(data or ()), corrections=corrections or (), **typed).to_dict()
+    if data or config is None:
+        return DataSource.from_dict(source)
+    known = read_settings(config).get("data") or {}
+    both = [*known.get("corrections", ()), *source.get("corrections", ())]
+    return DataSource.from_dict({**known, **source, "corrections": list(dict.fromkeys(both))})
 
 
 RunArgument = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyhot.cli import options
-from manyhot.cli.console import error_console, figure_progress, print_notes
+from manyhot.cli.console import error_console, print_notes, progress
 from manyhot.cli.options import Kind, KindOption, OverwriteOption, TargetsOption, check_output_path
 from manyhot.errors import InputError
 
@@ -201,7 +201,8 @@ def write_report_files(
         figures = page.plots
     on_page = sum(figure.on_page for figure in figures)
     total = on_page + len(figures) * ((png is not None) + (pdf is not None))
-    with figure_progress(total, console) as watch:
+    with progress("Drawing", total, console) as advance:
+        watch = lambda _: advance(1)  # noqa: E731
         page.save(path, watch=watch)
         if png is not None:
             page.save_pngs(png, dark=dark, watch=watch)
@@ -286,7 +287,7 @@ def studio(
         opened, notes = open_studio(
             predictions,
             split=split,
-            kind=None if kind is None else kind.value,
+            kind=kind,
             targets=targets,
             roots=root or (),
             labels_file=labels,

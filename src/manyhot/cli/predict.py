@@ -7,14 +7,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from manyhot.cli import options
-from manyhot.cli.console import error_console, image_progress, print_notes
+from manyhot.cli.console import error_console, print_notes, progress
 from manyhot.cli.options import JsonOption, OverwriteOption, RunArgument, check_output_path, check_run_folder, open_run
 from manyhot.errors import InputError
 
@@ -145,15 +144,8 @@ def answer_lines(table: Predictions, *, top: int) -> list[str]:
     return [json.dumps(asdict(answer), ensure_ascii=False) for answer in build_answers(table, top=top)]
 
 
-class Engine(StrEnum):
-    """What runs the network."""
-
-    local = "local"
-    ray = "ray"
-
-
 EngineOption = Annotated[
-    Engine,
+    Literal["local", "ray"],
     typer.Option(
         "--engine", help="ray scores on all cores or GPUs, here or on a cluster, into a folder; what is there stays."
     ),
@@ -164,9 +156,9 @@ AddressOption = Annotated[
 ]
 
 
-def check_engine(engine: Engine, out: Path | None, address: str | None) -> None:
+def check_engine(engine: str, out: Path | None, address: str | None) -> None:
     """Rejects options that do not fit the engine, before anything is loaded."""
-    if engine is Engine.local:
+    if engine == "local":
         if address is not None:
             raise InputError("--address", OWNER, "come with --engine ray", repr(address), "Add it, or leave this out.")
         return
@@ -200,7 +192,7 @@ def predict_into_folder(
 
     def watch(new: int) -> AbstractContextManager[Callable[[int], None]]:
         console.print(f"{new:,} of {len(dataset):,} images are to be scored.", style="dim")
-        return image_progress(new, console=console)
+        return progress("Predicting", new, console)
 
     written = predict_with_ray(
         run,
@@ -234,13 +226,6 @@ def written_text(written: PartsWritten, out: Path, *, as_json: bool) -> str:
 MAX_PRINTED = 30  # rows of the table on the screen
 
 
-class OnUnreadableImage(StrEnum):
-    """What to do about images that cannot be read."""
-
-    skip = "skip"
-    fail = "fail"
-
-
 ImagesArgument = Annotated[
     list[str],
     typer.Argument(metavar="IMAGES...", help="Images, folders, patterns, tars, or a table with a column of paths."),
@@ -259,7 +244,7 @@ RuleOption = Annotated[
 ]
 TopOption = Annotated[int, typer.Option("--top", min=0, help="How many labels to show besides those given.")]
 OnUnreadableImageOption = Annotated[
-    OnUnreadableImage, typer.Option("--on-bad-image", help="What to do about files that are no images.")
+    Literal["skip", "fail"], typer.Option("--on-bad-image", help="What to do about files that are no images.")
 ]
 BatchOption = Annotated[int, typer.Option("--batch-size", min=1, help="How many images the network sees at once.")]
 WorkersOption = Annotated[
@@ -274,11 +259,11 @@ def predict(
     out: PredictionsOutOption = None,
     rule: RuleOption = None,
     top: TopOption = 3,
-    on_bad_image: OnUnreadableImageOption = OnUnreadableImage.skip,
+    on_bad_image: OnUnreadableImageOption = "skip",
     batch_size: BatchOption = 64,
     workers: WorkersOption = None,
     device: DeviceOption = None,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     address: AddressOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -299,13 +284,13 @@ def predict(
     """
     check_run_folder(run, OWNER)
     check_engine(engine, out, address)
-    if engine is Engine.local:
+    if engine == "local":
         check_predictions_path(out, overwrite=overwrite)
     classifier = open_run(run, OWNER)
     console = error_console()
     if rule is not None:
         classifier.rule = load_rule(rule, classifier, run, console)
-    if out is not None and engine is Engine.ray:
+    if out is not None and engine == "ray":
         predict_into_folder(
             run,
             classifier.dataset(images),
@@ -315,7 +300,7 @@ def predict(
             workers=workers,
             device=device,
             address=address,
-            on_bad_image=on_bad_image.value,
+            on_bad_image=on_bad_image,
             overwrite=overwrite,
             as_json=as_json,
             console=console,
@@ -324,12 +309,12 @@ def predict(
     check_probs(classifier, out, run)
     dataset = classifier.dataset(images)
     chosen = check_device(device)
-    with image_progress(len(dataset), console) as advance:
+    with progress("Predicting", len(dataset), console) as advance:
         parts = classifier.predict_parts(
             dataset,
             batch_size=batch_size,
             workers=workers,
-            on_bad_image=on_bad_image.value,
+            on_bad_image=on_bad_image,
             device=chosen,
             advance=advance,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyhot.cli import options
-from manyhot.cli.console import error_console, print_notes, progress_bar
+from manyhot.cli.console import error_console, print_notes, progress
 from manyhot.cli.options import (
     AtMostOption,
     FitOnOption,
@@ -92,7 +92,7 @@ def import_(
     with console.status(f"Importing {Path(file).name} ..."):
         table = read_predictions(
             file,
-            kind=None if kind is None else kind.value,
+            kind=kind,
             targets=targets,
             id_column=id_column,
             labels_column=labels_column,
@@ -286,11 +286,12 @@ def rewrite_table(
     """Writes a table with changed columns, batch by batch; yields each batch before and after."""
     from manyhot.predictions import PredictionsWriter
 
-    with PredictionsWriter(path, table.labels) as writer:
-        for part in progress_bar(table.batches(), len(table), text, console):
+    with PredictionsWriter(path, table.labels) as writer, progress(text, len(table), console) as advance:
+        for part in table.batches():
             changed = change(part)
             writer.write(changed)
             yield part, changed
+            advance(len(part))
 
 
 @dataclass(frozen=True)
@@ -531,7 +532,7 @@ def decide(
     rule: RuleOption,
     fit_on: FitOnOption = None,
     fit_table: FitTableOption = None,
-    on: OnOption = Kind.probs,
+    on: OnOption = "probs",
     kind: KindOption = None,
     targets: TargetsOption = None,
     out: OutTableOption = None,
@@ -582,12 +583,12 @@ def decide(
 
 def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
     """A function that gives the input of the rule for a batch."""
-    if on is Kind.scores and rule.needs_probs:
+    if on == "scores" and rule.needs_probs:
         hint = "Leave --on out."
         raise InputError("--on", "manyhot decide", f"be probs for {type(rule).__name__}", "scores", hint)
 
     def read_values(part: Predictions) -> Tensor | Unclipped:
-        if on is Kind.probs:
+        if on == "probs":
             if part.probs is None and part.calibrator is None and (part.link is None or not part.link.gives_probs):
                 hint = "Run `manyhot calibrate` first, or pass --on scores to a rule that only compares."
                 raise InputError("PREDICTIONS", "manyhot decide", "hold probabilities", "scores alone", hint)

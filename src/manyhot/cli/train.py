@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,52 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyhot.cli.console import LossProgress, error_console, extraction_progress, print_notes
+from manyhot.cli.console import error_console, print_json, print_notes, progress
 from manyhot.cli.options import (
     DATA_OPTIONS,
     SETTING_OPTIONS,
-    BackboneOption,
-    BatchOption,
-    CalibratorOption,
     ConfigOption,
     CorrectionsOption,
     DataArgument,
-    EpochsOption,
-    ImageSizeOption,
     JsonOption,
-    LabelsColumnOption,
-    LayoutOption,
-    LearningRateOption,
-    NoReportOption,
-    OnUnreadableImageOption,
     OverwriteOption,
-    PathColumnOption,
-    RootOption,
-    RuleOption,
     RunOption,
-    SeedOption,
-    SeparatorOption,
     SetOption,
-    SplitColumnOption,
-    TuneOption,
-    UnlistedOption,
-    WorkersOption,
-    add_corrections,
-    apply_corrections,
     build_settings,
-    describe_source,
-    read_dataset,
-    read_source,
+    build_source,
+    with_options,
 )
 from manyhot.errors import InputError
-from manyhot.presets import LOSSES, short_name
+from manyhot.settings import DataSource, TrainSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from manyhot.data.dataset import Dataset
-    from manyhot.data.inspection import Inspection
     from manyhot.training import Comparison, Run
 
 ImagesOption = Annotated[bool, typer.Option("--images/--no-images", help="Look at the images, or at the labels alone.")]
@@ -72,15 +47,9 @@ ReadersOption = Annotated[
 ]
 
 
+@with_options(DataSource, *DATA_OPTIONS)
 def inspect(
     data: DataArgument,
-    layout: LayoutOption = None,
-    path_column: PathColumnOption = None,
-    labels_column: LabelsColumnOption = None,
-    split_column: SplitColumnOption = None,
-    separator: SeparatorOption = None,
-    root: RootOption = None,
-    unlisted: UnlistedOption = None,
     corrections: CorrectionsOption = None,
     images: ImagesOption = True,
     decode: DecodeOption = True,
@@ -88,6 +57,7 @@ def inspect(
     all_labels: AllLabelsOption = False,
     workers: ReadersOption = None,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Inspect a dataset before training: labels, splits, broken files, duplicates.
 
@@ -101,48 +71,21 @@ def inspect(
 
     manyhot inspect annotations.json --root images/ --json > inspection.json
     """
+    from manyhot.data.inspection import inspect_dataset
+    from manyhot.data.inspection_report import as_rich
+    from manyhot.training.prepare import read_source
+
     console = error_console()
-    dataset = read_dataset(
-        data,
-        layout=layout,
-        path_column=path_column,
-        labels_column=labels_column,
-        split_column=split_column,
-        separator=separator,
-        root=root,
-        unlisted=unlisted,
-        console=console,
-    )
-    dataset = apply_corrections(dataset, corrections or (), console)
-    inspection = run_inspection(dataset, images=images, decode=decode, near=near, workers=workers, console=console)
+    source = build_source(data, None, corrections, options)
+    dataset = read_source(source, notes=lambda note: print_notes([note], console))
+    with progress("Looking at images", len(dataset), console) as advance:
+        inspection = inspect_dataset(dataset, images=images, decode=decode, near=near, workers=workers, advance=advance)
     if as_json:
-        typer.echo(json.dumps(inspection.to_dict(), indent=1))
+        print_json(inspection.to_dict(), indent=1)
         return
     from rich.console import Console
 
-    from manyhot.data.inspection_report import as_rich
-
     Console().print(as_rich(inspection, all_labels=all_labels))
-
-
-def run_inspection(
-    dataset: Dataset, *, images: bool, decode: bool, near: bool, workers: int | None, console: Console
-) -> Inspection:
-    """Inspects the dataset, with a progress bar while images are read."""
-    from rich.progress import Progress
-
-    from manyhot.data.inspection import inspect_dataset
-
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Looking at images", total=len(dataset), visible=images and dataset.images is not None)
-        return inspect_dataset(
-            dataset,
-            images=images,
-            decode=decode,
-            near=near,
-            workers=workers,
-            advance=lambda number: progress.advance(task, number),
-        )
 
 
 OptionalDataArgument = Annotated[
@@ -152,14 +95,7 @@ OptionalDataArgument = Annotated[
         help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
     ),
 ]
-LossOption = Annotated[
-    str | None,
-    typer.Option(
-        "--loss",
-        help="Any loss as in Python, or a short name: BCE, focal, ASL, SPA, two-way ... "
-        f"(default: {short_name(LOSSES['head'])}; with --tune all {short_name(LOSSES['all'])}).",
-    ),
-]
+NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")]
 ResumeOption = Annotated[
     Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
 ]
@@ -168,34 +104,18 @@ ResumeOption = Annotated[
 FOLDER_VARIABLE = "MANYHOT_RUN_FOLDER"
 
 
+@with_options(DataSource, *DATA_OPTIONS)
+@with_options(TrainSettings, *SETTING_OPTIONS)
 def train(
     data: OptionalDataArgument = None,
     out: RunOption = None,
-    loss: LossOption = None,
-    backbone: BackboneOption = None,
-    size: ImageSizeOption = None,
-    tune: TuneOption = None,
-    epochs: EpochsOption = None,
-    batch_size: BatchOption = None,
-    lr: LearningRateOption = None,
-    calibrator: CalibratorOption = None,
-    rule: RuleOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     resume: ResumeOption = None,
-    seed: SeedOption = None,
-    workers: WorkersOption = None,
-    on_bad_image: OnUnreadableImageOption = None,
-    layout: LayoutOption = None,
-    path_column: PathColumnOption = None,
-    labels_column: LabelsColumnOption = None,
-    split_column: SplitColumnOption = None,
-    separator: SeparatorOption = None,
-    root: RootOption = None,
-    unlisted: UnlistedOption = None,
     corrections: CorrectionsOption = None,
     no_report: NoReportOption = False,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Train a classifier on your images, calibrate it, fit its decision rule, and evaluate it on held-out images.
 
@@ -213,7 +133,6 @@ def train(
 
     manyhot train --resume runs/spa
     """
-    arguments = dict(locals())
     from manyhot.distributed import rank
     from manyhot.training import Run
     from manyhot.training import train as train_classifier
@@ -221,17 +140,23 @@ def train(
 
     console = error_console()
     if resume is not None:
-        check_resume(arguments)
+        typed = {"DATA": data, "--out": out, "--config": config, "--set": set_, "--corrections": corrections}
+        check_resume(typed | {"--" + name.replace("_", "-"): value for name, value in options.items()})
         config, out = Run(resume).folder / "config.yaml", resume
-    settings, source = build_settings(config, set_, arguments)
-    source = describe_source(data, arguments) if data else add_corrections(source, arguments)
-    dataset = read_source(source, "train", console, settings)
-    goes_on = resume is not None
-    folder = choose_run_folder(out, source["paths"][0], resume=goes_on)
-    say = lambda note: print_notes([note], console)  # noqa: E731
-    watch = lambda total: extraction_progress(total, console)  # noqa: E731
+    settings, source = build_settings(config, set_, options), build_source(data, config, corrections, options)
+    if not source.paths:
+        hint = "Name a table or a folder, such as: manyhot train photos.csv."
+        raise InputError("DATA", "manyhot train", "be given", "nothing", hint)
+    folder = choose_run_folder(out, source.paths[0], resume=resume is not None)
     try:
-        run = train_classifier(dataset, settings, folder=folder, source=source, resume=goes_on, watch=watch, notes=say)
+        run = train_classifier(
+            source,
+            settings,
+            folder=folder,
+            resume=resume is not None,
+            watch=lambda total: progress("Looking at images", total, console),
+            notes=lambda note: print_notes([note], console),
+        )
     except KeyboardInterrupt:
         begun = (folder / "config.yaml").is_file()
         console.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}" if begun else "Stopped.")
@@ -241,7 +166,7 @@ def train(
     link_last_run(folder)
     page = None if no_report else try_write_report(run, console)
     if as_json:
-        typer.echo(json.dumps({"run": str(folder), "report": None if page is None else str(page), **run.figures}))
+        print_json({"run": str(folder), "report": None if page is None else str(page), **run.figures})
         return
     print_run(run, page)
 
@@ -258,13 +183,12 @@ def try_write_report(run: Run, console: Console) -> Path | None:
         return None
 
 
-def check_resume(arguments: dict[str, Any]) -> None:
+def check_resume(typed: dict[str, Any]) -> None:
     """Rejects settings beside --resume: the run continues with its own."""
-    for name in ("data", "out", "config", "set_", "corrections", *SETTING_OPTIONS, *DATA_OPTIONS):
-        if arguments[name] is not None:
-            option = {"data": "DATA", "set_": "--set"}.get(name, "--" + name.replace("_", "-"))
+    for option, value in typed.items():
+        if value is not None:
             hint = "Leave it out, or start a new run with --config RUN/config.yaml."
-            raise InputError(option, "manyhot train", "be left out with --resume", repr(arguments[name]), hint)
+            raise InputError(option, "manyhot train", "be left out with --resume", repr(value), hint)
 
 
 def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
@@ -339,33 +263,18 @@ LossesOption = Annotated[
 ]
 
 
+@with_options(DataSource, *DATA_OPTIONS)
+@with_options(TrainSettings, *(name for name in SETTING_OPTIONS if name != "loss"))
 def compare(
     data: DataArgument,
     losses: LossesOption = None,
     out: RunOption = None,
-    backbone: BackboneOption = None,
-    size: ImageSizeOption = None,
-    tune: TuneOption = None,
-    epochs: EpochsOption = None,
-    batch_size: BatchOption = None,
-    lr: LearningRateOption = None,
-    calibrator: CalibratorOption = None,
-    rule: RuleOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
-    seed: SeedOption = None,
-    workers: WorkersOption = None,
-    on_bad_image: OnUnreadableImageOption = None,
-    layout: LayoutOption = None,
-    path_column: PathColumnOption = None,
-    labels_column: LabelsColumnOption = None,
-    split_column: SplitColumnOption = None,
-    separator: SeparatorOption = None,
-    root: RootOption = None,
-    unlisted: UnlistedOption = None,
     corrections: CorrectionsOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Train with each of several losses on the same rows for the same number of steps, and compare the results.
 
@@ -379,48 +288,30 @@ def compare(
 
     manyhot compare photos.csv --losses all -o runs/photos-losses
     """
-    arguments = dict(locals())
     from manyhot.distributed import rank
     from manyhot.training import compare as compare_losses
-    from manyhot.training.build import losses_for
-    from manyhot.training.comparison import slug
-    from manyhot.training.run import stem_of
+    from manyhot.training.comparison import announced
 
     console = error_console()
-    settings, _ = build_settings(config, set_, arguments)
-    source = describe_source(data, arguments)
-    dataset = read_source(source, "compare", console, settings)
-    if dataset.targets is None:
-        raise InputError("DATA", "manyhot compare", "have labels", "none", "Pass a table with labels.")
-    chosen, notes = losses_for(losses or ["all"], dataset.targets)
-    if len({slug(name) for name in chosen}) < len(chosen):
-        raise InputError("--losses", "manyhot compare", "be different", ", ".join(chosen), "Name each loss once.")
-    print_notes(notes, console)
-    # The same folder for the same data, so that a comparison can be resumed.
-    folder = out or Path("runs") / f"{stem_of(source['paths'][0])}-losses"
-    watch = lambda total: extraction_progress(total, console)  # noqa: E731
-    progress = LossProgress(console, len(chosen))
     comparison = compare_losses(
-        dataset,
-        chosen,
-        settings,
-        folder=folder,
-        source=source,
-        progress=progress.of,
-        watch=watch,
+        build_source(data, None, corrections, options),
+        losses or ["all"],
+        build_settings(config, set_, {"loss": None, **options}),
+        folder=out,
+        progress=announced(console),
+        watch=lambda total: progress("Looking at images", total, console),
         overwrite=overwrite,
         notes=lambda note: print_notes([note], console),
     )
-    if rank() > 0:
-        return
-    print_comparison(comparison, as_json=as_json)
+    if rank() == 0:
+        print_comparison(comparison, as_json=as_json)
 
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     """Prints the table, and where the plot was written."""
     image, split = None if comparison.too_small else save_plot(comparison), comparison.split
     if as_json:
-        typer.echo(json.dumps({"folder": str(comparison.folder), "picture": image, **comparison.to_dict()}))
+        print_json({"folder": str(comparison.folder), "picture": image, **comparison.to_dict()})
         return
     from rich.console import Console
 

@@ -26,8 +26,9 @@ from manyhot.registry import upgrade_text
 from manyhot.settings import FitSettings
 
 # Format 1 had the text that torch prints for the loss, and the log loss per cell. 2: the call that makes the loss, and
-# the log loss per row. 3: losses have other names.
-FORMAT = 3
+# the log loss per row. 3: losses have other names. 4: SGD's momentum and the learning rate of the bias are settings.
+FORMAT = 4
+ADDED_IN_FORMAT_4 = ("momentum", "nesterov", "bias_lr", "decay_all")
 # Settings that say where and how a run computes, not what; they may change when it goes on.
 MAY_CHANGE_ON_RESUME = (
     "checkpoint_minutes",
@@ -134,7 +135,7 @@ def run_fingerprint(
     return {
         **{
             f"plan.{f.name}": _json_form(getattr(settings, f.name))
-            for f in fields(settings)
+            for f in fields(FitSettings)
             if f.name not in MAY_CHANGE_ON_RESUME
         },
         "network": _digest([json.dumps(shapes).encode()]),
@@ -157,6 +158,9 @@ def upgrade_checkpoint(checkpoint: Checkpoint, val_targets: SparseTargets | None
         metadata = _with_log_loss_per_row(metadata, val_targets)
     if version < 3:
         metadata = _with_names_of_format_3(metadata)
+    if version < 4:
+        added = {f"plan.{name}": getattr(FitSettings(), name) for name in ADDED_IN_FORMAT_4}
+        metadata["setting"] = added | metadata["setting"]
     return Checkpoint(checkpoint.tensors, metadata | {"format": FORMAT})
 
 

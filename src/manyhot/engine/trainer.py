@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -122,7 +122,7 @@ def fit(
     if (
         isinstance(metrics, StandardMetrics) and isinstance(settings, FitSettings) and settings.monitor == "log loss"
     ):  # older settings
-        settings = replace(settings, monitor=LOG_LOSS)
+        settings = settings.replace(monitor=LOG_LOSS)
     _check_arguments(network, loss, train, val, settings, metrics)
     run_folder = None if folder is None else Path(folder)
     if run_folder is None and (resume or settings.tensorboard):

@@ -7,7 +7,6 @@ fewer. On frozen features an ensemble costs no further pass over the images.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,12 +31,9 @@ from manyhot.losses import (
     SoftmaxCrossEntropyLoss,
     Term,
 )
-from manyhot.presets import ALL_LOSSES
-from manyhot.registry import classes, construct
-from manyhot.settings import TrainSettings
+from manyhot.registry import construct
+from manyhot.settings import ALL_LOSSES, TrainSettings
 
-# Of cosine heads.
-COSINE_SCALE = 16.0
 NONE = ("none", "None", "")
 
 
@@ -98,12 +94,12 @@ def build_head(settings: TrainSettings, width: int, num_labels: int, loss: Loss,
     hidden, dropout = settings.hidden or 0, settings.dropout or 0.0
     head_loss = loss.loss if isinstance(loss, EachHeadLoss) else loss
     if head_loss.heads == 2:
-        scale = COSINE_SCALE if settings.head == "cosine" else None
+        scale = settings.scale if settings.head == "cosine" else None
         return TwoHeads(width, num_labels, hidden=hidden, dropout=dropout, scale=scale)
-    bias = "none" if isinstance(head_loss, ClassWiseLoss) else "label"
+    bias = "none" if isinstance(head_loss, ClassWiseLoss) else settings.bias or "label"
     head: LinearHead | CosineHead | MLPHead | HeadEnsemble
     if settings.head == "cosine":
-        head = CosineHead(width, num_labels, bias=bias, scale=COSINE_SCALE)
+        head = CosineHead(width, num_labels, bias=bias, scale=settings.scale)
     elif hidden and isinstance(loss, EachHeadLoss):
         head = HeadEnsemble(width, num_labels, heads=loss.heads, hidden=hidden, dropout=dropout, bias=bias)
     elif hidden:
@@ -169,22 +165,6 @@ def reading_of(loss: Loss) -> str:
         return "multi"
     # Softmax losses do not care about a constant added to a row, so only log-probabilities compare rows.
     return "log-softmax" if isinstance(loss, MultiLabelSoftmaxLoss | SoftmaxCrossEntropyLoss) else "plain"
-
-
-def losses_for(names: Sequence[str], targets: SparseTargets) -> tuple[dict[str, str], list[str]]:
-    """The losses to compare by name, "all" for one of each family, and notes on those that do not fit the data."""
-    own = {name: name for name in names if name != "all"}
-    if len(own) == len(names):
-        return own, []
-    single = bool((targets.sizes() <= 1).all())
-    chosen = {name: text for name, text in ALL_LOSSES.items() if single or not _class_of(text).single_label}
-    left_out = [name for name in ALL_LOSSES if name not in chosen]
-    notes = [f"Left out {', '.join(left_out)}: for data with one label per row."] if left_out else []
-    return chosen | {name: text for name, text in own.items() if name not in chosen}, notes
-
-
-def _class_of(text: str) -> type[Loss]:
-    return classes(Loss)[text.split("(")[0]]
 
 
 class HeadEnsemble(nn.Module):

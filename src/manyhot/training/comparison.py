@@ -6,24 +6,32 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from manyhot.data.dataset import Dataset
-from manyhot.engine import Progress
+from manyhot.engine import NoProgress, Progress, ProgressBar
 from manyhot.engine.devices import DeviceContext, open_device_context
 from manyhot.engine.validation import lower_is_better
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import METRIC_INFO, format_value
 from manyhot.evaluation.result import too_small
 from manyhot.losses import Loss
-from manyhot.settings import TrainSettings, as_text
-from manyhot.training.pipeline import fit_classifier, start_run, validated_data, write_run
-from manyhot.training.prepare import PreparedData, Watch, prepare
-from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compared_values, write_text
+from manyhot.registry import classes
+from manyhot.settings import ALL_LOSSES, DataSource, TrainSettings, as_text
+from manyhot.training.pipeline import (
+    changed_settings,
+    fit_classifier,
+    open_data,
+    start_run,
+    validated_data,
+    write_run,
+)
+from manyhot.training.prepare import Notes, PreparedData, Watch, prepare
+from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compared_values, stem_of, write_text
 
 
 @dataclass(frozen=True)
@@ -62,48 +70,48 @@ class Comparison:
 
 
 def compare(
-    data: Dataset,
-    losses: Mapping[str, str | Loss],
+    data: Dataset | DataSource | str | os.PathLike[str],
+    losses: Mapping[str, str | Loss] | Sequence[str] = ("all",),
     settings: TrainSettings | None = None,
     *,
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
     source: Mapping[str, Any] | None = None,
     progress: Callable[[str], Progress] | None = None,
     watch: Watch | None = None,
     overwrite: bool = False,
-    notes: Callable[[str], None] | None = None,
+    notes: Notes | None = None,
+    **changes: Any,
 ) -> Comparison:
     """Trains with each loss on the same rows, from the same start, for the same number of steps.
 
     A finished run with the same settings in the folder is not trained again, and an interrupted one is resumed.
 
     Args:
-        data: Samples with labels; splits that are missing are drawn.
-        losses: What to train with, as texts or losses, by the name to show.
+        data: Samples with labels, or where they are, as in `train`.
+        losses: Texts or losses by the name to show, or texts alone; "all" is one of each family that fits the data.
         settings: Everything but the loss.
-        folder: Where the runs go, one folder per loss.
-        source: How the data were read, to be kept with the settings.
-        progress: Called with the name of a loss; returns what shows the progress of its training.
+        folder: Where the runs go, one folder per loss; by default below `runs`, the same for the same data.
+        source: How a dataset was read, to be kept with the settings.
+        progress: Called with the number and name of a loss; returns what shows the progress of its training.
         watch: Shows how many images a frozen backbone has processed.
         overwrite: Whether to replace runs in the folder that have other settings; without, they raise an error.
         notes: Called with each note on the data before training begins.
+        **changes: Settings by name.
     """
-    folder, settings = Path(folder), settings or TrainSettings()
-    value: object = losses
-    if not isinstance(value, Mapping) or not value:
-        hint = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
-        raise InputError("losses", "compare", "be losses by name", repr(value), hint)
-    losses = {name: as_text("loss", "compare", loss) for name, loss in losses.items()}
-    for text in losses.values():  # an invalid loss raises an error before the first one is trained
-        data = validated_data(data, settings.replace(loss=text), "compare", notes)
+    settings = changed_settings(settings, changes, "compare")
+    data, source = open_data(data, source, settings, "compare", notes)
+    texts = texts_of(losses, data, notes)
+    folder = Path(folder or f"runs/{stem_of(next(iter((source or {}).get('paths', ['run']))))}-losses")
+    for text in texts.values():  # an invalid loss raises an error before the first one is trained
+        data = validated_data(data, settings.replace(loss=text), notes)
     if "test" not in data.split_sizes() and "val" not in data.split_sizes():
         raise InputError("data", "compare", "have rows to evaluate on", "none", "Leave `test` above 0.")
     prepared = prepare(data, settings, watch=watch)
-    context = open_device_context(settings.fit)
+    context = open_device_context(settings)
     source = {**(source or {}), "digest": dataset_digest(data)}
-    rows = {}
-    for name, text in losses.items():
-        loss_progress = None if progress is None else progress(name)
+    rows: dict[str, dict[str, Any]] = {}
+    for name, text in texts.items():
+        loss_progress = None if progress is None else progress(f"{len(rows) + 1}/{len(texts)} {name}")
         loss_settings = settings.replace(loss=text)
         run = train_one(
             loss_settings, folder / slug(name), prepared, source, context, loss_progress, overwrite=overwrite
@@ -122,6 +130,42 @@ def compare(
     return comparison
 
 
+def announced(console: Any) -> Callable[[str], Progress]:
+    """A `progress` that prints which loss is trained on a console of `rich`, with a bar in a terminal."""
+
+    def begin(name: str) -> Progress:
+        console.print(name, highlight=False, markup=False)
+        return ProgressBar(console) if console.is_terminal else NoProgress()
+
+    return begin
+
+
+def texts_of(losses: Mapping[str, str | Loss] | Sequence[str], data: Dataset, notes: Notes | None) -> dict[str, str]:
+    """The losses to compare as texts, by the name to show."""
+    value: object = losses
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence) or not value:
+        hint = "Pass for example {'BCE': 'BCE', 'mine': 'AsymmetricLoss(gamma_neg=2)'}."
+        raise InputError("losses", "compare", "be losses by name", repr(value), hint)
+    if data.targets is None:
+        raise InputError("data", "compare", "have labels", "none", "Pass a table with labels.")
+    named = dict(losses) if isinstance(losses, Mapping) else {text: text for text in losses}
+    if named.get("all") == "all":
+        single = bool((data.targets.sizes() <= 1).all())
+        fitting = {name: text for name, text in ALL_LOSSES.items() if single or not class_of(text).single_label}
+        left_out = [name for name in ALL_LOSSES if name not in fitting]
+        if left_out and notes is not None:
+            notes(f"Left out {', '.join(left_out)}: for data with one label per row.")
+        named = fitting | {name: loss for name, loss in named.items() if name not in ("all", *fitting)}
+    if len(set(map(slug, named))) < len(named):
+        raise InputError("losses", "compare", "be different", ", ".join(named), "Name each loss once.")
+    return {name: as_text("loss", "compare", loss) for name, loss in named.items()}
+
+
+def class_of(text: str) -> type[Loss]:
+    """The class that the text of a loss names."""
+    return classes(Loss)[text.split("(")[0]]
+
+
 def train_one(
     settings: TrainSettings,
     folder: Path,
@@ -133,7 +177,7 @@ def train_one(
     overwrite: bool,
 ) -> Run:
     """The run of one loss: read, resumed or trained; of several processes, the first reads and writes the folder."""
-    state = context.on_first(lambda: run_state(folder, {"data": dict(source), **settings.settings()}))
+    state = context.on_first(lambda: run_state(folder, {"data": dict(source), **settings.to_dict()}))
     if state == "finished":
         return Run(folder)
     if state == "other" and not overwrite:

@@ -26,7 +26,7 @@ from manyhot.links import Link, QuasibinaryLink
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
 from manyhot.predictions import Predictions
-from manyhot.settings import TrainSettings, write_settings
+from manyhot.settings import DataSource, TrainSettings, write_settings
 from manyhot.training.build import (
     HeadEnsemble,
     build_calibrator,
@@ -38,42 +38,48 @@ from manyhot.training.build import (
     transfer_thresholds,
 )
 from manyhot.training.prepare import (
+    Notes,
     PreparedData,
     Watch,
     on_raw_features,
     open_backbone,
     prepare,
+    read_source,
     with_all_splits,
     with_learnable_labels,
 )
-from manyhot.training.run import CHECKPOINT, CONFIG, FIGURES, LABELS, PREDICTIONS, Run, write_text
+from manyhot.training.run import CHECKPOINT, CONFIG, FIGURES, LABELS, PREDICTIONS, Run, new_folder, write_text
 
 
 def train(
-    data: Dataset,
+    data: Dataset | DataSource | str | os.PathLike[str],
     settings: TrainSettings | None = None,
     *,
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
     source: Mapping[str, Any] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     watch: Watch | None = None,
-    notes: Callable[[str], None] | None = None,
+    notes: Notes | None = None,
+    **changes: Any,
 ) -> Run:
     """Trains a classifier and writes the run folder.
 
     Args:
-        data: Samples with labels; splits that are missing are drawn.
+        data: Samples with labels, or where they are: a path, or a `DataSource`. Splits that are missing are drawn.
         settings: What to train and how; the best known defaults if left out.
-        folder: Where the run goes.
-        source: How the data were read, to be kept with the settings.
+        folder: Where the run goes; a new folder below `runs` by default.
+        source: How a dataset was read, to be kept with the settings.
         resume: Whether to go on with the run that is in the folder.
         progress: Shows the progress; a bar in a terminal and lines elsewhere by default.
         watch: Shows how many images a frozen backbone has processed.
         notes: Called with each note on the data before training begins.
+        **changes: Settings by name, such as `loss=mh.AsymmetricLoss(), lr=0.01`.
     """
-    folder, settings = Path(folder), settings or TrainSettings()
-    data = validated_data(data, settings, "train", notes)
+    settings = changed_settings(settings, changes, "train")
+    data, source = open_data(data, source, settings, "train", notes)
+    folder = Path(folder) if folder is not None else new_folder(next(iter((source or {}).get("paths", ["run"]))))
+    data = validated_data(data, settings, notes)
     if rank() == 0:
         check_folder(folder, resume=resume)
     prepared = prepare(data, settings, open_backbone(data, settings), watch=watch)
@@ -84,16 +90,36 @@ def train(
     return Run(folder)
 
 
-def validated_data(data: Dataset, settings: TrainSettings, owner: str, notes: Callable[[str], None] | None) -> Dataset:
+def changed_settings(settings: TrainSettings | None, changes: Mapping[str, Any], owner: str) -> TrainSettings:
+    """The settings with changes by name."""
+    value: object = settings or TrainSettings()
+    if not isinstance(value, TrainSettings):
+        hint = "Pass `TrainSettings(...)`, or single settings by name."
+        raise InputError("settings", owner, "be a TrainSettings", type(value).__name__, hint)
+    return value.replace(**changes) if changes else value
+
+
+def open_data(
+    data: Dataset | DataSource | str | os.PathLike[str],
+    source: Mapping[str, Any] | None,
+    settings: TrainSettings,
+    owner: str,
+    notes: Notes | None,
+) -> tuple[Dataset, Mapping[str, Any] | None]:
+    """The dataset, read if it is not yet, and how it was read."""
+    if isinstance(data, str | os.PathLike):
+        data = DataSource.build(os.fspath(data))
+    if isinstance(data, DataSource):
+        return read_source(data, settings, notes), data.to_dict()
+    value: object = data
+    if not isinstance(value, Dataset):
+        hint = "Pass what `read_data` or `from_arrays` gives, or a path."
+        raise InputError("data", owner, "be a Dataset", type(value).__name__, hint)
+    return value, source
+
+
+def validated_data(data: Dataset, settings: TrainSettings, notes: Notes | None) -> Dataset:
     """The data with all splits and with labels that can be learnt, after all settings are checked."""
-    candidate_data: object = data
-    if not isinstance(candidate_data, Dataset):
-        hint = "Pass what `read_data` or `from_arrays` gives."
-        raise InputError("data", owner, "be a Dataset", type(candidate_data).__name__, hint)
-    candidate_settings: object = settings
-    if not isinstance(candidate_settings, TrainSettings):
-        hint = "Pass `TrainSettings.build({...})`."
-        raise InputError("settings", owner, "be a TrainSettings", type(candidate_settings).__name__, hint)
     num_notes = len(data.notes)
     complete = with_learnable_labels(with_all_splits(data, settings), settings.min_count)
     check_settings(settings, complete)
@@ -118,7 +144,7 @@ def check_folder(folder: Path, *, resume: bool) -> None:
 def start_run(folder: Path, settings: TrainSettings, prepared: PreparedData, source: Mapping[str, Any] | None) -> None:
     """What a run folder holds from the start: settings and names of labels."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_settings({"data": dict(source or {}), **settings.settings()}, folder / CONFIG)
+    write_settings({"data": dict(source or {}), **settings.to_dict()}, folder / CONFIG)
     write_text(folder / LABELS, "".join(f"{name}\n" for name in prepared.data.labels.names))
 
 
@@ -200,7 +226,7 @@ def fit_classifier(
         begin: Called after all checks, before the first step.
     """
     train = prepared.parts["train"]
-    loss = build_loss(settings.loss, train.targets, seed=settings.fit.seed)
+    loss = build_loss(settings.loss, train.targets, seed=settings.seed)
     calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
     learnt = ensemble_loss(loss, settings)
     network = build_network(prepared, settings, learnt)
@@ -208,7 +234,7 @@ def fit_classifier(
         network,
         learnt,
         train,
-        settings=settings.fit,
+        settings=settings,
         val=prepared.parts.get("val"),
         folder=folder,
         resume=resume,
@@ -220,7 +246,7 @@ def fit_classifier(
     transfer_thresholds(network.head, loss)
     loss.cpu()  # scores come back to the CPU, and so must what reads them
     if isinstance(loss.link, QuasibinaryLink):
-        scores, rows = score(network, train, settings=settings.fit)
+        scores, rows = score(network, train, settings=settings)
         loss.link.fit([(scores, train.targets.dense(rows))])
     table = held_out_predictions(network, prepared, settings, loss.link)
     table, calibrator, rule = fit_calibrator_and_rule(table, calibrator, rule)
@@ -248,7 +274,7 @@ def unreadable_images(prepared: PreparedData) -> dict[str, str]:
 def check_settings(settings: TrainSettings, data: Dataset) -> None:
     """Raises an error, before anything is written or trained, for parts that cannot be built or do not fit the data."""
     assert data.targets is not None
-    loss = build_loss(settings.loss, data.targets.take([]), seed=settings.fit.seed)
+    loss = build_loss(settings.loss, data.targets.take([]), seed=settings.seed)
     calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
     learnt = data.of_split("train").targets
     if loss.single_label and learnt is not None and bool((learnt.sizes() > 1).any()):
@@ -274,7 +300,7 @@ def check_settings(settings: TrainSettings, data: Dataset) -> None:
 def build_network(prepared: PreparedData, settings: TrainSettings, loss: Loss) -> Network:
     """The network to train: head and backbone, or the head alone where features are frozen."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.fit.seed)
+        torch.manual_seed(settings.seed)
         head = build_head(settings, prepared.width, len(prepared.data.labels), loss, prepared.rates())
     # A copy, because several losses may start from the same backbone.
     backbone = None if prepared.frozen else copy.deepcopy(prepared.backbone)
@@ -287,7 +313,7 @@ def held_out_predictions(network: Network, prepared: PreparedData, settings: Tra
     scores, targets, ids, paths, splits = [], [], [], [], []
     for name in names:
         part: Batches = prepared.parts[name]
-        part_scores, rows = score(network, part, settings=settings.fit)
+        part_scores, rows = score(network, part, settings=settings)
         data = prepared.data.of_split(name).take(rows.numpy())
         scores.append(part_scores)
         targets.append(part.targets.dense(rows))

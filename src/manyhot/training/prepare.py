@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.backbones import Backbone, create_backbone, extract_features
+from manyhot.data import read_corrections, read_data
 from manyhot.data.dataset import Dataset
 from manyhot.data.loading import Batches, FeatureBatches
 from manyhot.data.sources import Files, ImageSource
@@ -22,12 +23,44 @@ from manyhot.data.targets import SparseTargets
 from manyhot.engine.devices import device_of
 from manyhot.errors import InputError
 from manyhot.heads import LinearHead, MLPHead, TwoHeads
-from manyhot.settings import TrainSettings
+from manyhot.settings import DataSource, TrainSettings
 
 Array = np.ndarray[Any, Any]
 SPLITS = ("train", "val", "test")
 # Bytes at either end of a file that are compared to find duplicates.
 EDGE_BYTES = 4096
+# Given the number of images, opens what is called with how many more of them are done.
+Watch = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+Notes = Callable[[str], None]
+
+
+def read_source(source: DataSource, settings: TrainSettings | None = None, notes: Notes | None = None) -> Dataset:
+    """The data of a source, with its corrections.
+
+    Missing splits are drawn before labels are corrected, because the draw depends on the labels: a held-out image
+    stays held out when its labels are corrected.
+
+    Args:
+        source: Paths, options of `read_data` and files of corrected labels.
+        settings: How missing splits are drawn; without, none are.
+        notes: Called with each note on the data.
+    """
+    options = {name: value for name, value in source.to_dict().items() if name not in ("paths", "corrections")}
+    if "root" in options:
+        options["root"] = Path(options["root"])
+    dataset = read_data(source.paths[0] if len(source.paths) == 1 else list(source.paths), **options)
+    known, prefix = 0, ""
+    for path in (None, *source.corrections):
+        if path is not None:
+            dataset = dataset.corrected(read_corrections(path))
+            prefix = f"{Path(path).name}: "
+        elif source.corrections and settings is not None:
+            dataset = with_all_splits(dataset, settings)
+        if notes is not None:
+            for note in dataset.notes[known:]:
+                notes(f"{prefix}{note}")
+        known = len(dataset.notes)
+    return dataset
 
 
 def with_all_splits(data: Dataset, settings: TrainSettings) -> Dataset:
@@ -54,7 +87,7 @@ def with_all_splits(data: Dataset, settings: TrainSettings) -> Dataset:
         shares = {"train": 1 - sum(missing.values()), **missing}
         groups = None if data.images is None else duplicate_groups(data.images)
         splits[rows] = stratified_split(
-            targets, shares, seed=settings.fit.seed, groups=None if groups is None else groups[rows]
+            targets, shares, seed=settings.seed, groups=None if groups is None else groups[rows]
         )
         taken = " and ".join(f"{share:.0%} for {name!r}" for name, share in missing.items())
         notes = [f"Took {taken} out of the rows to train on, so that every label keeps its rate."]
@@ -125,10 +158,6 @@ def with_learnable_labels(data: Dataset, min_count: int) -> Dataset:
     return replace(data.select_labels([data.labels.names[column] for column in columns]), notes=[*data.notes, note])
 
 
-# Given the number of images, opens what is called with how many more of them are done.
-Watch = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-
-
 @dataclass(frozen=True)
 class PreparedData:
     """A data set as networks are trained on it.
@@ -194,7 +223,7 @@ def prepare(
                 workers=settings.workers,
                 on_bad_image=settings.on_bad_image,
                 advance=advance,
-                device=device_of(settings.fit),
+                device=device_of(settings),
             )
         backbone.cpu()
         readable = data.take(rows)
@@ -248,7 +277,7 @@ def with_images(data: Dataset, backbone: Backbone, settings: TrainSettings) -> P
             data.of_split(name),
             backbone.preprocessing,
             augmentation=changes,
-            seed=settings.fit.seed,
+            seed=settings.seed,
             workers=settings.workers,
             on_bad_image=settings.on_bad_image,
         )
