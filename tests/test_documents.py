@@ -1,6 +1,7 @@
 """The examples of the README run, and every public name is documented and offered by the package."""
 
-import importlib
+import dataclasses
+import importlib.util
 import pkgutil
 import re
 import subprocess
@@ -82,6 +83,28 @@ def test_every_public_name_is_offered_by_the_package():
         assert all(hasattr(module, name) for name in getattr(module, "__all__", ()))
     with pytest.raises(AttributeError, match="module 'manyhot' has no attribute 'Nothing'"):
         mh.Nothing  # noqa: B018
+
+
+def generated_pages():
+    spec = importlib.util.spec_from_file_location("generated", ROOT / "docs" / "generated.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_setting_has_a_line_in_the_generated_table():
+    table = generated_pages().on_page_markdown((ROOT / "docs" / "api" / "settings.md").read_text())
+    for item in dataclasses.fields(mh.TrainSettings):
+        (line,) = (line for line in table.splitlines() if line.startswith(f"| `{item.name}` |"))
+        assert line.endswith(f"| {item.metadata['description']} |")
+
+
+def test_every_command_has_a_section_in_the_generated_page():
+    page = generated_pages().on_page_markdown((ROOT / "docs" / "commands.md").read_text())
+    sections = re.findall(r"^### manyhot (\w+)$", page, re.MULTILINE)
+    assert set(sections) == set(re.findall(r"^\| `(\w+)` \| ", page.partition("## From photos")[0], re.MULTILINE))
+    assert page.count("| `--json` |") == 9
+    assert "| `--corrections` |" in page
 
 
 def test_the_citation_names_this_version():
