@@ -7,7 +7,7 @@ after the model, read every value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -65,21 +65,6 @@ def check_str(argument: str, owner: str, value: object) -> str:
         return value
     hint = "Change it, or leave it out for the default."
     raise InputError(argument, owner, "be a text that is not empty", repr(value), hint)
-
-
-Check = Callable[[str, str, Any], Any]
-
-
-def optional(check: Check) -> Check:
-    """The check of a setting that may be None."""
-    return lambda argument, owner, value: None if value is None else check(argument, owner, value)
-
-
-def check_fields(settings: object, checks: Mapping[str, Check]) -> None:
-    """Gives each attribute of a frozen dataclass the value that its check returns."""
-    owner = type(settings).__name__
-    for name, check in checks.items():
-        object.__setattr__(settings, name, check(name, owner, getattr(settings, name)))
 
 
 def check_floating(argument: str, owner: str, value: object, hint: str) -> None:
