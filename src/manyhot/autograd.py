@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -61,8 +62,14 @@ class _WithSlope(torch.autograd.Function):
         return None, None if grad is None else grad * slopes, *(None for _ in inputs[1:])
 
 
-# Torch looks it up at every call, which takes longer than a loss of few cells.
-_WithSlope.forward.__signature__ = inspect.signature(_WithSlope.forward)  # type: ignore[attr-defined]
+class _NoDefaults(inspect.Signature):
+    """Torch binds the arguments of `forward` at every call, which takes longer than a loss of few cells."""
+
+    def bind(self, *args: Any, **_: Any) -> Any:
+        return SimpleNamespace(args=args, apply_defaults=bool)
+
+
+_WithSlope.forward.__signature__ = _NoDefaults()  # type: ignore[attr-defined]
 
 
 class _WithForwardMode(_WithSlope):

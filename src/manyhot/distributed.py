@@ -26,12 +26,26 @@ def rank() -> int:
     return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
 
 
-class _AllGatherRows(torch.autograd.Function):
-    """Rows of all processes in the order of ranks.
+class _AllReduceSum(torch.autograd.Function):
+    """Sum of a tensor over processes.
 
-    Data-parallel training averages gradients over processes, while the true gradient of the own rows is their sum:
-    hence the factor.
+    Data-parallel training averages gradients over processes, while this sum's true gradient is their sum: hence the
+    factor.
     """
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        total = local.detach().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * world_size()
+
+
+class _AllGatherRows(torch.autograd.Function):
+    """Rows of all processes in the order of ranks; the gradient of the own rows comes back with the factor as above."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, sizes: list[int]) -> Tensor:
@@ -115,6 +129,6 @@ class GlobalBatch(nn.Module):
             return self.loss(*gather_rows(*tensors))
         batch = self.loss.check(scores, targets, extra)
         own = [number for term in self.loss.terms(batch) for number in (term.values.sum(), term.count)]
-        (processes,) = gather_rows(torch.stack([torch.as_tensor(number).to(batch.scores) for number in own])[None])
-        sums, counts = processes.sum(0).view(-1, 2).unbind(1)
+        total: Tensor = _AllReduceSum.apply(torch.stack([torch.as_tensor(number).to(batch.scores) for number in own]))  # type: ignore[no-untyped-call]
+        sums, counts = total.view(-1, 2).unbind(1)
         return sums.sum() if self.loss.reduction == "sum" else divide(sums, counts.detach()).sum()

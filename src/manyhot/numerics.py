@@ -50,7 +50,9 @@ def surprisal_ratio(rest: Tensor) -> Tensor:
 
 def power(x: Tensor, exponent: float) -> Tensor:
     """x ** exponent with 0 ** 0 = 1; small whole exponents by multiplication, which is several times faster."""
-    if exponent in (0, 1, 2, 3):  # which `pow` multiplies by itself
+    if exponent == 1:
+        return x
+    if exponent in (0, 2, 3):  # which `pow` multiplies by itself
         return torch.pow(x, exponent)
     if exponent == 4:
         return x.square().square()

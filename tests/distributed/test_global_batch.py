@@ -1,5 +1,6 @@
 """Two processes are one: value and gradient of the global batch, through DistributedDataParallel, for every loss."""
 
+import gc
 import json
 import tempfile
 from datetime import timedelta
@@ -63,6 +64,9 @@ def process(rank, address, folder, threads):
                 case, model, loss, features[own], targets[own], [extra[own] for extra in aligned]
             )
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
+    # A DistributedDataParallel is part of a cycle. One that outlives the process group may abort the process at its end.
+    del model
+    gc.collect()
     dist.destroy_process_group()
 
 

@@ -14,7 +14,7 @@ def calibration(case):
     cells = outcome.details["cells"]
     return outcome.values | {
         "bin_count": cells,
-        "bin_positive": pooled.total("present")[0],
+        "bin_positive": pooled.total("bins")[1, 0],
         "bin_prob_sum": torch.where(cells > 0, outcome.details["mean_prob"] * cells, 0.0),
         "per_class": {name: by_label.details[name] for name in by_label.values},
         "mean_over_classes": by_label.values,

@@ -145,7 +145,8 @@ class TwoWayLoss(Loss):
 
     def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
-        hidden = [(visible - 1).mul_(MASK_OFFSET) for visible in (batch.absent, batch.targets)]
+        # 0 where visible, and far below any score elsewhere.
+        hidden = [torch.rsub(visible, -MASK_OFFSET, alpha=-MASK_OFFSET) for visible in (batch.absent, batch.targets)]
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
             function = functools.partial(self._units_and_slopes, dim)
