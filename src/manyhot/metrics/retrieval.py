@@ -577,10 +577,9 @@ BIT_VALUES = 2 ** torch.arange(8, dtype=torch.uint8)
 
 def pack_bits(mask: Tensor) -> Tensor:
     """(M, N) bool as (M, W) int64, 64 samples per word; unused bits of the last word are 0."""
-    octets = F.pad(mask, (0, -mask.shape[1] % 64)).view(len(mask), -1, 8).to(torch.uint8)
-    packed = (octets * BIT_VALUES.to(mask.device)).sum(2, dtype=torch.uint8)
-    # Flat, since the stride of a single row may be any.
-    return packed.flatten().view(torch.int64).view(len(mask), octets.shape[1] // 8)
+    padding = -mask.shape[1] % 64 if mask.shape[1] else 64  # a word at least, since torch views no empty bytes as int64
+    octets = F.pad(mask, (0, padding)).view(len(mask), -1, 8).to(torch.uint8)
+    return (octets * BIT_VALUES.to(mask.device)).sum(2, dtype=torch.uint8).view(torch.int64)
 
 
 def unpack_bits(packed: Tensor, samples: int) -> Tensor:
