@@ -22,12 +22,12 @@ from manyhot.numerics import mask_scores
 
 
 def check_number(argument: str, owner: str, value: object, interval: str = "(-inf, inf)") -> float:
-    """Returns `value` as a float; raises an error if it is not a finite number of the interval, such as "[0, 1)"."""
+    """Returns `value` as a float; raises an error if it is not a number of the interval, such as "[0, 1)"."""
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     low, high = (float(bound) for bound in interval[1:-1].split(","))
     left, above = ("above", number > low) if interval.startswith("(") else ("at least", number >= low)
     right, below = ("below", number < high) if interval.endswith(")") else ("at most", number <= high)
-    if math.isfinite(number) and above and below:
+    if above and below:
         return number
     bounds = [f"{left} {low:g}"] if low > -math.inf else []
     bounds += [f"{right} {high:g}"] if high < math.inf else []

@@ -52,8 +52,14 @@ def test_a_rule_of_ones_own_is_shown_too():
 
 
 REFUSED = [
-    (lambda: mh.Threshold(NAN), "`threshold` of `Threshold` must be a number; got nan. Pass for example 0.5."),
-    (lambda: mh.Threshold("0.5"), "`threshold` of `Threshold` must be a number; got '0.5'. Pass for example 0.5."),
+    (
+        lambda: mh.Threshold(NAN),
+        "`threshold` of `Threshold` must be a number; got nan. Change it, or leave it out for the default.",
+    ),
+    (
+        lambda: mh.Threshold("0.5"),
+        "`threshold` of `Threshold` must be a number; got '0.5'. Change it, or leave it out for the default.",
+    ),
     (lambda: mh.TopK(1.5), "`k` of `TopK` must be a whole number, at least 0; got 1.5. Pass an int."),
     (lambda: mh.AverageK(-1), "`k` of `AverageK` must be a number at least 0; got -1. Change it"),
     (lambda: mh.ExpectedFBeta(0), "`beta` of `ExpectedFBeta` must be a number above 0; got 0. Change it"),

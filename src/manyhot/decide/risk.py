@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -73,17 +73,15 @@ class ConformalRiskControl(Rule):
         self.threshold: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
         self.reached: Tensor = nn.Buffer(torch.tensor(False))
 
-    def fit(self, values: Any, targets: Any = None) -> Self:
-        """Finds the threshold on held-out values and targets, both (N, K)."""
-        checked = self.check_values(values)
-        known = self.check_targets(targets, checked)
+    def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
+        """Finds the threshold."""
         misses = self.risk == "false_negatives"
         if misses:
-            places, changes = missed_steps(checked, known)
+            places, changes = missed_steps(values, targets)
         else:
-            places, changes = wrong_steps(checked, known, monotone=self.delta is None)
-        allowed = allowed_loss(int((known > 0 if misses else known >= 0).any(1).sum()), self.alpha, self.delta)
-        enough, infinity = allowed >= -ROUNDING, checked.new_tensor(torch.inf)
+            places, changes = wrong_steps(values, targets, monotone=self.delta is None)
+        allowed = allowed_loss(int((targets > 0 if misses else targets >= 0).any(1).sum()), self.alpha, self.delta)
+        enough, infinity = allowed >= -ROUNDING, values.new_tensor(torch.inf)
         exceeded = first_exceeded(places, changes, allowed, descending=not misses)
         if not enough:
             threshold = -infinity if misses else infinity
@@ -94,7 +92,7 @@ class ConformalRiskControl(Rule):
             threshold = exceeded.clamp(max=torch.finfo(exceeded.dtype).max)
         else:
             threshold = torch.nextafter(exceeded, infinity)
-        return self.learn(threshold=threshold.double(), reached=torch.tensor(enough, device=checked.device))
+        return self.learn(threshold=threshold.double(), reached=torch.tensor(enough, device=values.device))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""

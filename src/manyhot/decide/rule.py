@@ -12,6 +12,7 @@ from torch import Tensor
 
 from manyhot.checks import as_probs, as_scores, as_targets
 from manyhot.errors import InputError
+from manyhot.labels import UNKNOWN
 from manyhot.links import Link
 from manyhot.numerics import break_ties
 from manyhot.serialization import Fitted
@@ -98,8 +99,16 @@ class Rule(Fitted):
     needs_targets: bool = False
 
     def fit(self, values: Any, targets: Any = None) -> Self:
-        """Learns from held-out values and targets, both (N, K); there is nothing to learn unless a subclass does."""
-        self.check_values(values)
+        """Learns from held-out values (N, K), and from targets (N, K) if it needs them; unknown cells are left out."""
+        checked = self.check_values(values)
+        unknown = checked.new_tensor(UNKNOWN, dtype=torch.int8).expand(checked.shape)
+        return self.fit_cells(checked, self.check_targets(targets, checked) if self.needs_targets else unknown)
+
+    def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
+        """Learns from checked values and targets (int8), both (N, K); there is nothing to learn unless a subclass does.
+
+        Targets are unknown for a rule that does not need them.
+        """
         return self
 
     @abstractmethod

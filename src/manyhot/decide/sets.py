@@ -79,9 +79,9 @@ class AverageK(Rule):
         self.k = check_number("k", "AverageK", k, "[0, inf)")
         self.threshold: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
 
-    def fit(self, values: Any, targets: Any = None) -> Self:
-        """Learns the threshold from held-out values (N, K); targets are not used."""
-        return self._learn_from([self.check_values(values)])
+    def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
+        """Learns the threshold from the values."""
+        return self._learn_from([values])
 
     def fit_batches(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> Self:
         """Learns from more values than fit into memory: the same threshold as `fit` on all of them, to the last bit.

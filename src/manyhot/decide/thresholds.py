@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -33,10 +32,7 @@ class Threshold(Rule):
 
     def __init__(self, threshold: float = 0.5) -> None:
         super().__init__(fitted=True)
-        value: object = threshold
-        if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
-            raise InputError("threshold", "Threshold", "be a number", repr(value), "Pass for example 0.5.")
-        self.threshold = float(value)
+        self.threshold = check_number("threshold", "Threshold", threshold, "[-inf, inf]")
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""
@@ -169,33 +165,25 @@ class LabelThresholds(Rule):
         self.common: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
         self.reached: Tensor = nn.Buffer(torch.empty(0, dtype=torch.bool))
 
-    def fit(self, values: Any, targets: Any = None) -> Self:
-        """Tunes the thresholds on held-out values and targets, both (N, K); unknown cells are left out.
-
-        Computed on the CPU, to which tensors of another device are copied.
-        """
-        checked = self.check_values(values)
-        known = self.check_targets(targets, checked)
-        values, targets = checked.cpu(), known.cpu()
+    def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
+        """Tunes the thresholds on the CPU, to which tensors of another device are copied."""
+        device, values, targets = values.device, values.cpu(), targets.cpu()
         goals = ((make, getattr(self, name)) for name, make in OBJECTIVES.items())
         objective = next(make(value) for make, value in goals if value is not None)
         reached, common = torch.from_numpy(targets.numpy().max(0, initial=-1) == 1), values.new_tensor(torch.nan)
         if self.shrink > 0 or not bool(reached.all()):
             all_known = targets.numpy().min(initial=0) >= 0
-            blocks = row_blocks(values.shape, CELLS_IN_CACHE)
-            cells = [
-                values[rows].flatten() if all_known else select(values[rows], targets[rows] >= 0) for rows in blocks
-            ]
-            common = best_threshold(select(values, targets == 1), cells, objective)
+            known = values.flatten() if all_known else select(values, targets >= 0)
+            common = best_threshold(select(values, targets == 1), known.split(CELLS_IN_CACHE), objective)
         thresholds = [
             best_threshold(present, [every], objective, common, self.shrink) if len(present) else common
             for present, every in label_cells([values], [targets])
         ]
         learnt = torch.stack([common, *thresholds])[1:].double()
         return self.learn(
-            thresholds=learnt.to(checked.device),
-            common=common.double().to(checked.device),
-            reached=(reached & (learnt < torch.inf)).to(checked.device),
+            thresholds=learnt.to(device),
+            common=common.double().to(device),
+            reached=(reached & (learnt < torch.inf)).to(device),
         )
 
     def decide(self, values: Tensor) -> Tensor:
@@ -348,13 +336,11 @@ class UniformThreshold(Rule):
         self.high: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
         self.accuracy: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
 
-    def fit(self, values: Any, targets: Any = None) -> Self:
-        """Finds the threshold on held-out values and targets, both (N, K); unknown cells are left out."""
-        checked = self.check_values(values)
-        known = self.check_targets(targets, checked)
-        best = sweep(*row_intervals(checked, known))
-        (low,), (high,), (threshold,) = _regions([best], checked)
-        return self.learn(threshold=threshold, low=low, high=high, accuracy=_share_of_known_rows(best.count, known))
+    def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
+        """Finds the threshold."""
+        best = sweep(*row_intervals(values, targets))
+        (low,), (high,), (threshold,) = _regions([best], values)
+        return self.learn(threshold=threshold, low=low, high=high, accuracy=_share_of_known_rows(best.count, targets))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value above the threshold."""
@@ -398,16 +384,13 @@ class ClassThresholds(Rule):
         self.high: Tensor = nn.Buffer(torch.empty(0, dtype=torch.float64))
         self.accuracy: Tensor = nn.Buffer(torch.tensor(torch.nan, dtype=torch.float64))
 
-    def fit(self, values: Any, targets: Any = None) -> Self:
-        """Finds the thresholds on held-out values and targets, both (N, K); unknown cells are left out."""
-        checked = self.check_values(values)
-        known = self.check_targets(targets, checked)
-        labels = checked.shape[1]
-        lows, highs = row_intervals(checked, known)
-        sweeps = sweep_groups(lows, highs, _top_label(checked), labels)
-        low, high, own = _regions(sweeps, checked)
-        _, _, common = _regions([sweep(lows, highs)], checked)
-        accuracy = _share_of_known_rows(sum(best.count for best in sweeps), known)
+    def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
+        """Finds the thresholds."""
+        lows, highs = row_intervals(values, targets)
+        sweeps = sweep_groups(lows, highs, _top_label(values), values.shape[1])
+        low, high, own = _regions(sweeps, values)
+        _, _, common = _regions([sweep(lows, highs)], values)
+        accuracy = _share_of_known_rows(sum(best.count for best in sweeps), targets)
         return self.learn(thresholds=torch.where(low.isnan(), common, own), low=low, high=high, accuracy=accuracy)
 
     def decide(self, values: Tensor) -> Tensor:
