@@ -66,6 +66,17 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
     return torch.from_numpy(result)
 
 
+def k_largest(values: Tensor, k: int) -> Tensor:
+    """Whether each of (N, K) is among the k largest of its row, of equal ones those first; all are where K is smaller.
+
+    `topk` alone does not define which of equal values it takes.
+    """
+    least = values.topk(min(k, values.shape[1]), dim=1).values[:, -1:]
+    above, equal = values > least, values == least
+    remaining = k - above.sum(1, keepdim=True)
+    return above | (equal & (equal.cumsum(1, dtype=torch.int32) <= remaining))
+
+
 class Column(NamedTuple):
     """Values to be compared, such as those of one label, in rising order: of present cells and of all known ones."""
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from manyhot.checks import check_int, check_number
 from manyhot.decide.rule import Rule, midpoint, reaches_threshold
 from manyhot.errors import InputError
-from manyhot.sorting import row_blocks
+from manyhot.sorting import k_largest, row_blocks
 
 
 class TopK(Rule):
@@ -34,18 +34,10 @@ class TopK(Rule):
 
     def decide(self, values: Tensor) -> Tensor:
         """The k largest labels of each row."""
-        labels, k = torch.zeros_like(values, dtype=torch.bool), min(self.k, values.shape[1])
-        for rows in row_blocks(values.shape) if k else ():
-            labels[rows] = k_largest(values[rows], k)
+        labels = torch.zeros_like(values, dtype=torch.bool)
+        for rows in row_blocks(values.shape) if self.k else ():
+            labels[rows] = k_largest(values[rows], self.k)
         return labels
-
-
-def k_largest(values: Tensor, k: int) -> Tensor:
-    """The k largest of each row; `topk` alone does not define which of equal values it takes."""
-    least = values.topk(k, dim=1).values[:, -1:]
-    above, equal = values > least, values == least
-    remaining = k - above.sum(1, keepdim=True)
-    return above | (equal & (equal.cumsum(1, dtype=torch.int32) <= remaining))
 
 
 class AverageK(Rule):

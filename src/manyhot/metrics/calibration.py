@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyhot.checks import check_choice, check_int, check_number
 from manyhot.metrics.metric import MetricResult, RowMetric, divide, mean_of_defined
-from manyhot.sorting import CELLS_AT_ONCE, sort_in_place
+from manyhot.sorting import CELLS_AT_ONCE, k_largest, sort_in_place
 
 
 class CalibrationError(RowMetric):
@@ -120,11 +120,7 @@ def most_confident(probs: Tensor, targets: Tensor, k: int) -> Tensor:
         >>> most_confident(torch.tensor([[0.2, 0.9, 0.2]]), torch.tensor([[0, 1, 1]]), 2)
         tensor([[ 0,  1, -1]])
     """
-    visible = torch.where(targets >= 0, probs, -1.0)
-    least = visible.topk(min(k, visible.shape[1]), dim=1).values[:, -1:]
-    above, level = visible > least, visible == least
-    first = level.cumsum(1) <= k - above.sum(1, keepdim=True)
-    return torch.where(above | (level & first), targets, -1)
+    return torch.where(k_largest(torch.where(targets >= 0, probs, -1.0), k), targets, -1)
 
 
 def with_zero(upper: Tensor) -> Tensor:
