@@ -130,29 +130,31 @@ class ColumnMetric(TableMetric):
 
 
 class RowRankingMetric(RowMetric):
-    """The mean of a number of each row, over the rows that have one.
+    """Means of numbers of each row, over the rows that have them.
 
     Attributes:
-        name: Of the value.
-        measure_rows: The numbers (N,) of scores and targets (N, K); NaN for rows without positives or negatives.
+        names: Of the M values.
+        measure_rows: The numbers (N, M), or (N,), of scores and targets (N, K); NaN for rows without positives or
+            negatives.
     """
 
-    name: ClassVar[str]
-    measure_rows: ClassVar[staticmethod[[Any, Any], Tensor]]
+    names: Sequence[str]
+    measure_rows: Callable[[Tensor, Tensor], Tensor]
 
     def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
-        """The number of each row."""
+        """The numbers of each row."""
         values, targets = self._check(values, targets)
-        by_row = self.measure_rows(values, targets)
-        present, defined = (targets > 0).any(1), ~by_row.isnan()
+        by_row = self.measure_rows(values, targets).view(len(values), len(self.names))
+        present, defined = (targets > 0).any(1), ~by_row.isnan().any(1)
         empty = (targets >= 0).any(1) & ~present
-        return {"sum": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty, "full_rows": present & ~defined}
+        return {"sums": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty, "full_rows": present & ~defined}
 
     def compute(self) -> MetricResult:
-        """The mean, and how many rows have no number."""
+        """The means, and how many rows have no numbers."""
         rows = int(self.total("rows"))
         counts = {"rows": rows, "rows without positives": int(self.total("empty_rows"))}
-        return MetricResult({self.name: divide(float(self.total("sum")), rows)}, counts)
+        sums = zip(self.names, self.total("sums", len(self.names)), strict=True)
+        return MetricResult({name: divide(float(total), rows) for name, total in sums}, counts)
 
 
 class MeanAveragePrecision(RowRankingMetric, ColumnMetric):
@@ -183,7 +185,7 @@ class MeanAveragePrecision(RowRankingMetric, ColumnMetric):
         tensor([0.8333,    nan], dtype=torch.float64)
     """
 
-    name = "map"
+    name, names = "map", ("map",)
     measure_rows, measure_column = staticmethod(sample_average_precision), staticmethod(precision_of_column)
 
     def __init__(self, average: str = "macro") -> None:
@@ -336,7 +338,7 @@ class CoverageError(RowRankingMetric):
         (3.0, {'rows': 1, 'rows without positives': 1})
     """
 
-    name, measure_rows = "coverage_error", staticmethod(sample_coverage)
+    names, measure_rows = ("coverage_error",), staticmethod(sample_coverage)
 
 
 class RankingLoss(RowRankingMetric):
@@ -358,7 +360,7 @@ class RankingLoss(RowRankingMetric):
         (0.5, {'rows': 1, 'rows without positives': 1, 'rows without negatives': 0})
     """
 
-    name, measure_rows = "ranking_loss", staticmethod(sample_ranking_loss)
+    names, measure_rows = ("ranking_loss",), staticmethod(sample_ranking_loss)
 
     def compute(self) -> MetricResult:
         """The mean share as "ranking_loss"."""
@@ -387,7 +389,7 @@ def first_labels(values: Tensor, targets: Tensor, k: int) -> Tensor:
     return torch.nn.functional.pad(top_targets, (0, k - top_targets.shape[1]), value=-1)
 
 
-class RankingAtK(RowMetric):
+class RankingAtK(RowRankingMetric):
     """Of the k labels that each row ranks first: how many are right, how many of the right ones they are, and how high.
 
     precision@k = hits / k; recall@k = hits / (present labels); ndcg@k = sum over hits of 1 / log2(1 + place), divided
@@ -415,31 +417,16 @@ class RankingAtK(RowMetric):
             hint = "Pass for example (1, 3, 5)."
             raise InputError("ks", "RankingAtK", "be one or more whole numbers", describe_type(ks), hint)
         self.ks = tuple(check_int("ks", "RankingAtK", k, low=1) for k in ks)
+        self.names = [f"{name}@{k}" for name in ("precision", "recall", "ndcg") for k in self.ks]
         super().__init__()
 
-    def rows(self, values: Any, targets: Any) -> dict[str, Tensor]:
-        """The values of each row, one for each k; 0 for a row without labels."""
-        values, targets = self._check(values, targets)
-        present = (targets > 0).sum(1)
+    def measure_rows(self, values: Tensor, targets: Tensor) -> Tensor:
+        """The numbers "precision@k", "recall@k" and "ndcg@k" of each row for every k; NaN for a row without labels."""
+        present = (targets > 0).sum(1, keepdim=True)
         hits = first_labels(values, targets, max(self.ks)) > 0
         discounts = 1 / torch.arange(2, max(self.ks) + 2, dtype=torch.float64, device=values.device).log2()
         at = torch.tensor(self.ks, device=values.device) - 1
         num_hits, gained = hits.cumsum(1)[:, at].double(), (hits * discounts).cumsum(1)[:, at]
-        best = discounts.cumsum(0)[torch.minimum(present.clamp(min=1).unsqueeze(1) - 1, at)]
-        return {
-            "precision": num_hits / (at + 1),
-            "recall": num_hits / present.clamp(min=1).unsqueeze(1),
-            "ndcg": gained / best,
-            "rows": present > 0,
-            "empty_rows": (present == 0) & (targets >= 0).any(1),
-        }
-
-    def compute(self) -> MetricResult:
-        """The values "precision@k", "recall@k" and "ndcg@k" for every k."""
-        rows = int(self.total("rows"))
-        values = {
-            f"{name}@{k}": divide(float(total), rows)
-            for name in ("precision", "recall", "ndcg")
-            for k, total in zip(self.ks, self.total(name, len(self.ks)), strict=True)
-        }
-        return MetricResult(values, {"rows": rows, "rows without positives": int(self.total("empty_rows"))})
+        best = discounts.cumsum(0)[torch.minimum(present.clamp(min=1) - 1, at)]
+        numbers = torch.cat([num_hits / (at + 1), num_hits / present, gained / best], dim=1)
+        return numbers.masked_fill(present == 0, math.nan)
