@@ -17,6 +17,8 @@ from torch import Tensor
 
 # Cells per block: enough to keep a device busy, few compared with the data.
 CELLS_AT_ONCE = 1 << 22
+# Few enough for the cache of a processor.
+CELLS_IN_CACHE = 1 << 16
 # Rows that are transposed at a time on the CPU.
 ROWS_IN_CACHE = 1 << 12
 # Values looked up at a time; each of their positions takes several times the memory of the value.
@@ -24,12 +26,12 @@ VALUES_AT_ONCE = 1 << 20
 
 
 def row_blocks(shape: Sequence[int], cells: int | None = None) -> Iterator[slice]:
-    """Slices that cover the rows of a table (N, K), each of about so many cells."""
+    """Slices that cover the rows of a table (N, K), each of about so many cells; without rows a single one of none."""
     rows, width = shape
     if torch.compiler.is_exporting():  # a graph has no parts whose number depends on the data
         return iter([slice(None)])
     step = max(1, (cells or CELLS_AT_ONCE) // max(1, width))
-    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+    return (slice(start, min(start + step, rows)) for start in range(0, max(rows, 1), step))
 
 
 def sort_in_place(values: Tensor) -> Tensor:
@@ -157,7 +159,7 @@ def row_ranks(values: Tensor, present: Tensor, counts: Tensor, sizes: Tensor) ->
 
 def by_row(measure: Callable[[RowRanks], Tensor], values: Tensor, targets: Tensor) -> Tensor:
     """A number for each row (N,) in float64, computed from the ranks of its present labels; some rows at a time."""
-    parts = [values.new_zeros(0, dtype=torch.float64)]
+    parts = []
     for rows in row_blocks(values.shape, CELLS_AT_ONCE // 2):
         present, known = targets[rows] > 0, targets[rows] >= 0
         known_values = torch.where(known, values[rows], -torch.inf)

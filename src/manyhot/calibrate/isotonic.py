@@ -244,7 +244,7 @@ def pooled_blocks(cells: Cells) -> Blocks:
     """
     if cells.num_labels == 1 and len(cells.input_log_odds) > CELLS_AT_ONCE:
         cells = bin_cells(cells)
-    columns = [*row_blocks((cells.num_labels, len(cells.input_log_odds)), CELLS_AT_ONCE)] or [slice(0, 0)]
+    columns = row_blocks((cells.num_labels, len(cells.input_log_odds)), CELLS_AT_ONCE)
     parts = [_blocks_of_columns(Cells(*(part[:, some] for part in cells)), some.start) for some in columns]
     return Blocks(*(torch.cat(quantity) for quantity in zip(*parts, strict=True)))
 

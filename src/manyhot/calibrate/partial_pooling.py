@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.numerics import softplus
+from manyhot.sorting import CELLS_IN_CACHE, row_blocks
 
 SHARING = ("all", "none", "partial")
 # Smallest slope: a flat map would lose the order of scores.
@@ -31,8 +32,6 @@ MAX_CHANGE, STEP_TOLERANCE = 4.0, 1e-7
 SEPARATION_LOSS = 0.5
 # A curvature that keeps a parameter where it is that neither data nor prior know of.
 NEGLIGIBLE = 1e-12
-# Cells at a time: few enough for the cache of a processor, many enough to fill an accelerator.
-BLOCK_ON_CPU, BLOCK_ELSEWHERE = 1 << 16, 1 << 22
 
 
 class Cells(NamedTuple):
@@ -67,11 +66,8 @@ def in_row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     Args:
         *tensors: The first of them is (N, K).
     """
-    if torch.compiler.is_exporting():  # a graph has no parts whose number depends on the data
-        return iter([tensors])
-    size = BLOCK_ON_CPU if tensors[0].device.type == "cpu" else BLOCK_ELSEWHERE
-    rows = max(1, size // max(1, tensors[0].shape[1]))
-    return zip(*(tensor.split(rows) for tensor in tensors), strict=True)
+    blocks = row_blocks(tensors[0].shape, CELLS_IN_CACHE if tensors[0].device.type == "cpu" else None)
+    return (tuple(tensor[rows] for tensor in tensors) for rows in blocks)
 
 
 class Maps(NamedTuple):

@@ -131,7 +131,7 @@ def wrong_steps(values: Tensor, targets: Tensor, *, monotone: bool) -> tuple[Ten
         targets: (N, K) of 1, 0 and -1.
         monotone: Whether to replace each share by the largest one so far.
     """
-    steps = [(values.new_empty(0), values.new_empty(0, dtype=torch.float64))]
+    steps = []
     for rows in row_blocks(values.shape):
         known = targets[rows] >= 0
         # Unknown cells go last, where they count neither as predicted nor as wrong.

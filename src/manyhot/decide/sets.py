@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from manyhot.checks import check_int, check_number
 from manyhot.decide.rule import Rule, midpoint, reaches_threshold
 from manyhot.errors import InputError
-from manyhot.sorting import k_largest, row_blocks
+from manyhot.sorting import CELLS_IN_CACHE, k_largest, row_blocks
 
 
 class TopK(Rule):
@@ -203,8 +203,6 @@ def _descend(counts: Tensor, start: int, position: int) -> tuple[int, int]:
 NEGLIGIBLE = 1e-10
 # Sets whose expected F-beta differs by no more than this count as equally good; the smallest of them is predicted.
 TIE_TOLERANCE = 5e-10
-# Cells per block on the CPU: few enough to stay in the cache.
-CPU_CELLS_AT_ONCE = 1 << 16
 
 
 class ExpectedFBeta(Rule):
@@ -248,7 +246,7 @@ class ExpectedFBeta(Rule):
         labels = torch.zeros_like(values, dtype=torch.bool)
         # Rows with similar numbers of labels need sums of similar length.
         order = values.sum(1, dtype=torch.float64).argsort()
-        for block in row_blocks(values.shape, CPU_CELLS_AT_ONCE if values.device.type == "cpu" else None):
+        for block in row_blocks(values.shape, CELLS_IN_CACHE if values.device.type == "cpu" else None):
             rows = order[block]
             labels[rows] = self._best_sets(values[rows].double())
         return labels
@@ -339,7 +337,7 @@ def _max_labels(probs: Tensor) -> int:
     labels = probs.shape[1]
     if torch.compiler.is_exporting():
         return labels
-    mean = float(probs.sum(1).max())
+    mean = float(probs.sum(1).max()) if len(probs) else 0.0
     numbers = np.arange(math.floor(mean) + 1, labels)
     possible = numbers - mean - numbers * np.log(numbers / max(mean, 1e-300)) > math.log(NEGLIGIBLE)
     return min(math.floor(mean) + 1 + int(possible.sum()), labels)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from manyhot.checks import check_num_labels, check_number
 from manyhot.decide.rule import Rule, midpoint, reaches_threshold, strict_midpoint
 from manyhot.errors import InputError
-from manyhot.sorting import count_below, label_cells, row_blocks, select, sort_in_place
+from manyhot.sorting import CELLS_IN_CACHE, count_below, label_cells, row_blocks, select, sort_in_place
 
 
 class Threshold(Rule):
@@ -220,8 +220,6 @@ OBJECTIVES = {"beta": f_beta, "precision": recall_at_precision, "recall": precis
 
 # Up to this number, cells are sorted all at once; of more, those that cannot matter are left out first.
 FULL_SORT_CELLS = 1 << 16
-# Cells of all labels counted in one pass: few enough to stay in the cache while they are counted several times.
-CELLS_IN_CACHE = 1 << 18
 NUM_PROBES = 16
 
 

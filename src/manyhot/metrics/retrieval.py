@@ -609,5 +609,4 @@ def count_bits(packed: Tensor) -> Tensor:
 def count_common(packed: Tensor, sets: Tensor) -> Tensor:
     """(Q,), how many samples are in all of the sets (Q, L); some queries at a time."""
     blocks = row_blocks((len(sets), packed.shape[1]), CELLS_AT_ONCE // 8)
-    parts = [count_bits(intersect_bits(packed, sets[block])) for block in blocks]
-    return torch.cat(parts) if parts else sets.new_zeros(0)
+    return torch.cat([count_bits(intersect_bits(packed, sets[block])) for block in blocks])
