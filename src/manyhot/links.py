@@ -53,19 +53,23 @@ class Link(ConstructorRepr, ExactState, ABC):
     @property
     def range(self) -> tuple[float, float]:
         """The smallest and the largest probability that scores can reach or approach, to twelve digits."""
-        probs = torch.sigmoid(self._log_odds_up_to(16384))
+        log_odds = self.log_odds_of_powers(15, self._most_weights())
+        probs = torch.sigmoid(log_odds[~log_odds.isnan()])
         return round(float(probs.min()), 12), round(float(probs.max()), 12)
 
     @property
     def finite(self) -> bool:
         """Whether scores from -64 to 64 have finite log-odds; further out, slopes may underflow even in float64."""
-        return bool(self._log_odds_up_to(64).isfinite().all())
+        return not bool(self.log_odds_of_powers(7, self._most_weights()).isinf().any())
 
-    def _log_odds_up_to(self, farthest: int) -> Tensor:
-        device = next((buffer.device for buffer in self.buffers()), torch.device("cpu"))
-        powers = 2.0 ** torch.arange(farthest.bit_length(), dtype=torch.float64, device=device)
-        log_odds = self.log_odds(torch.cat([-powers, powers]).unsqueeze(1).repeat(1, self._most_weights()))
-        return log_odds[~log_odds.isnan()]
+    def log_odds_of_powers(self, count: int, labels: int) -> Tensor:
+        """Log-odds (2 count, K) of the first powers of 2, negative and positive, in float64.
+
+        NaN, where a link by automatic differentiation has lost both slopes, is no limit.
+        """
+        device = next((buffer.device for buffer in self.buffers()), None)
+        powers = 2.0 ** torch.arange(count, dtype=torch.float64, device=device).unsqueeze(1)
+        return self.log_odds(torch.cat([-powers, powers]).repeat(1, labels))
 
     def _most_weights(self) -> int:
         """The largest number of labels that a `pos_weight` has weights for."""

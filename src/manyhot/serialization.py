@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.checks import describe_type
-from manyhot.errors import InputError, owned
+from manyhot.errors import InputError, as_input_error, owned
 from manyhot.files import atomic_write
 from manyhot.registry import RENAMED, RENAMED_SHARING, find_class
 
@@ -191,20 +191,18 @@ def load(path: str | os.PathLike[str]) -> Any:
         from manyhot.classifier import Classifier  # here, because it needs more than torch and numpy
 
         return Classifier.load(path)
-    try:
+    file = repr(os.fspath(path))
+    with as_input_error(file, ValueError, "be a JSON file", "Pass a file that `manyhot.save` wrote."):
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        hint = "Pass a file that `manyhot.save` wrote."
-        raise InputError("path", rule="be a JSON file", got=f"{os.fspath(path)!r} ({error})", hint=hint) from None
     if not isinstance(content, dict) or content.get("format") not in range(1, FORMAT + 1):
         hint = "Pass a file that `manyhot.save` wrote, or update manyhot."
-        raise InputError("path", rule=f"hold format 1 to {FORMAT} of manyhot", got=repr(os.fspath(path)), hint=hint)
+        raise InputError("path", rule=f"hold format 1 to {FORMAT} of manyhot", got=file, hint=hint)
     try:
         return from_dict(content)
     except InputError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        got = f"{os.fspath(path)!r} ({type(error).__name__}: {error})"
+        got = f"{file} ({type(error).__name__}: {error})"
         raise InputError("path", rule="hold all that `save` wrote", got=got, hint="Save it again.") from error
 
 

@@ -232,10 +232,7 @@ def find_bounds(link: Link | None, labels: int) -> Tensor:
     """The lowest and the highest score at which a link is reliable, (2, K), or (2, 1) if all labels have the same."""
     if link is None or isinstance(link, SoftmaxLink):
         return UNBOUNDED.clone()
-    device = next((buffer.device for buffer in link.buffers()), None)
-    sizes = 2.0 ** torch.arange(SEARCH_POWERS, dtype=torch.float64, device=device).unsqueeze(1)
-    trials = link.log_odds(torch.cat([-sizes, sizes]).expand(-1, labels))
-    # A link by automatic differentiation gives NaN where both slopes have vanished, which is no limit.
+    trials = link.log_odds_of_powers(SEARCH_POWERS, labels)
     low = trials.nan_to_num(torch.inf, neginf=-torch.inf).amin(0, keepdim=True)
     high = trials.nan_to_num(-torch.inf, posinf=torch.inf).amax(0, keepdim=True)
     near = ((high - low) / 4).clamp(max=LIMIT_MARGIN)
