@@ -283,8 +283,8 @@ class StrictlyProperAsymmetricLink(CurveLink):
         tensor([0.0538, 0.5273, 0.9266])
     """
 
-    def __init__(self, shape: Asymmetry | None = None, *, pos_weight: PosWeight = None) -> None:
-        self.shape = Asymmetry(*(shape or ())).check("StrictlyProperAsymmetricLink")
+    def __init__(self, shape: Sequence[float] = Asymmetry(), *, pos_weight: PosWeight = None) -> None:
+        self.shape = Asymmetry(*shape).check("StrictlyProperAsymmetricLink")
         super().__init__(StrictlyProperAsymmetricCurve(self.shape), pos_weight)
 
 

@@ -104,6 +104,8 @@ def test_pairs_keep_the_link_of_the_loss_where_they_are_compared_by_it():
     loss = mh.LabelPairRegulariser(mh.AsymmetricLoss(), weight=0.1, link=mh.SigmoidLink())
     assert isinstance(loss.link, mh.links.NoLink)
     assert isinstance(loss.pair_link, mh.SigmoidLink)
+    same = mh.links.StrictlyProperAsymmetricLink()
+    assert mh.LabelPairRegulariser(mh.StrictlyProperAsymmetricLoss(), weight=0.1, link=same).link.gives_probs
 
 
 def test_focal_without_focus_is_cross_entropy():
