@@ -283,11 +283,12 @@ def check_unfitted(case: Case) -> None:
 
 
 def check_saved(case: Case) -> None:
-    """What was saved gives the same results: by `manyhot.save`, by `state_dict`, and after `half()`."""
+    """What was saved gives the same results and is shown alike: by `manyhot.save`, `state_dict`, and after `half()`."""
     fitted, new = case.fit(case.example()), case.as_values(case.example(seed=1).scores)
     want = case.results(fitted, new)
     for name, again in restored(fitted, case.make()):
         case.same(case.results(again, new), want, f"a {name} one gives other results")
+        require(repr(again) == repr(fitted), f"a {name} one is shown as {again!r} and not as {fitted!r}")
 
 
 def restored(fitted: Fitted, fresh: Fitted) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,6 @@ from manyhot.testing.batches import (
     check_unknown,
     random_batch,
     require,
-    restored,
 )
 
 
@@ -103,13 +102,6 @@ def check_rule_rows(case: RuleCase) -> None:
     case.same(case.results(rule, values[order]), reordered, "the order of new rows matters")
 
 
-def check_rule_repr(case: RuleCase) -> None:
-    """A rule that was saved is shown as before."""
-    rule = case.fit(case.example())
-    for name, again in restored(rule, case.make()):
-        require(repr(again) == repr(rule), f"a {name} rule is shown as {again!r} and not as {rule!r}")
-
-
 def check_rule_unknown(case: RuleCase) -> None:
     """Unknown cells teach nothing: not by rows or labels of which nothing is known, nor by their values."""
     if case.make().needs_targets and not case.reads_unknown:
@@ -134,4 +126,4 @@ def check_rule_invalid_input(case: RuleCase) -> None:
     case.same(case.results(rule, values), want, "an invalid input changes the rule")
 
 
-RULE_PROPERTIES = *FITTED_PROPERTIES, check_rule_rows, check_rule_repr, check_rule_unknown, check_rule_invalid_input
+RULE_PROPERTIES = *FITTED_PROPERTIES, check_rule_rows, check_rule_unknown, check_rule_invalid_input
