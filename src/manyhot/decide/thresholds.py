@@ -431,12 +431,6 @@ class Sweep(NamedTuple):
     low: float
     high: float
 
-    @property
-    def threshold(self) -> float:
-        """The middle of the region; its lower end where the region has no middle; NaN if no row can match."""
-        middle = self.low / 2 + self.high / 2
-        return middle if middle < self.high else self.low
-
 
 def row_intervals(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The thresholds t at which a row is an exact match when labels with a value strictly above t are predicted.

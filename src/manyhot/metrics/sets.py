@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import as_targets, as_tensor, check_number, describe_type
-from manyhot.decide.rule import Decision, reaches_threshold
+from manyhot.decide.rule import Decision, reaches_threshold, strict_midpoint
 from manyhot.decide.sets import AverageK
 from manyhot.decide.thresholds import row_intervals, sweep, sweep_groups
 from manyhot.errors import InputError
@@ -359,19 +359,20 @@ class UniformAccuracy(Metric):
         low, high, label = self.concatenated("low"), self.concatenated("high"), self.concatenated("label").long()
         rows, labels = len(low), self.num_labels or 0
         uniform, by_label = sweep(low, high), sweep_groups(low, high, label, labels)
-        right = label.new_tensor([best.count for best in by_label])
+        region = low.new_tensor(uniform[1:], dtype=torch.float64)
+        right, lows, highs = low.new_tensor(by_label, dtype=torch.float64).reshape(-1, 3).unbind(1)
         values = {
             "uniform_accuracy": divide(uniform.count, rows),
             "class_wise_accuracy": divide(int(right.sum()), rows),
             "sample_wise_accuracy": divide(int((low < high).sum()), rows),
-            "threshold": uniform.threshold,
+            "threshold": float(strict_midpoint(*region)),
         }
         details = {
-            "region": low.new_tensor([uniform.low, uniform.high], dtype=torch.float64),
+            "region": region,
             "rows": torch.bincount(label, minlength=labels),
-            "right": right,
-            "lows": low.new_tensor([best.low for best in by_label], dtype=torch.float64),
-            "highs": low.new_tensor([best.high for best in by_label], dtype=torch.float64),
+            "right": right.long(),
+            "lows": lows,
+            "highs": highs,
         }
         return MetricResult(values, {"rows": rows, "rows without labels": int(self.total("empty_rows"))}, details)
 
