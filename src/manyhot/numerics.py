@@ -70,11 +70,6 @@ def logit(probability: float) -> float:
     return math.log(probability) - math.log1p(-probability)
 
 
-def floor_count(x: Tensor) -> Tensor:
-    """Whole number of a count that comes from real numbers: 12.999999999999998 is 13."""
-    return torch.floor(x + 1e-6)
-
-
 def break_ties(probs: Tensor, scores: Tensor) -> Tensor:
     """Probabilities (N, K), with numbers above 1 in the order of the scores where they are 1 to the last digit.
 

@@ -14,7 +14,7 @@ from manyhot.heads import CosineHead, Head, LinearHead
 from manyhot.links import SoftmaxLink
 from manyhot.losses.binary import BinaryCrossEntropyLoss
 from manyhot.losses.loss import Loss, RowLoss, Term
-from manyhot.numerics import floor_count, softplus
+from manyhot.numerics import softplus
 
 
 def log_softmax(batch: LossBatch) -> Tensor:
@@ -158,7 +158,7 @@ class AverageKLoss(Loss):
         most = min(math.floor((self.k - 1) * labelled.shape[0] + 1e-6), keys.numel())
         if most == 0:
             return torch.zeros_like(eligible)
-        count = torch.minimum(floor_count((self.k - 1) * labelled.double().sum()), eligible.sum()).long()
+        count = torch.minimum(torch.floor((self.k - 1) * labelled.double().sum() + 1e-6), eligible.sum()).long()
         level = torch.topk(keys, most).values.gather(0, (count - 1).clamp(0, most - 1).view(1))
         # Everything above the level of the last candidate is in; of the cells that tie at the level, the first ones.
         above, level_cells = keys > level, keys == level

@@ -107,12 +107,12 @@ class ColumnMetric(TableMetric):
     """A number for each ranking: of all cells in one, or of each label, of which the mean is taken.
 
     Attributes:
-        name: Of the value.
+        names: Of the value, a single one.
         measure_column: The number of a ranking; NaN for one without present cells.
         average: "micro" for one ranking; "macro" for one of each label.
     """
 
-    name: ClassVar[str]
+    names: Sequence[str]
     measure_column: ClassVar[staticmethod[[Column], float]]
     average: str
 
@@ -122,11 +122,11 @@ class ColumnMetric(TableMetric):
             parts = [known_cells(*part) for part in self.table_parts()] or [(torch.empty(0), torch.empty(0))]
             column = sorted_column(*(torch.cat(cells) for cells in zip(*parts, strict=True)))
             counts = {"cells": len(column.known), "present cells": len(column.present)}
-            return MetricResult({self.name: self.measure_column(column)}, counts)
+            return MetricResult({self.names[0]: self.measure_column(column)}, counts)
         by_label = values_of_columns(self.measure_column, self.table_parts())
         positives = sum(((marks > 0).sum(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
         counts = {"labels": int((~by_label.isnan()).sum()), "labels without positives": int((positives == 0).sum())}
-        return MetricResult({self.name: mean_of_defined(by_label)}, counts, {"by_label": by_label})
+        return MetricResult({self.names[0]: mean_of_defined(by_label)}, counts, {"by_label": by_label})
 
 
 class RowRankingMetric(RowMetric):
@@ -185,7 +185,7 @@ class MeanAveragePrecision(RowRankingMetric, ColumnMetric):
         tensor([0.8333,    nan], dtype=torch.float64)
     """
 
-    name, names = "map", ("map",)
+    names = ("map",)
     measure_rows, measure_column = staticmethod(sample_average_precision), staticmethod(precision_of_column)
 
     def __init__(self, average: str = "macro") -> None:
@@ -305,7 +305,7 @@ class AUROC(ColumnMetric):
         (0.75, {'labels': 1, 'labels without positives': 1, 'labels without negatives': 0})
     """
 
-    name, measure_column = "auroc", staticmethod(auroc_of_column)
+    names, measure_column = ("auroc",), staticmethod(auroc_of_column)
 
     def __init__(self, average: str = "macro") -> None:
         self.average = check_choice("average", "AUROC", average, ("macro", "micro"))
