@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from manyhot.decide.rule import Decision, Rule
-from manyhot.testing.batches import (
-    FITTED_PROPERTIES,
-    Case,
-    Example,
-    assert_error,
-    check_unknown,
-    random_batch,
-    require,
-)
+from manyhot.testing.batches import FITTED_PROPERTIES, Case, Example, assert_error, check_unknown, random_batch, require
 
 
 @dataclass(frozen=True)
