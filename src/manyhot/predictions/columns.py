@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import rows_as_lists, to_dense_tensor
+from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, import_arrow
@@ -157,8 +158,6 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
         tensor([[1, 0, 1],
                 [0, 0, 0]], dtype=torch.int8)
     """
-    from manyhot.data.targets import SparseTargets  # here, because a table of arrays need not wait for all of data
-
     columns = [np.asarray(list(row)) for row in rows]
     for row, entries in enumerate(columns):
         if entries.size and not np.issubdtype(entries.dtype, np.integer):
@@ -182,8 +181,6 @@ def as_dense_targets(targets: Any, labels: Labels) -> Any:
     if isinstance(targets, Tensor):
         return to_dense_tensor("Predictions", targets)
     if hasattr(targets, "tocoo") and hasattr(targets, "nnz"):
-        from manyhot.data.targets import SparseTargets
-
         return SparseTargets.from_sparse(targets, owner="Predictions").dense()
     targets = rows_as_lists(targets)
     if not isinstance(targets, list | tuple):

@@ -21,9 +21,9 @@ from manyhot.data.sources import ImageSource
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
 from manyhot.labels import Labels
-from manyhot.predictions.metadata import STATE_COLUMN, TEXT_COLUMNS
 from manyhot.predictions.parquet import Part, PredictionsWriter, check_same_table
 from manyhot.tables.arrow import as_strings, import_arrow
+from manyhot.tables.metadata import STATE_COLUMN, TEXT_COLUMNS
 
 OWNER = "predict_with_ray"
 

@@ -21,8 +21,8 @@ from manyhot.formatting import html_table
 from manyhot.labels import Labels
 from manyhot.links import Link, SoftmaxLink
 from manyhot.predictions.columns import StringColumn, as_dense_targets, check_range
-from manyhot.predictions.metadata import COLUMNS, TEXT_COLUMNS
 from manyhot.tables.columns import COLUMN_PREFIXES, check_split
+from manyhot.tables.metadata import COLUMNS, TEXT_COLUMNS
 
 if TYPE_CHECKING:
     from manyhot.predictions.parquet import StoredPredictions

@@ -21,7 +21,6 @@ from manyhot.errors import InputError, owned
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, as_dense_targets, fill_from_arrow
-from manyhot.predictions.metadata import METADATA_KEY
 from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, check_unique, concatenate, select_labels
 from manyhot.tables.arrow import as_numpy, as_strings, import_arrow, is_archive, read_metadata
@@ -34,6 +33,7 @@ from manyhot.tables.columns import (
     preview_names,
     rename_splits,
 )
+from manyhot.tables.metadata import METADATA_KEY
 from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_archive, read_target_array
 
 

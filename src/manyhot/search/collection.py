@@ -21,7 +21,6 @@ from filelock import FileLock  # torch requires it
 from manyhot.errors import InputError, owned, require, suggest
 from manyhot.formatting import printable
 from manyhot.poisson_binomial import Bin, count_interval
-from manyhot.predictions.metadata import TEXT_COLUMNS, Metadata, column_names
 from manyhot.search.diagram import Diagram, compile_query
 from manyhot.search.formula import format_query
 from manyhot.search.parser import parse_query
@@ -45,6 +44,7 @@ from manyhot.search.ranking import (
 )
 from manyhot.search.sql import quote_name, quote_text, select_statement
 from manyhot.tables.arrow import find_parquet, hive_partitions, import_arrow, read_footer
+from manyhot.tables.metadata import TEXT_COLUMNS, Metadata, column_names
 
 if TYPE_CHECKING:
     from manyhot.predictions.predictions import PredictionTable

@@ -64,24 +64,6 @@ class Metadata:
         rule = f"hold format {FORMAT} of manyhot's tables"
         raise InputError("path", DEFAULT_OWNER, rule, f"{str(name)!r} with format {version}", "Update manyhot.")
 
-    def modules(self) -> dict[str, Any]:
-        """Link, calibrator and rule by name, None where there is none."""
-        from manyhot.serialization import from_dict
-
-        modules = {}
-        for name, content in (("link", self.link), ("calibrator", self.calibrator), ("rule", self.rule)):
-            try:
-                modules[name] = None if content is None else from_dict(content)
-            except InputError:
-                got = repr(content.get("kind")) if isinstance(content, dict) else type(content).__name__
-                hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
-                raise InputError("path", DEFAULT_OWNER, f"name a {name} that is known", got, hint) from None
-            except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-                got = f"{type(error).__name__}: {error}"
-                hint = "Write the file again with `save`."
-                raise InputError("path", DEFAULT_OWNER, f"hold a {name} as `save` wrote it", got, hint) from None
-        return modules
-
 
 def column_names(kind: str, labels: Iterable[str]) -> list[str]:
     """The columns of a kind: one per label, or one of what each row has once."""
