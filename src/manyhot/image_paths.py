@@ -91,11 +91,11 @@ class SkippedFiles:
         by_count = sorted(self.suffixes.items(), key=lambda item: (-item[1], item[0]))
         return ", ".join(f"{count:,} {suffix}" for suffix, count in by_count)
 
-    def describe_missing(self, location: object, missing: str) -> tuple[str, str]:
-        """What a folder without images holds instead, and a hint; `missing` if no file was skipped."""
+    def missing_error(self, rule: str, place: object, missing: str, hint: str = "Check the path.") -> InputError:
+        """The error for a place without images: what it holds instead; `missing` and `hint` if no file was skipped."""
         if self.suffixes:
-            return f"{str(location)!r} with {self}, which Pillow cannot read here", "Convert them to JPEG."
-        return f"{str(location)!r}{missing}", "Check the path."
+            missing, hint = f" with {self}, which Pillow cannot read here", "Convert them to JPEG."
+        return InputError("path", rule=rule, got=f"{str(place)!r}{missing}", hint=hint)
 
     def notes(self) -> list[str]:
         """What was skipped, one message per item."""

@@ -8,6 +8,7 @@ import os
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from manyhot.data.dataset import Dataset
-from manyhot.data.image_tables import splits_by_file
+from manyhot.data.image_tables import read_label_lists, splits_by_file
 from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_lists
 from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
-from manyhot.tables.arrow import missing_path_error
+from manyhot.tables.arrow import import_arrow, missing_path_error
 from manyhot.tables.columns import (
     CANONICAL_SPLITS,
     FLAG_COLUMNS,
@@ -29,12 +30,10 @@ from manyhot.tables.columns import (
     ReadOptions,
     canonical_split,
     canonical_splits,
-    describe_separator,
-    detect_separator,
     find_column,
     preview_names,
-    split_names,
 )
+from manyhot.tables.reader import as_column
 
 
 def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
@@ -48,11 +47,11 @@ def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
     by_split = options.split_column is None and _has_split_folders(paths)
     depth = 1 if by_split else 0
     labelled = [path for path in paths if path.count(os.sep) > depth]
+    if not paths:
+        raise skipped.missing_error("have a folder for each label", folder, " without images")
     if not labelled:
-        got, hint = skipped.describe_missing(folder, " without images")
-        if paths:
-            got = f"{str(folder)!r}, whose images lie in no label's folder"
-            hint = "Use {read_images} for images without labels, or pass the table that has them."
+        got = f"{str(folder)!r}, whose images lie in no label's folder"
+        hint = "Use {read_images} for images without labels, or pass the table that has them."
         raise InputError("path", rule="have a folder for each label", got=got, hint=hint)
     files = _merge_copies(folder, labelled, by_split=by_split)
     ids = [same[0] for same in files]
@@ -137,9 +136,7 @@ def scan_shards(
                 else:
                     skipped.add(member.name)
     if not images:
-        got, hint = skipped.describe_missing(files[0], " without any")
-        hint = hint if skipped.suffixes else "Name them `key.jpg` within the archive."
-        raise InputError("path", rule="hold images", got=got, hint=hint)
+        raise skipped.missing_error("hold images", files[0], " without any", "Name them `key.jpg` within the archive.")
     locations = np.array([(number, start, size) for (number, _), (_, start, size) in images.items()])
     members = TarMembers(files, locations, [name for name, _, _ in images.values()])
     return [key for _, key in images], members, [texts[key] for key in images], skipped
@@ -168,9 +165,13 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
         notes.append(f"Left out {len(keys) - len(rows):,} images without a .{suffix} file.")
     keys, images = [keys[row] for row in rows], images.take(rows)
     records = _read_records(keys, [texts[row][suffix].strip() for row in rows], suffix)
-    names, description = _read_names(records, suffix, options)
-    labels, targets = index_lists(names, unlisted=options.unlisted or "absent")
-    notes.append(f"Labels are in the .{suffix} files{description}.")
+    key = _find_labels_key(records, options)
+    column = import_arrow().chunked_array([as_column([record.get(key, record.get("")) for record in records])])
+    if suffix == "cls":  # holds one class
+        options = replace(options, separator="")
+    labels, targets, separation = read_label_lists(column, options, unit="sample")
+    under = f", under {key!r}" if key else ""
+    notes.append(f"Labels are in the .{suffix} files{under}, {separation}.")
     # Splits are under a key of the JSON, or else in the names of the archives.
     splits_key = options.split_column
     if splits_key is None:
@@ -194,28 +195,13 @@ def _read_records(keys: Sequence[str], texts: Sequence[str], suffix: str) -> lis
     return records
 
 
-def _read_names(records: Sequence[dict[str, Any]], suffix: str, options: ReadOptions) -> tuple[list[list[str]], str]:
-    """The names of each sample, and how they were found."""
-    keys, key, description = list(dict.fromkeys(chain.from_iterable(records))), "", ""
-    if keys != [""]:
-        column = find_column(LABEL_COLUMNS, keys) if options.labels_column is None else options.labels_column
-        if column is None:
-            rule, got = "have labels under a known key of the JSON", f"the keys {preview_names(keys)}"
-            raise InputError("path", rule=rule, got=got, hint="Name it with {labels_column}.")
-        key = options.column("labels_column", column, keys)
-        description = f", under {key!r}"
-    values = [record.get(key, record.get("")) for record in records]
-    texts = Counter(value.strip() for value in values if isinstance(value, str) and value.strip())
-    separator = "" if suffix == "cls" else options.separator
-    if separator is None and texts:
-        separator = detect_separator(texts, options.label_names)
-        description += f", {describe_separator(separator, 'sample')} as detected"
-    return [_label_names(value, separator or "") for value in values], description
-
-
-def _label_names(value: Any, separator: str) -> list[str]:
-    """The names in what lies beside an image: a text, a list, a number or nothing."""
-    if isinstance(value, str):
-        return split_names(value, separator)
-    items = value if isinstance(value, list) else [] if value is None else [value]
-    return [str(item).strip() for item in items]
+def _find_labels_key(records: Sequence[dict[str, Any]], options: ReadOptions) -> str:
+    """The key of the JSON that has the labels; empty where no file is an object of JSON."""
+    keys = list(dict.fromkeys(chain.from_iterable(records)))
+    if keys == [""]:
+        return ""
+    column = find_column(LABEL_COLUMNS, keys) if options.labels_column is None else options.labels_column
+    if column is None:
+        rule, got = "have labels under a known key of the JSON", f"the keys {preview_names(keys)}"
+        raise InputError("path", rule=rule, got=got, hint="Name it with {labels_column}.")
+    return options.column("labels_column", column, keys)

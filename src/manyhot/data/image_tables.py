@@ -176,7 +176,7 @@ def _as_strings_or_lists(chunk: Any) -> Any:
     return chunk if pa.types.is_nested(chunk.type.value_type) else chunk.cast(pa.list_(pa.string()))
 
 
-def read_label_lists(column: Any, options: ReadOptions) -> tuple[Labels, SparseTargets, str]:
+def read_label_lists(column: Any, options: ReadOptions, *, unit: str = "row") -> tuple[Labels, SparseTargets, str]:
     """The labels of a chunked column of texts or lists, the targets of its rows, and how the names were separated.
 
     Spaces around a name are not part of it, and a blank text or an empty list is a row without labels. With
@@ -188,7 +188,7 @@ def read_label_lists(column: Any, options: ReadOptions) -> tuple[Labels, SparseT
         if options.separator is None:
             counts = np.bincount(codes, minlength=len(texts)).tolist()
             separator = detect_separator(dict(zip(texts, counts, strict=True)), options.label_names)
-        separation = describe_separator(separator, "row") + " as detected" * (options.separator is None)
+        separation = describe_separator(separator, unit) + " as detected" * (options.separator is None)
         # Programs write a blank cell as "nan" or "NULL", and people write "none".
         known = ("", *(options.label_names or ()))
         blank = [text for text in texts if text.strip() in BLANK_CELLS and text.strip() not in known]

@@ -109,8 +109,7 @@ def _find_layout(paths: Sequence[Path], layout: str | None, options: ReadOptions
         return "folders", paths
     files = _find_files("table", folder, nested=True)
     if not files:
-        got, hint = skipped.describe_missing(folder, ", which has neither images nor tables")
-        raise InputError("path", rule="lead to data", got=got, hint=hint)
+        raise skipped.missing_error("lead to data", folder, ", which has neither images nor tables")
     return "table", files
 
 
@@ -335,8 +334,7 @@ def _find_images(paths: Sequence[Path]) -> Dataset:
             hint = "Convert it to JPEG: Pillow cannot read it here."
         raise InputError("path", rule="be images", got=repr(unreadable), hint=hint)
     if not ids:
-        got, hint = skipped.describe_missing(paths[0], " without any")
-        raise InputError("path", rule="lead to images", got=got, hint=hint)
+        raise skipped.missing_error("lead to images", paths[0], " without any")
     distinct = list(dict.fromkeys(ids))
     again = len(ids) - len(distinct)
     notes = [f"{again:,} of the {len(ids):,} paths were named before, and are read once."] if again else []

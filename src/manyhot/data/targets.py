@@ -54,8 +54,8 @@ class SparseTargets:
         self.columns = np.ascontiguousarray(columns, dtype=np.int32)
         self.values = None if values is None else np.ascontiguousarray(values, dtype=np.int8)
         self.num_labels = num_labels
-        rule, hint = f"name columns from 0 to {num_labels - 1}", "Count the labels again."
-        _check_range("columns", self.columns, num_labels, rule, hint)
+        rule, hint = "name columns from 0 to", "Count the labels again."
+        check_range("columns", "SparseTargets", self.columns, num_labels, hint, rule)
         if unlisted not in UNLISTED:
             rule, hint = "be one of 'absent', 'unknown'", "Pick one of these."
             raise InputError("unlisted", "SparseTargets", rule, repr(unlisted), hint)
@@ -154,7 +154,7 @@ class SparseTargets:
         """The rows of these numbers in their order, or those where a mask is true."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
-        _check_range("rows", rows, len(self), f"lie between 0 and {len(self) - 1}", "Count the rows from 0.")
+        check_range("rows", "SparseTargets", rows, len(self), "Count the rows from 0.")
         lengths = self.starts[rows + 1] - self.starts[rows]
         taken = copy(self)
         taken.starts = np.cumsum(np.append(0, lengths))
@@ -233,11 +233,11 @@ class SparseTargets:
         return SparseTargets.from_cells(*cells, shape=shape, unlisted=self.unlisted, unknown_labels=mask)
 
 
-def _check_range(argument: str, numbers: Array, end: int, rule: str, hint: str) -> None:
+def check_range(argument: str, owner: str, numbers: Any, end: int, hint: str, rule: str = "lie between 0 and") -> None:
     """Raises an error for a number below 0, or not below `end`."""
     if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
         invalid = numbers.min() if numbers.min() < 0 else numbers.max()
-        raise InputError(argument, "SparseTargets", rule, str(invalid), hint)
+        raise InputError(argument, owner, f"{rule} {end - 1}", str(int(invalid)), hint)
 
 
 def index_names(

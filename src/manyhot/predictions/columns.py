@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyhot.checks import rows_as_lists, to_dense_tensor
-from manyhot.data.targets import SparseTargets
+from manyhot.data.targets import SparseTargets, check_range
 from manyhot.errors import InputError
 from manyhot.labels import Labels
 from manyhot.tables.arrow import as_numpy, import_arrow
@@ -164,16 +164,9 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
             hint = "Pass column numbers; encode names with `Labels`."
             raise InputError("rows", "index_targets", "hold whole numbers", f"{entries[0]!r} in row {row}", hint)
     flat = np.concatenate([[], *columns], dtype=np.int64, casting="unsafe")
-    check_range("index_targets", flat, num_labels, "Count the labels from 0, or raise `num_labels`.")
+    check_range("rows", "index_targets", flat, num_labels, "Count the labels from 0, or raise `num_labels`.")
     owners = np.repeat(np.arange(len(columns)), [len(row) for row in columns])
     return SparseTargets.from_cells(owners, flat, shape=(len(columns), num_labels)).dense()
-
-
-def check_range(owner: str, numbers: Any, end: int, hint: str) -> None:
-    """Rejects `rows` with a number below 0, or not below `end`."""
-    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
-        invalid = numbers.min() if numbers.min() < 0 else numbers.max()
-        raise InputError("rows", owner, f"lie between 0 and {end - 1}", str(int(invalid)), hint)
 
 
 def as_dense_targets(targets: Any, labels: Labels) -> Any:

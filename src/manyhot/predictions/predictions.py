@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import as_probs, as_scores, as_targets, as_tensor, check_int, describe_type
+from manyhot.data.targets import check_range
 from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.formatting import html_table
 from manyhot.labels import Labels
 from manyhot.links import Link, SoftmaxLink
-from manyhot.predictions.columns import StringColumn, as_dense_targets, check_range
+from manyhot.predictions.columns import StringColumn, as_dense_targets
 from manyhot.tables.columns import COLUMN_PREFIXES, check_split
 from manyhot.tables.metadata import COLUMNS, TEXT_COLUMNS
 
@@ -240,7 +241,7 @@ def _as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
         index = index.long().flatten()
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
         raise InputError("rows", "Predictions.take", rule, f"{tuple(index.shape)} of {index.dtype}", hint)
-    check_range("Predictions.take", index, count, "Count the rows from 0.")
+    check_range("rows", "Predictions.take", index, count, "Count the rows from 0.")
     return index.long().numpy()
 
 

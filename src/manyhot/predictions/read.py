@@ -23,13 +23,14 @@ from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, as_dense_targets, fill_from_arrow
 from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, check_unique, concatenate, select_labels
-from manyhot.tables.arrow import as_numpy, as_strings, import_arrow, is_archive, read_metadata
+from manyhot.tables.arrow import as_strings, import_arrow, is_archive, read_metadata
 from manyhot.tables.columns import (
     ColumnRoles,
     LabelNameReader,
     ReadOptions,
     assign_target_roles,
     assign_value_roles,
+    encode,
     preview_names,
     rename_splits,
 )
@@ -264,10 +265,9 @@ class RowReader:
         if not columns:
             present = None if self.names is None else self.names.read(piece.column(self.roles.lists))
             return None if present is None else SparseTargets.from_cells(*present, shape=shape).dense()
-        cells = _read_values(piece, columns.values(), torch.float32)
-        cells = torch.where(cells.isnan(), -1.0, cells)
         targets = torch.full(shape, -1, dtype=torch.int8)
-        targets[:, [self.labels.column(name) for name in columns]] = cells.to(torch.int8)
+        columns_of = [self.labels.column(name) for name in columns]
+        targets[:, columns_of] = _read_values(piece, columns.values(), torch.int8)
         return targets
 
     def predictions(
@@ -294,7 +294,7 @@ def with_slashes(texts: Any) -> Any:
 
 
 def _read_values(piece: Any, columns: Collection[str], dtype: torch.dtype) -> Tensor:
-    """(n, K) of columns of a record batch, whatever type of number they hold; NaN where there is none."""
+    """(n, K) of columns of a record batch, whatever type of number they hold; NaN or -1 where there is none."""
     cells = torch.empty(len(piece), len(columns), dtype=dtype)
     fill_from_arrow(cells, [piece.column(name) for name in columns])
     return cells
@@ -383,10 +383,9 @@ class TargetsFile:
         self._rows, pieces = table, list(table.batches())
         # Keys without repetition, and for each its split and either its lists of names or its row of targets. What
         # Windows wrote is joined with what Linux wrote, and the other way round.
-        keys = [with_slashes(table.texts(piece, roles.key)) for piece in pieces]
-        coded = pa.chunked_array(keys).combine_chunks().dictionary_encode()
-        rows = as_numpy(coded.indices).astype(np.int64)
-        self._positions = {key: position for position, key in enumerate(coded.dictionary.to_pylist())}
+        keys = pa.chunked_array([with_slashes(table.texts(piece, roles.key)) for piece in pieces])
+        names, rows = encode(keys.combine_chunks())
+        self._positions = {key: position for position, key in enumerate(names)}
         self._splits: Any = None
         if roles.split is not None:
             splits = pa.chunked_array([table.splits(piece) for piece in pieces])
@@ -400,7 +399,7 @@ class TargetsFile:
             self._notes += table.names.notes(str(roles.lists), f" of {self._name}")
             return
         if len(self._positions) < len(rows):
-            got, hint = f"{StringColumn(pa.chunked_array(keys)).first_duplicate()!r} twice", "Keep one row of each."
+            got, hint = f"{StringColumn(keys).first_duplicate()!r} twice", "Keep one row of each."
             raise InputError("targets", rule="have one row per id", got=got, hint=hint)
         self._targets = SparseTargets.from_dense(torch.cat([cast(Tensor, table.targets(piece)) for piece in pieces]))
 

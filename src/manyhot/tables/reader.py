@@ -23,7 +23,7 @@ from zlib import error as ZlibError
 
 import numpy as np
 
-from manyhot.errors import InputError
+from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import is_image
 from manyhot.tables.arrow import (
     arrow_as_input_error,
@@ -445,21 +445,19 @@ def _table_in_memory(path: Path, table: Any) -> ArrowTable:
 
 def open_json(path: Path) -> ArrowTable:
     """Lines of JSON objects, or one JSON list of them."""
-    try:
+    with as_input_error(repr(str(path)), ValueError, "be JSON, one object a line", "Repair the file."):
         text = path.read_text(encoding="utf-8-sig")
         is_one_list = text.lstrip().startswith("[") and path.suffix.lower() == ".json"
         # Not `splitlines`, which also divides at characters that JSON allows within texts.
         rows = json.loads(text) if is_one_list else [json.loads(line) for line in text.split("\n") if line.strip()]
-    except ValueError as error:
-        raise _file_error(path, "be JSON, one object a line", f" ({error})", "Repair the file.") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise _file_error(path, "hold JSON objects", "", "Write one object for each image.")
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    columns = {key: _as_column([row.get(key) for row in rows]) for key in keys}
+    columns = {key: as_column([row.get(key) for row in rows]) for key in keys}
     return _table_in_memory(path, import_arrow().table(columns))
 
 
-def _as_column(values: list[Any]) -> Any:
+def as_column(values: list[Any]) -> Any:
     """Values of JSON as a column; those of several types, such as numbers beside texts, are texts."""
     pa = import_arrow()
     try:
