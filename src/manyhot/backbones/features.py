@@ -11,20 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from manyhot.backbones.backbone import Backbone
 from manyhot.checks import check_choice, check_int, describe_type
+from manyhot.data import Dataset
 from manyhot.data.loading import ImageBatches
 from manyhot.errors import InputError, owned
 from manyhot.files import atomic_write
 from manyhot.network import score_batch
-
-if TYPE_CHECKING:
-    from manyhot.data.dataset import Dataset
 
 Array = np.ndarray[Any, Any]
 

@@ -13,16 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.backbones.backbone import Backbone
+from manyhot.backbones import Backbone, Preprocessing
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import check_int, describe_type
 from manyhot.classifier.bundle import load_bundle, save_bundle
-from manyhot.data import Dataset, Files, Pixels, read_images
+from manyhot.data import Dataset, Files, ImageSource, Pixels, SparseTargets, read_images
 from manyhot.data.loading import Batches, FeatureBatches, ImageBatches
-from manyhot.data.sources import ImageSource
-from manyhot.data.targets import SparseTargets
-from manyhot.decide import Threshold
-from manyhot.decide.rule import Rule
+from manyhot.decide import Rule, Threshold
 from manyhot.errors import InputError, owned
 from manyhot.formatting import format_prob
 from manyhot.images import Array, import_pillow, to_rgb
@@ -30,7 +27,6 @@ from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.network import Network, score_batch
 from manyhot.predictions import Predictions
-from manyhot.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)

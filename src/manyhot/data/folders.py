@@ -18,7 +18,7 @@ import numpy as np
 from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import read_label_lists, splits_by_file
 from manyhot.data.sources import Files, TarMembers
-from manyhot.data.targets import index_lists
+from manyhot.data.targets import index_names
 from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
 from manyhot.tables.arrow import import_arrow, missing_path_error
@@ -55,8 +55,9 @@ def read_folders(folders: Sequence[Path], options: ReadOptions) -> Dataset:
         raise InputError("path", rule="have a folder for each label", got=got, hint=hint)
     files = _merge_copies(folder, labelled, by_split=by_split)
     ids = [same[0] for same in files]
-    rows = [["/".join(path.split(os.sep)[depth:-1]) for path in same] for same in files]
-    labels, targets = index_lists(rows, unlisted=options.unlisted or "absent")
+    rows = np.repeat(np.arange(len(files)), list(map(len, files)))
+    names = ["/".join(path.split(os.sep)[depth:-1]) for path in chain.from_iterable(files)]
+    labels, targets = index_names(rows, names, num_rows=len(files), unlisted=options.unlisted or "absent")
     notes = [f"Labels are the folders of images: {preview_names(labels.names)}."]
     if len(ids) < len(labelled):
         count = f"{len(labelled):,} files are {len(ids):,} images"
@@ -103,9 +104,7 @@ def _merge_copies(folder: Path, paths: Sequence[str], *, by_split: bool) -> list
 LABEL_SUFFIXES = ("json", "cls", "txt")
 
 
-def scan_shards(
-    files: Sequence[Path],
-) -> tuple[list[str], TarMembers, list[dict[str, str]], SkippedFiles]:
+def scan_shards(files: Sequence[Path]) -> tuple[list[str], TarMembers, list[dict[str, str]], SkippedFiles]:
     """All images in the order of the archives.
 
     Returns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +47,21 @@ def read_image_tables(files: Sequence[Path], options: ReadOptions, *, with_label
     tables = [open_table(path, delimiter=options.delimiter) for path in files]
     rows = TableRows(tables, assign_image_roles(tables[0], options, with_labels=with_labels), options)
     labels, targets, labels_note = rows.labels()
-    ids, image_rows, images, notes = rows.images()
+    ids, image_rows, images, image_notes = rows.images()
     splits, split_notes = rows.splits()
     count, roles = len(rows.file_of_row), rows.roles
     opening = f"Read {count:,} rows of {files[0].name if len(files) == 1 else f'{len(files)} files'}"
     opening += f"; {'images' if rows.embedded else 'paths'} in column {roles.path!r}{labels_note}"
     opening += "." if roles.split is None else f"; splits in column {roles.split!r}."
-    opening_notes = [*tables[0].notes, opening]
+    notes = [*tables[0].notes, opening]
     if len(ids) < count:
-        opening_notes.append(f"Rows of the same image were joined: {count:,} rows, {len(ids):,} images.")
+        notes.append(f"Rows of the same image were joined: {count:,} rows, {len(ids):,} images.")
         targets = join_rows(targets, image_rows, len(ids))
+    notes += image_notes
     left_out = roles.left_out(tables[0].columns)
     if left_out and labels_note:
-        notes = [*notes, f"Left out columns {preview_names(left_out)}."]
-    notes = [*opening_notes, *notes, *split_notes]
+        notes.append(f"Left out columns {preview_names(left_out)}.")
+    notes += split_notes
     return Dataset(labels, targets, ids, images=images, splits=join_splits(ids, image_rows, splits), notes=notes)
 
 
@@ -78,14 +80,9 @@ class TableRows:
         # Images stay on disk; only their number is needed here.
         self.embedded = tables[0].columns[str(roles.path)] == "image"
         read = replace(roles, path=None) if self.embedded else roles
-        self.chunks: dict[str, list[Any]] = {name: [] for name in read.used}
-        sizes = np.zeros(len(tables), dtype=np.int64)
-        for number, table in enumerate(tables):
-            for piece in table.batches(read):
-                for name, chunks in self.chunks.items():
-                    chunks.append(piece.column(name))
-                sizes[number] += piece.num_rows
-        self.file_of_row = np.repeat(np.arange(len(tables)), sizes)
+        pieces = [list(table.batches(read)) for table in tables]
+        self.file_of_row = np.repeat(np.arange(len(tables)), [sum(map(len, some)) for some in pieces])
+        self.chunks = {name: [piece.column(name) for piece in chain.from_iterable(pieces)] for name in read.used}
         if not len(self.file_of_row):
             hint = "Write one row for each image."
             raise InputError("path", rule="have rows", got=f"{str(tables[0].path)!r} without any", hint=hint)

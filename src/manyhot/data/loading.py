@@ -20,17 +20,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from manyhot.checks import check_choice, check_int, check_number
-from manyhot.data.sources import read_image
+from manyhot.data.dataset import Dataset
+from manyhot.data.sources import ImageSource, read_image
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, require
 from manyhot.images import UnreadableImage
+from manyhot.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from PIL import Image
-
-    from manyhot.data.dataset import Dataset
-    from manyhot.data.sources import ImageSource
-    from manyhot.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)

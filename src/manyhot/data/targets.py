@@ -271,9 +271,3 @@ def index_names(
     values = np.ones(len(columns), dtype=np.int8) if values is None else values
     cells = (np.asarray(part)[columns >= 0] for part in (rows, columns, values))
     return labels, SparseTargets.from_cells(*cells, shape=(num_rows, len(labels)), unlisted=unlisted)
-
-
-def index_lists(lists: Sequence[Sequence[str]], *, unlisted: str = "absent") -> tuple[Labels, SparseTargets]:
-    """Labels in order, and targets of rows of names."""
-    rows = np.repeat(np.arange(len(lists)), [len(names) for names in lists])
-    return index_names(rows, [name for names in lists for name in names], num_rows=len(lists), unlisted=unlisted)

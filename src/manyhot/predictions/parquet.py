@@ -22,7 +22,7 @@ from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, fill_from_arrow, is_encodable, to_arrow_columns
-from manyhot.predictions.predictions import Predictions, PredictionTable, check_modules, concatenate, numbered_labels
+from manyhot.predictions.predictions import Predictions, PredictionTable, check_label_names, check_modules, concatenate
 from manyhot.serialization import from_dict, to_dict
 from manyhot.tables.arrow import (
     arrow_as_input_error,
@@ -208,7 +208,7 @@ class PredictionsWriter:
         self._file.write_table(table, row_group_size=len(table))
 
     def _check_labels(self, batch: Predictions) -> None:
-        if batch.labels.names in (self.labels.names, numbered_labels(len(self.labels)).names):
+        if batch.labels.names in (self.labels.names, check_label_names(None, len(self.labels)).names):
             return
         other = next((name for name in batch.labels.names if name not in self.labels.names), None)
         got = f"{other!r} among them" if other is not None else f"{len(batch.labels)} in another order or number"

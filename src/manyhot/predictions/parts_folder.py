@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from filelock import FileLock, Timeout  # torch requires it
 
-from manyhot.data import Dataset
-from manyhot.data.sources import ImageSource
+from manyhot.data import Dataset, ImageSource
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
 from manyhot.labels import Labels

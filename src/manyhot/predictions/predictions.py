@@ -181,17 +181,12 @@ OWNER = "Predictions"
 def check_label_names(names: Sequence[str] | Labels | None, count: int) -> Labels:
     """The names of `count` columns; their numbers by default."""
     if names is None:
-        return numbered_labels(count)
+        return Labels([str(column) for column in range(count)])
     checked = names if isinstance(names, Labels) else Labels(names)
     if len(checked) != count:
         got = f"{len(checked)} names"
         raise InputError("labels", OWNER, f"name the {count} columns", got, "Pass one name per column.")
     return checked
-
-
-def numbered_labels(count: int) -> Labels:
-    """The labels of a table that was given none."""
-    return Labels([str(column) for column in range(count)])
 
 
 def _as_bool(name: str, value: Any, shape: tuple[int, ...], axes: str) -> Tensor:

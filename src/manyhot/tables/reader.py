@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, product, zip_longest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 from zipfile import BadZipFile
@@ -131,11 +131,10 @@ def open_tables(source: Any, *, delimiter: str | None = None, double: bool = Fal
 
 def check_same_columns(tables: Sequence[TableFile], names: Sequence[str]) -> None:
     """Checks that all tables have these columns."""
-    for table in tables:
-        for name in names:
-            if name not in table.columns:
-                rule, hint = "hold the same columns in all files", "Read files of the same columns."
-                raise _file_error(table.path, rule, f" without {name!r}", hint)
+    for table, name in product(tables, names):
+        if name not in table.columns:
+            rule, hint = "hold the same columns in all files", "Read files of the same columns."
+            raise _file_error(table.path, rule, f" without {name!r}", hint)
 
 
 def read_cells(column: Any, name: str, rows_before: int) -> Any:
