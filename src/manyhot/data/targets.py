@@ -241,13 +241,7 @@ def check_range(argument: str, owner: str, numbers: Any, end: int, hint: str, ru
 
 
 def index_names(
-    rows: Any,
-    names: Sequence[str],
-    values: Any = None,
-    *,
-    codes: Any = None,
-    num_rows: int,
-    unlisted: str = "absent",
+    rows: Any, names: Sequence[str], values: Any = None, *, codes: Any = None, num_rows: int, unlisted: str = "absent"
 ) -> tuple[Labels, SparseTargets]:
     """Labels in order, and targets (N, K) of cells that name their label; a blank name is none.
 

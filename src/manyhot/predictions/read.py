@@ -409,17 +409,16 @@ class TargetsFile:
         They get its splits too, where it has some and they have none.
         """
         pa, roles, labels = import_arrow(), self._rows.roles, self._rows.labels
-        used = np.zeros(len(self._positions), dtype=np.bool_)
+        no_row, targets = len(self._positions), self._targets.extended(1)  # whose last row is unknown
+        used = np.zeros(no_row, dtype=np.bool_)
         rows, matched_rows, example, splits = 0, 0, "", False
         for batch in batches:
             columns = batch.columns()
             by_path = roles.id is None and "paths" in columns
             keys = [key.replace("\\", "/") for key in columns["paths" if by_path else "ids"].tolist()]
-            positions = np.array([self._positions.get(key, -1) for key in keys], dtype=np.int64)
-            matched = positions >= 0
-            targets = torch.full((len(keys), len(labels)), -1, dtype=torch.int8)
-            targets[torch.from_numpy(matched)] = self._targets.dense(positions[matched])
-            content: dict[str, Any] = {"targets": targets}
+            positions = np.array([self._positions.get(key, no_row) for key in keys], dtype=np.int64)
+            matched = positions < no_row
+            content: dict[str, Any] = {"targets": targets.dense(positions)}
             splits = self._splits is not None and "splits" not in columns
             if splits:
                 content["splits"] = StringColumn(as_strings(self._splits.take(pa.array(positions, mask=~matched))))
