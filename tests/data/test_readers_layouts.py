@@ -296,6 +296,34 @@ def test_tar_shards_with_texts(tmp_path, side, texts, names):
     assert data.targets.sizes().sum() == (2 if side == "cls" else 3)
 
 
+@pytest.mark.parametrize(
+    ("side", "texts", "names", "note"),
+    [
+        (
+            "txt",
+            ["dog|cat", "none"],
+            [["cat", "dog"], []],
+            "separated by '|' as detected, and 'none' for a row without any.",
+        ),
+        ("cls", ["traffic light", ""], [["traffic light"], []], "one a sample."),
+        ("json", ['{"tags": ["dog", null]}', '{"tags": null}'], [["dog"], []], "under 'tags', as lists."),
+        ("json", ['{"tags": "stop sign"}', '{"tags": ["dog"]}'], [["stop sign"], ["dog"]], "under 'tags', as lists."),
+        ("json", ["3", "12"], [["3"], ["12"]], "one a sample as detected."),
+    ],
+)
+def test_labels_in_tars_are_read_like_those_of_tables(tmp_path, side, texts, names, note):
+    pack(tmp_path / "x.tar", {"1.jpg": "x", f"1.{side}": texts[0], "2.jpg": "y", f"2.{side}": texts[1]})
+    data = read_data(tmp_path / "x.tar")
+    assert rows(data) == {"1": names[0], "2": names[1]}
+    assert f"Labels are in the .{side} files, {note}" in data.notes
+
+
+def test_labels_that_are_no_names(tmp_path):
+    pack(tmp_path / "x.tar", {"1.jpg": "x", "1.json": '{"tags": {"dog": 1}}'})
+    with raises_input_error("labels_column", "read_data", rule="hold lists of names", got="struct"):
+        read_data(tmp_path / "x.tar")
+
+
 def test_what_tars_can_lack(tmp_path):
     pack(tmp_path / "x.tar", {"1.jpg": "x"})
     with raises_input_error(rule="have labels in key.json, key.cls or key.txt", got="images alone"):

@@ -177,10 +177,14 @@ def read_label_lists(column: Any, options: ReadOptions, *, unit: str = "row") ->
     """The labels of a chunked column of texts or lists, the targets of its rows, and how the names were separated.
 
     Spaces around a name are not part of it, and a blank text or an empty list is a row without labels. With
-    `label_names` of the options a separator is found more surely.
+    `label_names` of the options a separator is found more surely. `unit` says in notes what has the names.
     """
     column, codes, separator = column.combine_chunks(), None, options.separator or ""
-    if kind_of_type(column.type) != "list":
+    kind = kind_of_type(column.type)
+    if kind == "structure" or (kind == "list" and import_arrow().types.is_nested(column.type.value_type)):
+        hint = "Name another column."
+        raise InputError("labels_column", rule="hold lists of names", got=str(column.type), hint=hint)
+    if kind != "list":
         texts, codes = encode(as_strings(column))
         if options.separator is None:
             counts = np.bincount(codes, minlength=len(texts)).tolist()
@@ -193,13 +197,9 @@ def read_label_lists(column: Any, options: ReadOptions, *, unit: str = "row") ->
         if options.separator is None and not separator and any(" " in text.strip() for text in texts):
             separation += " (choose the separator ' ' if spaces separate names)"
         column = import_arrow().array(["" if text in blank else text for text in texts], "string")
-    elif import_arrow().types.is_nested(column.type.value_type):
-        hint = "Name another column."
-        raise InputError("labels_column", rule="hold lists of names", got=str(column.type), hint=hint)
     rows, name_codes, names = list_entries(column, separator)
-    labels, targets = index_names(
-        rows, names, codes=name_codes, num_rows=len(column), unlisted=options.unlisted or "absent"
-    )
+    unlisted = options.unlisted or "absent"
+    labels, targets = index_names(rows, names, codes=name_codes, num_rows=len(column), unlisted=unlisted)
     return (labels, targets, "as lists") if codes is None else (labels, targets.take(codes), separation)
 
 
