@@ -187,8 +187,8 @@ def predict_into_folder(
     """Scores the images that are not in the folder yet, and prints what it holds afterwards."""
     from manyhot.scale import predict_with_ray
 
-    # The number of images is printed once it is known how many of them are new.
-    print_notes([note for note in dataset.notes if getattr(note, "kind", "") != "count"], console)
+    # The last note says how many images there are, which is printed once it is known how many of them are new.
+    print_notes(dataset.notes[:-1], console)
 
     def watch(new: int) -> AbstractContextManager[Callable[[int], None]]:
         console.print(f"{new:,} of {len(dataset):,} images are to be scored.", style="dim")

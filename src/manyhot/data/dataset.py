@@ -20,17 +20,6 @@ from manyhot.tables.columns import Array, check_split
 SHOWN_LABELS = 8
 
 
-class Note(str):
-    """A message about what was detected.
-
-    Attributes:
-        kind: What it is about, for programs, which should not look at the words: "count" for how many images there
-            are, or empty.
-    """
-
-    kind = ""
-
-
 @dataclass(frozen=True, repr=False)
 class Dataset:
     """Samples with their labels.

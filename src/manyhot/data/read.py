@@ -13,7 +13,7 @@ from typing import NamedTuple
 from manyhot.checks import check_choice
 from manyhot.data.annotations import OPEN_IMAGES_COLUMNS, find_voc, read_coco, read_open_images, read_voc
 from manyhot.data.arrays import read_npz
-from manyhot.data.dataset import Dataset, Note
+from manyhot.data.dataset import Dataset
 from manyhot.data.folders import read_folders, read_shards, scan_shards, shard_ids
 from manyhot.data.image_tables import read_image_tables
 from manyhot.data.sources import Files
@@ -288,6 +288,8 @@ def _summary(data: Dataset) -> str:
 def read_images(path: Paths) -> Dataset:
     """Images without labels, to predict: files, folders with all that is below them, patterns, tars, or a table.
 
+    The last of `notes` says how many there are.
+
     Args:
         path: One or several of these; a table has a column of paths, or of images in Parquet.
 
@@ -315,9 +317,8 @@ def read_images(path: Paths) -> Dataset:
         data = read_image_tables(tables, options, with_labels=False)
     else:
         data = _find_images(named)
-    count = Note(f"{count_noun(len(data), 'image')} to predict.")
-    count.kind = "count"
-    return Dataset(Labels([]), None, data.ids, images=data.images, notes=[*data.notes, count])
+    notes = [*data.notes, f"{count_noun(len(data), 'image')} to predict."]
+    return Dataset(Labels([]), None, data.ids, images=data.images, notes=notes)
 
 
 def _find_images(paths: Sequence[Path]) -> Dataset:
