@@ -138,8 +138,8 @@ def carry_out(job: Job, dataset: ExperimentDataset) -> dict[str, Any]:
     link = output.loss.link
     if output.trace and isinstance(link, QuasibinaryLink):
         run["normaliser"] = {
-            "steps": [point.step for point in output.trace],
-            "log C": [round(point.average, 4) for point in output.trace],
+            "steps": [point["step"] for point in output.trace],
+            "log C": [round(point["average"], 4) for point in output.trace],
             "of all rows": float(link.log_normaliser),
         }
     return run

@@ -4,13 +4,13 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from experiments.data import ExperimentDataset
 from manyhot.engine import FitSettings, NoProgress, fit, score
-from manyhot.engine.history import TracePoint
 from manyhot.errors import InputError
 from manyhot.heads import CosineHead, Head, LinearHead, MLPHead, TwoHeads
 from manyhot.links import NoLink, QuasibinaryLink
@@ -136,7 +136,7 @@ class RunOutput:
     head: nn.Module
     seconds: float
     speed: float
-    trace: list[TracePoint] = field(default_factory=list)
+    trace: list[dict[str, Any]] = field(default_factory=list)
     moving_link: QuasibinaryLink | None = None
 
 
@@ -172,6 +172,6 @@ def train(method: Method, dataset: ExperimentDataset, fit_settings: FitSettings)
         head=head.cpu(),
         seconds=seconds,
         speed=sum(float(epoch["samples/s"]) for epoch in fitted.history) / len(fitted.history),
-        trace=fitted.normaliser,
+        trace=fitted.diagnostics,
         moving_link=moving_link,
     )

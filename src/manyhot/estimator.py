@@ -19,7 +19,6 @@ from manyhot.decide.rule import Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.labels import Labels, one_hot
 from manyhot.linear import LinearPath, fit_path
-from manyhot.links import QuasibinaryLink
 from manyhot.losses import BinaryCrossEntropyLoss, SoftmaxCrossEntropyLoss
 from manyhot.losses.loss import Loss
 from manyhot.metrics.calibration import LogLoss
@@ -157,10 +156,10 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         index = 0
         to_fit = [part for part in (self.calibrator_, self.rule_) if part is not None and not bool(part.fitted)]
         link = self.loss_.link
-        if len(strengths) > 1 or to_fit or isinstance(link, QuasibinaryLink):
+        if len(strengths) > 1 or to_fit or link.needs_fit:
             out_of_fold = cross_validate(features, targets, self.loss_, fit, cv=cv, random_state=self.random_state)
             index = out_of_fold.best
-            if isinstance(link, QuasibinaryLink):
+            if link.needs_fit:
                 link.fit([(out_of_fold.scores, targets)])
             if self.calibrator_ is not None:
                 self.calibrator_.fit(out_of_fold.scores, targets)
@@ -292,7 +291,7 @@ def scorer_of(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
 
     Those of the quasibinary loss mean probabilities but for a constant, which is another one for each head.
     """
-    if not loss.link.gives_probs or isinstance(loss.link, QuasibinaryLink):
+    if not loss.link.gives_probs or loss.link.needs_fit:
         return lambda scores, targets: average_precision(scores, targets).nanmean()
 
     def log_likelihood(scores: Tensor, targets: Tensor) -> Tensor:

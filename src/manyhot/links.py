@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +31,12 @@ class Link(ConstructorRepr, ExactState, ABC):
     Attributes:
         gives_probs: Whether scores mean probabilities at all.
         clips: Whether probabilities are cut off at 1, so that different scores mean the same.
+        needs_fit: Whether it has a constant that `fit` computes from scores and targets, and training only estimates.
     """
 
     gives_probs: bool = True
     clips: bool = False
+    needs_fit: bool = False
     pos_weight: Tensor | None
 
     def __init__(self, pos_weight: PosWeight = None) -> None:
@@ -45,6 +47,10 @@ class Link(ConstructorRepr, ExactState, ABC):
             rule = "be (K,) of positive numbers"
             raise InputError("pos_weight", type(self).__name__, rule, str(weight.tolist()), hint)
         self.register_buffer("pos_weight", weight)
+
+    def fit(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Self:
+        """Computes the constants of the link, where it has any, from batches of (scores, targets); returns itself."""
+        return self
 
     @abstractmethod
     def unweighted_log_odds(self, scores: Tensor) -> Tensor:
@@ -354,6 +360,7 @@ class QuasibinaryLink(Link):
     clips = True
     range = (0.0, 1.0)
     finite = False
+    needs_fit = True
     preserves_order = True
 
     def __init__(self) -> None:
@@ -391,7 +398,7 @@ class QuasibinaryLink(Link):
         return self._fitted_log_normaliser().to(log_odds.dtype) + torch.nn.functional.logsigmoid(log_odds)
 
     @torch.no_grad()
-    def fit(self, batches: Iterable[tuple[Tensor, Tensor]]) -> QuasibinaryLink:
+    def fit(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Self:
         """Sets C to its exact value over all batches of (scores, targets); returns itself.
 
         log C = log of the sum of e^score over all known cells - log of the number of labels.

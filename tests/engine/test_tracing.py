@@ -7,7 +7,7 @@ import torch
 
 import manyhot as mh
 from manyhot.engine import FitSettings, NoProgress, fit
-from manyhot.engine.history import TRACE_POINTS, NormaliserTrace
+from manyhot.engine.history import TRACE_POINTS, LossTrace
 from manyhot.training.build import EachHeadLoss
 from tests.engine.problems import BreaksOff, Broken, data_of, network_of, targets_of
 
@@ -31,17 +31,17 @@ def table(folder):
 
 def test_every_step_of_a_short_run_is_noted(tmp_path):
     result = start(folder=tmp_path)
-    assert [point.step for point in result.normaliser] == list(range(1, 16))
-    for point, row in zip(result.normaliser, table(tmp_path), strict=True):
-        assert row == pytest.approx(tuple(point), rel=1e-5)
+    assert [point["step"] for point in result.diagnostics] == list(range(1, 16))
+    for point, row in zip(result.diagnostics, table(tmp_path), strict=True):
+        assert row == pytest.approx(tuple(point.values()), rel=1e-5)
 
 
 def test_the_average_follows_from_the_batches():
     """C moves by a tenth of the way to that of the batch, from the first batch on."""
-    points = start().normaliser
-    average = torch.tensor([point.average for point in points]).exp()
-    batch = torch.tensor([point.batch for point in points]).exp()
-    assert points[0].average == pytest.approx(points[0].batch, rel=1e-6)
+    points = start().diagnostics
+    average = torch.tensor([point["average"] for point in points]).exp()
+    batch = torch.tensor([point["batch"] for point in points]).exp()
+    assert points[0]["average"] == pytest.approx(points[0]["batch"], rel=1e-6)
     torch.testing.assert_close(average[1:], 0.9 * average[:-1] + 0.1 * batch[1:], rtol=1e-5, atol=0)
 
 
@@ -58,8 +58,8 @@ def test_a_run_that_was_broken_off_leaves_the_same_table(tmp_path):
 def test_a_batch_without_labels_has_no_value_of_its_own(tmp_path):
     """Also if it is the first after a break, and nothing is known of the one before."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    points = start(folder=whole, batch_size=1, epochs=1).normaliser
-    empty = [point.step for point in points if point.batch is None]
+    points = start(folder=whole, batch_size=1, epochs=1).diagnostics
+    empty = [point["step"] for point in points if point["batch"] is None]
     assert len(empty) == int((targets_of() != 1).all(1).sum()) > 0
     with pytest.raises(Broken):
         start(folder=broken, batch_size=1, epochs=1, after=empty[0] - 1, checkpoint_minutes=EVERY_STEP)
@@ -80,35 +80,35 @@ def test_what_was_written_after_the_checkpoint_is_taken_back(tmp_path):
 def test_a_run_that_is_over_gives_its_trace_again(tmp_path):
     first = start(folder=tmp_path)
     (tmp_path / "normaliser.csv").unlink()
-    assert start(folder=tmp_path, resume=True).normaliser == first.normaliser
+    assert start(folder=tmp_path, resume=True).diagnostics == first.diagnostics
     assert len(table(tmp_path)) == 15
 
 
 @pytest.mark.parametrize("total", [1, 499, 500, 999, 1000, 12_345])
 def test_a_long_run_is_noted_at_some_hundred_even_steps(total):
-    trace = NormaliserTrace(mh.QuasibinaryLoss(), total)
+    trace = LossTrace(mh.QuasibinaryLoss(), total)
     for step in range(1, total + 1):
-        trace.note(step)
-    steps = [point.step for point in trace.points()]
+        trace.record(step)
+    steps = [point["step"] for point in trace.table()[1]]
     assert steps == list(range(1, total + 1, max(1, total // TRACE_POINTS)))
     assert min(total, TRACE_POINTS) <= len(steps) < 2 * TRACE_POINTS
 
 
 def test_losses_with_another_normaliser_leave_nothing(tmp_path):
-    assert start(loss=mh.BinaryCrossEntropyLoss(), folder=tmp_path).normaliser == []
+    assert start(loss=mh.BinaryCrossEntropyLoss(), folder=tmp_path).diagnostics == []
     assert not (tmp_path / "normaliser.csv").exists()
     inside = mh.SumLoss(mh.QuasibinaryLoss(), mh.BinaryCrossEntropyLoss(), link=mh.SigmoidLink())
-    assert start(loss=inside).normaliser == []
+    assert start(loss=inside).diagnostics == []
 
 
 def test_a_sum_and_several_heads_that_read_by_it_are_followed():
     part = mh.QuasibinaryLoss()
     added = mh.SumLoss(part, mh.TwoWayLoss(), weights=(1, 0.01), link=part.link)
-    assert len(start(loss=added).normaliser) == 15
-    assert NormaliserTrace(EachHeadLoss(mh.QuasibinaryLoss(), heads=2), 10).loss is not None
+    assert len(start(loss=added).diagnostics) == 15
+    assert LossTrace(EachHeadLoss(mh.QuasibinaryLoss(), heads=2), 10).table()[0] == "normaliser"
 
 
 def test_steps_in_parts_note_the_whole_batch():
-    whole, parts = start().normaliser, start(accumulate=2).normaliser
+    whole, parts = start().diagnostics, start(accumulate=2).diagnostics
     for one, other in zip(whole, parts, strict=True):
-        assert tuple(other) == pytest.approx(tuple(one), rel=1e-4)
+        assert tuple(other.values()) == pytest.approx(tuple(one.values()), rel=1e-4)

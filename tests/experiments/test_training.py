@@ -67,8 +67,8 @@ def test_the_normaliser_is_traced_and_then_computed_from_all_rows():
     fit_settings = replace(FIT_SETTINGS, epochs=8)
     output = train(Method("quasibinary", "QuasibinaryLoss()"), FEATURES, fit_settings)
     steps = fit_settings.epochs * 3
-    assert [point.step for point in output.trace] == list(range(1, steps + 1))
-    assert output.trace[-1].average == float(output.moving_link.log_normaliser)
+    assert [point["step"] for point in output.trace] == list(range(1, steps + 1))
+    assert output.trace[-1]["average"] == float(output.moving_link.log_normaliser)
     learned = FEATURES.parts(fit_settings)["train"]
     with torch.no_grad():
         scores = output.head(learned.features).double()

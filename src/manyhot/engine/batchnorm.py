@@ -13,8 +13,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhot.engine.optim import cloned
 
-BATCH_NORMS = (_BatchNorm,)
-
 
 def train_mode(network: nn.Module) -> None:
     """Puts the network in training mode, but for modules whose parameters are all frozen.
@@ -116,15 +114,6 @@ def global_statistics(network: nn.Module, *, processes: int) -> Iterator[None]:
 
 def _replacement(module: _BatchNorm) -> _BatchNorm:
     on_gpu = any(tensor.is_cuda for tensor in (*module.parameters(), *module.buffers()))
-    kind = nn.SyncBatchNorm if on_gpu else GlobalBatchNorm
-    other = kind(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
-    other.weight, other.bias = module.weight, module.bias
-    other.running_mean, other.running_var = module.running_mean, module.running_var
-    other.num_batches_tracked = module.num_batches_tracked
-    other.training = module.training
+    other = (nn.SyncBatchNorm if on_gpu else GlobalBatchNorm)(module.num_features)
+    vars(other).update(vars(module))  # settings, and the same tensors
     return other
-
-
-def is_single_value_error(error: ValueError) -> bool:
-    """Whether a BatchNorm says that it cannot take statistics of a single value."""
-    return "more than 1 value per channel" in str(error)

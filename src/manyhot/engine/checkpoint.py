@@ -6,8 +6,10 @@ import ast
 import json
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 
 from manyhot.data.loading import Batches, FeatureBatches
 from manyhot.data.targets import SparseTargets
-from manyhot.engine.history import EpochRecord, TensorBoardLog, TracePoint, write_csv
+from manyhot.engine.history import EpochRecord, LossTrace, write_csv
 from manyhot.engine.validation import LOG_LOSS
 from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
@@ -30,14 +32,7 @@ from manyhot.settings import FitSettings
 FORMAT = 4
 ADDED_IN_FORMAT_4 = ("momentum", "nesterov", "bias_lr", "decay_all")
 # Settings that say where and how a run computes, not what; they may change when it goes on.
-MAY_CHANGE_ON_RESUME = (
-    "checkpoint_minutes",
-    "accelerator",
-    "devices",
-    "find_unused_parameters",
-    "compile",
-    "tensorboard",
-)
+HOW_SETTINGS = {"checkpoint_minutes", "accelerator", "devices", "find_unused_parameters", "compile", "tensorboard"}
 
 
 def import_safetensors() -> Any:
@@ -56,7 +51,7 @@ class Checkpoint:
     """
 
     tensors: Mapping[str, Tensor]
-    metadata: Mapping[str, Any]
+    metadata: dict[str, Any]
 
     def of(self, owner: str) -> dict[str, Tensor]:
         """The tensors of one owner."""
@@ -95,10 +90,11 @@ def _checkpoint_error(rule: str, path: Path, why: str = "") -> InputError:
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:
-    total = 0
-    for name in sorted(tensors):
-        total = zlib.crc32(_bytes(tensors[name]), zlib.crc32(name.encode(), total))
-    return total
+    return _crc32(content for name in sorted(tensors) for content in (name.encode(), _bytes(tensors[name])))
+
+
+def _crc32(contents: Iterable[Any]) -> int:
+    return reduce(lambda total, content: zlib.crc32(content, total), contents, 0)
 
 
 def _bytes(tensor: Tensor) -> memoryview:
@@ -109,21 +105,16 @@ def _bytes(tensor: Tensor) -> memoryview:
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of an optimiser, by the number of the parameter and the name of the entry."""
     state = optimizer.state_dict()["state"]
-    return {
-        f"{number}.{key}": value
-        for number, values in state.items()
-        for key, value in values.items()
-        if isinstance(value, Tensor)
-    }
+    return {f"{number}.{key}": value for number, values in state.items() for key, value in values.items()}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Loads the state of an optimiser."""
-    state: dict[int, dict[str, Tensor]] = {}
+    state = defaultdict[int, dict[str, Tensor]](dict)
     for name, value in tensors.items():
         number, key = name.split(".", 1)
-        state.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        state[int(number)][key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def run_fingerprint(
@@ -132,61 +123,42 @@ def run_fingerprint(
     """What must be the same when a run is resumed, by the name that error messages use."""
     frozen = [value for value in network.parameters() if not value.requires_grad]
     shapes = {name: list(value.shape) for name, value in network.state_dict().items()}
-    return {
-        **{
-            f"plan.{f.name}": _json_form(getattr(settings, f.name))
-            for f in fields(FitSettings)
-            if f.name not in MAY_CHANGE_ON_RESUME
-        },
+    names = {item.name for item in fields(FitSettings)} - HOW_SETTINGS
+    plan = {f"plan.{name}": getattr(settings, name) for name in sorted(names)}
+    described: dict[str, Any] = {
+        **json.loads(json.dumps(plan)),  # as a checkpoint holds it
         "network": _digest([json.dumps(shapes).encode()]),
-        "frozen weights": _digest(_bytes(value) for value in frozen),
+        "frozen weights": _digest(map(_bytes, frozen)),
         "loss": " ".join(repr(loss).split()),
         "train": describe_data(train),
         "val": None if val is None else describe_data(val),
     }
+    return described
 
 
-def upgrade_checkpoint(checkpoint: Checkpoint, val_targets: SparseTargets | None) -> Checkpoint:
-    """A checkpoint of an older format in the form of this one.
+def upgrade_metadata(metadata: dict[str, Any], val_targets: SparseTargets | None) -> None:
+    """Brings the metadata of a checkpoint of an older format into the form of this one, in place.
 
     Args:
-        checkpoint: As it was read.
+        metadata: As they were read.
         val_targets: The targets whose log loss is per cell in format 1 and per row now; None for other metrics.
     """
-    metadata, version = dict(checkpoint.metadata), checkpoint.metadata["format"]
-    if version < 2 and val_targets is not None:
-        metadata = _with_log_loss_per_row(metadata, val_targets)
-    if version < 3:
-        metadata = _with_names_of_format_3(metadata)
-    if version < 4:
-        added = {f"plan.{name}": getattr(FitSettings(), name) for name in ADDED_IN_FORMAT_4}
-        metadata["setting"] = added | metadata["setting"]
-    return Checkpoint(checkpoint.tensors, metadata | {"format": FORMAT})
-
-
-def _with_names_of_format_3(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of format 2 with the names that losses have in format 3."""
-    setting = metadata["setting"]
-    return metadata | {"setting": setting | {"loss": upgrade_text(setting["loss"])}}
-
-
-def _with_log_loss_per_row(metadata: dict[str, Any], val_targets: SparseTargets) -> dict[str, Any]:
-    """The metadata of format 1 with the log loss of format 2, in the history and as the monitored metric."""
-    known = val_targets.dense() >= 0
-    cells_per_row = int(known.sum()) / max(1, int(known.any(1).sum()))
-    metadata = dict(metadata)
-    state = metadata["position"] = dict(metadata["position"])
-    state["history"] = [
-        {
-            LOG_LOSS if name == "log loss" else name: value * cells_per_row if name == "log loss" else value
-            for name, value in epoch.items()
-        }
-        for epoch in state["history"]
-    ]
-    if metadata["setting"].get("plan.monitor") == "log loss":
-        metadata["setting"] = metadata["setting"] | {"plan.monitor": LOG_LOSS}
-        state["best_value"] = None if state["best_value"] is None else state["best_value"] * cells_per_row
-    return metadata
+    setting, state = metadata["setting"], metadata["position"]
+    if metadata["format"] < 2 and val_targets is not None:
+        known = val_targets.dense() >= 0
+        cells_per_row = int(known.sum()) / max(1, int(known.any(1).sum()))
+        names = {"log loss": LOG_LOSS}
+        state["history"] = [{names.get(name, name): epoch[name] for name in epoch} for epoch in state["history"]]
+        for epoch in state["history"]:
+            epoch |= {name: epoch[name] * cells_per_row for name in epoch if name == LOG_LOSS}
+        if setting.get("plan.monitor") == "log loss":
+            setting["plan.monitor"] = LOG_LOSS
+            state["best_value"] = None if state["best_value"] is None else state["best_value"] * cells_per_row
+    if metadata["format"] < 3:
+        setting["loss"] = upgrade_text(setting["loss"])
+    if metadata["format"] < 4:
+        for name in ADDED_IN_FORMAT_4:
+            setting.setdefault(f"plan.{name}", getattr(FitSettings(), name))
 
 
 def check_fingerprint(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -235,21 +207,18 @@ def first_difference(before: str, now: str) -> tuple[str, str, str]:
         return "loss", before, now
     what = "loss"
     while isinstance(old, ast.Call) and isinstance(new, ast.Call) and ast.dump(old.func) == ast.dump(new.func):
-        others = [
-            pair
-            for pair in zip(_call_arguments(old), _call_arguments(new), strict=False)
-            if ast.dump(pair[0]) != ast.dump(pair[1])
-        ]
-        if len(_call_arguments(old)) != len(_call_arguments(new)) or not others:
+        owner, olds, news = ast.unparse(old.func), _call_arguments(old), _call_arguments(new)
+        changed = [name for name in olds if name in news and ast.dump(olds[name]) != ast.dump(news[name])]
+        if len(olds) != len(news) or not changed:
             break
-        first, second = others[0]
-        what = f"{first.arg or 'loss'} of {ast.unparse(old.func)}"
-        old, new = first.value, second.value
+        name = changed[0]
+        what, old, new = f"{'loss' if isinstance(name, int) else name} of {owner}", olds[name], news[name]
     return what, ast.unparse(old), ast.unparse(new)
 
 
-def _call_arguments(call: ast.Call) -> list[ast.keyword]:
-    return [*(ast.keyword(arg=None, value=value) for value in call.args), *call.keywords]
+def _call_arguments(call: ast.Call) -> dict[int | str | None, ast.expr]:
+    """By position or name."""
+    return {**dict(enumerate(call.args)), **{keyword.arg: keyword.value for keyword in call.keywords}}
 
 
 def describe_data(data: Batches) -> str:
@@ -263,16 +232,8 @@ def describe_data(data: Batches) -> str:
     return f"{len(targets):,} rows x {targets.num_labels:,} labels, {targets.unlisted}, {_digest(content)}"
 
 
-def _digest(content: Iterable[Any]) -> str:
-    total = 0
-    for part in content:
-        total = zlib.crc32(part, total)
-    return f"{total:08x}"
-
-
-def _json_form(value: Any) -> Any:
-    """The value as it comes back from JSON."""
-    return list(value) if isinstance(value, tuple) else value
+def _digest(contents: Iterable[Any]) -> str:
+    return f"{_crc32(contents):08x}"
 
 
 class CheckpointStore:
@@ -285,27 +246,21 @@ class CheckpointStore:
         folder: Of the run.
         setting: What must be the same when the run goes on.
         writes: Whether this process writes; one of them does.
+
+    Attributes:
+        last: The checkpoint to go on from, where there is a folder.
     """
 
     def __init__(self, folder: Path | None, setting: Mapping[str, Any], *, writes: bool) -> None:
-        self.folder, self.setting = folder, setting
-        self.writes = writes and folder is not None
-        self.tensorboard: TensorBoardLog | None = None
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints lie."""
-        assert self.folder is not None
-        return self.folder / "checkpoint"
-
-    @property
-    def last(self) -> Path:
-        """The checkpoint to go on from."""
-        return self.checkpoints / "last.safetensors"
+        self.folder, self.setting, self.writes = folder, setting, writes and folder is not None
+        self.tensorboard: Any = None
+        if folder is not None:
+            import_safetensors()
+            self.last = folder / "checkpoint" / "last.safetensors"
 
     def best(self, epoch: int) -> Path:
         """The weights of the best epoch."""
-        return self.checkpoints / f"best-{epoch:04d}.safetensors"
+        return self.last.with_name(f"best-{epoch:04d}.safetensors")
 
     def last_exists(self) -> bool:
         """Whether there is a checkpoint to go on from."""
@@ -313,62 +268,66 @@ class CheckpointStore:
 
     def find(
         self, *, resume: bool, val_targets: SparseTargets | None = None
-    ) -> tuple[Checkpoint | None, dict[str, Tensor]]:
+    ) -> tuple[Checkpoint | None, Mapping[str, Tensor]]:
         """The checkpoint to go on from, None to start from the beginning, and the best weights so far.
 
         Args:
             resume: Whether to resume the run in the folder; without, a run there raises an error.
             val_targets: The targets of `StandardMetrics`, for checkpoints of an older format.
         """
-        checkpoint, best_state = None, dict[str, Tensor]()
+        checkpoint: Checkpoint | None = None
+        best_state: Mapping[str, Tensor] = {}
         if self.last_exists():
             if not resume:
                 hint, got = "Pass resume=True to go on with that run, or another folder.", f"{str(self.folder)!r}"
                 raise InputError("folder", "fit", "be free of other runs", f"{got} with a checkpoint", hint)
-            checkpoint = upgrade_checkpoint(Checkpoint.read(self.last), val_targets)
+            checkpoint = Checkpoint.read(self.last)
+            upgrade_metadata(checkpoint.metadata, val_targets)
             check_fingerprint(checkpoint.metadata["setting"], self.setting)
             best = checkpoint.metadata["position"]["best_epoch"]
-            best_state = {} if best is None else dict(Checkpoint.read(self.best(best)).tensors)
-        if resume and self.writes:
-            for part in self.checkpoints.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
+            best_state = {} if best is None else Checkpoint.read(self.best(best)).tensors
+        if resume:
+            for part in self.last.parent.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
                 part.unlink()
         return checkpoint, best_state
 
-    def save(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-        """Writes the checkpoint to go on from, and removes best weights that it no longer knows."""
-        if not self.writes:
-            return
-        Checkpoint(tensors, {"setting": self.setting, **metadata}).write(self.last)
-        known = metadata["position"]["best_epoch"]
-        for path in self.checkpoints.glob("best-*.safetensors"):
-            if known is None or path != self.best(known):
-                path.unlink()
+    def save(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], trace: LossTrace) -> None:
+        """Writes the checkpoint to go on from and the tables, and removes best weights that it no longer knows."""
+        if self.writes:
+            Checkpoint(tensors, {"setting": self.setting, **metadata}).write(self.last)
+            best = metadata["position"]["best_epoch"]
+            for path in self.last.parent.glob("best-*.safetensors"):
+                if best is None or path != self.best(best):
+                    path.unlink()
+            self.write_tables(metadata["position"]["history"], trace)
 
     def save_best(self, epoch: int, state: Mapping[str, Tensor]) -> None:
         """Writes the weights of the best epoch so far."""
         if self.writes:
             Checkpoint(state, {"epoch": epoch}).write(self.best(epoch))
 
-    def write_metrics(self, history: Sequence[EpochRecord], *, csv_only: bool = False) -> None:
-        """Rewrites the table of epochs, and logs the last one to TensorBoard."""
-        if not self.writes or not history:
-            return
-        assert self.folder is not None
-        write_csv(history, self.folder / "metrics.csv")
-        if self.tensorboard is not None and not csv_only:
-            self.tensorboard.write(history[-1])
-
-    def write_trace(self, points: Sequence[TracePoint]) -> None:
-        """Rewrites the table of the normaliser."""
-        if self.writes and points:
-            assert self.folder is not None
-            write_csv([point._asdict() for point in points], self.folder / "normaliser.csv")
+    def write_tables(self, history: Sequence[EpochRecord], trace: LossTrace) -> None:
+        """Rewrites the table of epochs and that of the loss."""
+        name, records = trace.table()
+        for file, rows in (("metrics", history), (name, records)):
+            if self.folder is not None and self.writes and rows:
+                write_csv(rows, self.folder / f"{file}.csv")
 
     def open_tensorboard(self, *, steps: int) -> None:
-        """Begins to log to TensorBoard."""
-        if self.writes:
-            assert self.folder is not None
-            self.tensorboard = TensorBoardLog(self.folder / "tensorboard", steps=steps)
+        """Begins to log to TensorBoard; what an earlier run wrote after so many steps is taken back."""
+        if self.folder is not None and self.writes:
+            require("tensorboard", "Runs with `tensorboard=True`", extra="vision")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.tensorboard = SummaryWriter(str(self.folder / "tensorboard"), purge_step=steps + 1)
+
+    def log_epoch(self, epoch: EpochRecord) -> None:
+        """Adds the figures of an epoch to TensorBoard."""
+        if self.tensorboard is not None:
+            for name, value in epoch.items():
+                if isinstance(value, float):
+                    self.tensorboard.add_scalar(name, value, global_step=epoch["steps"])
+            self.tensorboard.flush()
 
     def close(self) -> None:
         """Ends what is open."""

@@ -10,15 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.amp.grad_scaler import GradScaler
-from torch.nn.parallel import DistributedDataParallel
 
 from manyhot.distributed import world_size
 from manyhot.errors import InputError
@@ -27,7 +25,7 @@ from manyhot.settings import FitSettings
 T = TypeVar("T")
 
 _HALF_TYPES = {"bf16": torch.bfloat16, "16": torch.float16}
-# What torchrun tells the processes that it starts.
+# What torchrun sets for the processes that it starts.
 _LAUNCHED = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 # How long a process may go on after another one has ended, in seconds.
 _GRACE = 60.0
@@ -40,38 +38,31 @@ class DeviceContext:
     Attributes:
         device: Where tensors go.
         precision: "32", or the floats that parts of the network compute in, "bf16" or "16".
-        find_unused_parameters: Whether parameters may be without a gradient in some steps.
-        rank: The number of this process.
-        world: The number of processes.
-        scaler: Keeps gradients of 16-bit floats above zero.
     """
 
     device: torch.device
     precision: str = "32"
-    find_unused_parameters: bool = False
-    rank: int = field(init=False)
-    world: int = field(init=False)
-    scaler: GradScaler | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        world = world_size()
-        object.__setattr__(self, "world", world)
-        object.__setattr__(self, "rank", dist.get_rank() if world > 1 else 0)
-        scaler = GradScaler(self.device.type) if self.precision == "16" else None
-        object.__setattr__(self, "scaler", scaler)
+    @property
+    def world(self) -> int:
+        """The number of processes."""
+        return world_size()
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        return dist.get_rank() if self.world > 1 else 0
+
+    @property
+    def share(self) -> slice:
+        """The rows of this process among those of all: every n-th, so that each row is seen once."""
+        return slice(self.rank, None, self.world)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision of a forward pass."""
         if self.precision == "32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=_HALF_TYPES[self.precision])
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """The network, its gradients averaged over processes where there are several."""
-        if self.world == 1:
-            return network
-        devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(network, device_ids=devices, find_unused_parameters=self.find_unused_parameters)
 
     def total(self, tensor: Tensor) -> Tensor:
         """The sum over processes, in place."""
@@ -90,21 +81,17 @@ class DeviceContext:
         """What the function returns on the first process, on every process; so too an error that it raises there."""
         if self.world == 1:
             return function()
-        outcome: list[Any] = [None, None]
+        sent: list[Any] = [None, None]
         if self.rank == 0:
             try:
-                outcome[0] = function()
+                sent[0] = function()
             except Exception as error:  # raised below, on every process
-                outcome[1] = error
-        dist.broadcast_object_list(outcome, src=0, device=self.device)
-        result: T = outcome[0]
-        if outcome[1] is not None:
-            raise outcome[1]
+                sent[1] = error
+        dist.broadcast_object_list(sent, src=0, device=self.device)
+        result: T = sent[0]
+        if sent[1] is not None:
+            raise sent[1]
         return result
-
-    def to_device(self, tensor: Tensor) -> Tensor:
-        """The tensor on the device."""
-        return tensor if tensor.device == self.device else tensor.to(self.device, non_blocking=True)
 
 
 def open_device_context(settings: FitSettings) -> DeviceContext:
@@ -116,36 +103,32 @@ def open_device_context(settings: FitSettings) -> DeviceContext:
     kind = device_of(settings)
     if settings.precision == "16" and kind == "cpu":
         raise InputError("precision", "FitSettings", "be '32' or 'bf16' on a CPU", "'16'", "Take 'bf16'.")
-    count, launched = settings.devices, os.environ.keys() >= _LAUNCHED
-    if launched:
-        count = int(os.environ["LOCAL_WORLD_SIZE"])
-    elif count == "auto":
-        count = torch.cuda.device_count() if kind == "cuda" and _script_can_start_again() else 1
-    assert isinstance(count, int)
-    available = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, count)
+    launched, gpus = os.environ.keys() >= _LAUNCHED, torch.cuda.device_count()
+    count = int(os.environ["LOCAL_WORLD_SIZE"]) if launched else settings.devices
+    if isinstance(count, str):  # "auto"
+        count = gpus if kind == "cuda" and _script_can_start_again() else 1
+    available = {"cuda": gpus, "mps": int(torch.backends.mps.is_available())}.get(kind, count)
     if not 1 <= count <= available:
         got = f"{settings.accelerator!r} with {settings.devices!r} devices (it has {available})"
         hint = "Take accelerator='cpu', or fewer devices."
         raise InputError("accelerator", "FitSettings", "be one that this machine has", got, hint)
     if count > 1 and not launched:
         _start_processes(count)
-    local_rank = int(os.environ["LOCAL_RANK"]) if launched or count > 1 else None
+    together = launched or count > 1
     device = torch.device(kind)
     if kind == "cuda":
-        device = torch.device(kind, torch.cuda.current_device() if local_rank is None else local_rank)
+        device = torch.device(kind, int(os.environ["LOCAL_RANK"]) if together else torch.cuda.current_device())
         torch.cuda.set_device(device)
-    if local_rank is not None and not dist.is_initialized() and int(os.environ["WORLD_SIZE"]) > 1:
+    if together and not dist.is_initialized() and int(os.environ["WORLD_SIZE"]) > 1:
         dist.init_process_group("nccl" if kind == "cuda" else "gloo", device_id=device if kind == "cuda" else None)
         atexit.register(_leave_processes)
-    return DeviceContext(device, settings.precision, settings.find_unused_parameters)
+    return DeviceContext(device, settings.precision)
 
 
 def device_of(settings: FitSettings) -> str:
     """The kind of device that a plan trains on: "cuda", "mps" or "cpu"."""
-    return settings.accelerator if settings.accelerator != "auto" else _best_accelerator()
-
-
-def _best_accelerator() -> str:
+    if settings.accelerator != "auto":
+        return settings.accelerator
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -153,12 +136,9 @@ def _best_accelerator() -> str:
 
 def device_context_of(network: nn.Module, location: DeviceContext | FitSettings | None) -> DeviceContext:
     """Where to score: on the device of a context or of settings, or where the network is."""
-    if isinstance(location, DeviceContext):
-        return location
     if isinstance(location, FitSettings):
         return open_device_context(location)
-    parameter = next(network.parameters(), None)
-    return DeviceContext(torch.device("cpu") if parameter is None else parameter.device)
+    return location or DeviceContext(next(network.parameters(), torch.empty(0)).device)
 
 
 def _script_can_start_again() -> bool:
@@ -171,46 +151,38 @@ def _start_processes(count: int) -> None:
     if not _script_can_start_again():
         hint = "Take devices=1, or run a script."
         raise InputError("devices", "FitSettings", "be 1 where there is no script to start again", str(count), hint)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     if "OMP_NUM_THREADS" not in os.environ:
-        threads = max(1, torch.get_num_threads() // count)
-        torch.set_num_threads(threads)
-        os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        torch.set_num_threads(max(1, torch.get_num_threads() // count))
+        os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     os.environ |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "RANK": "0", "LOCAL_RANK": "0"}
     others = [
-        subprocess.Popen(
-            [sys.executable, *sys.orig_argv[1:]], env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
-        for rank in range(1, count)
+        subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env={**os.environ, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in map(str, range(1, count))
     ]
     atexit.register(_end_processes, others)
-    threading.Thread(target=_watch_processes, args=(others,), daemon=True).start()
-
-
-def _watch_processes(others: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ends this process if another one failed, because this one may wait for it without end."""
-    while not any(other.poll() for other in others):
-        if all(other.poll() == 0 for other in others):
-            return
-        time.sleep(0.5)
-    time.sleep(_GRACE)  # most errors are raised by every process
-    print("Another process of this training failed; its message is above.", file=sys.stderr, flush=True)
     for other in others:
-        other.kill()
-    os._exit(1)
+        threading.Thread(target=_watch_process, args=(other, others), daemon=True).start()
+
+
+def _watch_process(one: subprocess.Popen[bytes], others: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ends this process and the others if one failed, because they may wait for it without end."""
+    if one.wait() != 0:
+        time.sleep(_GRACE)  # most errors are raised by every process
+        print("Another process of this training failed; its message is above.", file=sys.stderr, flush=True)
+        for other in others:
+            other.kill()
+        os._exit(1)
 
 
 def _end_processes(others: Sequence[subprocess.Popen[bytes]]) -> None:
     """Waits for the other processes, and ends those that go on."""
     end = time.monotonic() + _GRACE
     for other in others:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             other.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            other.kill()
+        other.kill()
 
 
 def _leave_processes() -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.parallel import DistributedDataParallel
 
 from manyhot.data.loading import Batch
 from manyhot.distributed import GlobalBatch
-from manyhot.engine.batchnorm import frozen_buffers, is_single_value_error
+from manyhot.engine.batchnorm import frozen_buffers
 from manyhot.engine.devices import DeviceContext
 from manyhot.engine.optim import LOSS, STEP, mix_seeds, seed_generators
 from manyhot.errors import InputError
 from manyhot.losses.loss import Loss, divide
-from manyhot.losses.softmax import NoisedTopKLoss
 from manyhot.settings import FitSettings
 
 
@@ -32,49 +33,52 @@ class ExactGradients:
         network: On its device.
         loss: On the same device.
         context: Device and processes.
-        settings: Seed, and whether to compile.
+        settings: Seed, precision, and whether to compile.
+
+    Attributes:
+        scaler: Keeps gradients of 16-bit floats above zero; it changes no others.
     """
 
     def __init__(self, network: nn.Module, loss: Loss, context: DeviceContext, settings: FitSettings) -> None:
         self.network, self.loss, self.context, self.seed = network, loss, context, settings.seed
-        self.plain: Any = network
-        if settings.compile:
-            self.plain = torch.compile(network)
-        self.synced: Any = context.wrap(self.plain)
-        self.global_loss: Loss | GlobalBatch = GlobalBatch(loss) if context.world > 1 else loss
+        self.scaler = GradScaler(context.device.type, enabled=settings.precision == "16")
+        self.plain: Any = torch.compile(network) if settings.compile else network
+        self.synced: Any = self.plain
+        self.global_loss = loss if context.world == 1 else GlobalBatch(loss)
+        if context.world > 1:
+            devices = [context.device] if context.device.type == "cuda" else None
+            unused = settings.find_unused_parameters
+            self.synced = DistributedDataParallel(self.plain, device_ids=devices, find_unused_parameters=unused)
         # Only with all rows in sight are the gradients of a loss's own parameters the same on every process.
         self.needs_all_rows = loss.mixes_rows or any(True for _ in loss.parameters())
 
     def __call__(self, parts: Sequence[Batch], step: int) -> Tensor:
         """The loss of the batch whose parts these are; its gradient is added to what the parameters hold."""
+        targets = torch.cat([part.targets for part in parts])
+        extra = self._extra(parts, targets, step)
         try:
-            if len(parts) == 1:
-                return self._single_part(parts[0], step)
-            return self._second_pass(parts, step) if self.needs_all_rows else self._sum_of_parts(parts, step)
+            if len(parts) > 1 and not self.needs_all_rows:
+                return self._sum_of_parts(parts, targets, extra, step)
+            if len(parts) > 1:
+                return self._second_pass(parts, targets, extra, step)
+            value: Tensor = self.global_loss(self._forward(self.synced, parts[0], step, 0), targets, extra)
+            self.scaler.scale(value).backward()
+            return value.detach()
         except ValueError as error:
-            if not is_single_value_error(error):
+            if "more than 1 value per channel" not in str(error):
                 raise
             hint = "Take another batch size, so that the last batch of an epoch has more rows, or fewer parts."
             got = f"{min(len(part.rows) for part in parts)} in step {step + 1}"
             raise InputError("batch_size", "FitSettings", "give a BatchNorm several rows", got, hint) from None
 
-    def _single_part(self, batch: Batch, step: int) -> Tensor:
-        extra = self._extra(batch.targets, batch.rows, step)
-        value: Tensor = self.global_loss(self._forward(self.synced, batch, step, 0), batch.targets, extra)
-        self._backward(value)
-        return value.detach()
-
-    def _sum_of_parts(self, parts: Sequence[Batch], step: int) -> Tensor:
-        targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
-        extra = self._extra(targets, rows, step)
-        counts, values, start = self._counts(targets, extra), [], 0
-        for index, part in enumerate(parts):
-            own = None if extra is None else extra[start : start + len(part.rows)]
-            start += len(part.rows)
-            with self._no_sync(last=index == len(parts) - 1):
-                outputs = self._forward(self.synced, part, step, index)
-                value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, own)), counts)
-                self._backward(value * self.context.world)  # gradients are averaged over processes, and wanted added
+    def _sum_of_parts(self, parts: Sequence[Batch], targets: Tensor, extra: Tensor | None, step: int) -> Tensor:
+        counts, values = self._counts(targets, extra), []
+        sizes = [len(part.rows) for part in parts]
+        extras = [None] * len(parts) if extra is None else extra.split(sizes)
+        for outputs, part, own in zip(self._outputs(parts, step), parts, extras, strict=True):
+            value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, own)), counts)
+            # Gradients are averaged over processes, and wanted added.
+            self.scaler.scale(value * self.context.world).backward()
             values.append(value.detach())
         return self.context.total(torch.stack(values).sum())
 
@@ -95,20 +99,24 @@ class ExactGradients:
         counts = [torch.as_tensor(term.count, dtype=torch.float64, device=targets.device).clone() for term in terms]
         return [self.context.total(count).float() for count in counts]
 
-    def _second_pass(self, parts: Sequence[Batch], step: int) -> Tensor:
-        targets, rows = torch.cat([part.targets for part in parts]), torch.cat([part.rows for part in parts])
-        extra = self._extra(targets, rows, step)
+    def _second_pass(self, parts: Sequence[Batch], targets: Tensor, extra: Tensor | None, step: int) -> Tensor:
         with torch.no_grad(), frozen_buffers(self.network):
             outputs = torch.cat([self._forward(self.plain, part, step, i) for i, part in enumerate(parts)])
         outputs.requires_grad_()
         value: Tensor = self.global_loss(outputs, targets, extra)
-        self._backward(value)
+        self.scaler.scale(value).backward()
         assert outputs.grad is not None
         slopes = outputs.grad.split([len(part.rows) for part in parts])
-        for index, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
-            with self._no_sync(last=index == len(parts) - 1):
-                torch.autograd.backward(self._forward(self.synced, part, step, index), slope)
+        for again, slope in zip(self._outputs(parts, step), slopes, strict=True):
+            torch.autograd.backward(again, slope)
         return value.detach()
+
+    def _outputs(self, parts: Sequence[Batch], step: int) -> Iterator[Tensor]:
+        """Part by part; gradients travel between processes once a step, with the last one."""
+        for index, part in enumerate(parts):
+            last = index == len(parts) - 1
+            with nullcontext() if last or self.context.world == 1 else self.synced.no_sync():
+                yield self._forward(self.synced, part, step, index)
 
     def _forward(self, network: Any, batch: Batch, step: int, part: int) -> Tensor:
         seed_generators(self.context.device, mix_seeds(self.seed, STEP, step, self.context.rank, part))
@@ -116,18 +124,10 @@ class ExactGradients:
             outputs: Tensor = network(batch.inputs)
         return outputs
 
-    def _backward(self, value: Tensor) -> None:
-        scaler = self.context.scaler
-        (value if scaler is None else scaler.scale(value)).backward()
-
-    def _no_sync(self, *, last: bool) -> AbstractContextManager[Any]:
-        """Gradients travel between processes once a step, with the last part."""
-        waits: AbstractContextManager[Any] = nullcontext() if last or self.context.world == 1 else self.synced.no_sync()
-        return waits
-
-    def _extra(self, targets: Tensor, rows: Tensor, step: int) -> Tensor | None:
+    def _extra(self, parts: Sequence[Batch], targets: Tensor, step: int) -> Tensor | None:
         """What the loss takes besides scores and targets: row numbers, or noise that does not depend on the parts."""
-        if isinstance(self.loss, NoisedTopKLoss):
+        if self.loss.extra == "noise":
             seed_generators(self.context.device, mix_seeds(self.seed, LOSS, step, self.context.rank))
-            return self.loss.draw(torch.empty(targets.shape, device=targets.device))
-        return rows if self.loss.extra == "rows" else None
+            return self.loss.sample_noise(torch.empty(targets.shape, device=targets.device))
+        # Row numbers stay where they are unless the loss takes them: every copy makes the device wait.
+        return torch.cat([part.rows for part in parts]).to(targets.device) if self.loss.extra == "rows" else None

@@ -23,22 +23,17 @@ def parameter_groups(network: Network, loss: Loss, settings: FitSettings) -> lis
     Biases, scales of normalisations and everything else of one dimension do not decay, nor do a loss's own parameters.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    head_lr = settings.lr if settings.head_lr is None else settings.head_lr
-    backbone_parameters = [] if network.backbone is None else list(network.backbone.parameters())
-    backbone_ids = {id(parameter) for parameter in backbone_parameters}
-    head_parameters = [parameter for parameter in network.parameters() if id(parameter) not in backbone_ids]
-    for parameters, lr, decays in (
-        (backbone_parameters, settings.lr, True),
-        (head_parameters, head_lr, True),
-        (list(loss.parameters()), head_lr, False),
-    ):
-        for parameter in parameters:
-            if parameter.requires_grad:
-                decay = settings.weight_decay if decays and parameter.ndim > 1 else 0.0
-                groups.setdefault((lr, decay), []).append(parameter)
     if not any(parameter.requires_grad for parameter in network.parameters()):
         hint = "Set `requires_grad` of the head's parameters."
         raise InputError("network", "fit", "have parameters to train", "only frozen ones", hint)
+    head_lr = settings.lr if settings.head_lr is None else settings.head_lr
+    backbone = set() if network.backbone is None else set(network.backbone.parameters())
+    for module in (network, loss):
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                lr = settings.lr if parameter in backbone else head_lr
+                decay = settings.weight_decay if module is network and parameter.ndim > 1 else 0.0
+                groups.setdefault((lr, decay), []).append(parameter)
     return [
         {"params": parameters, "peak": lr, "lr": lr, "weight_decay": decay}
         for (lr, decay), parameters in groups.items()
@@ -52,12 +47,6 @@ def build_optimizer(network: Network, loss: Loss, settings: FitSettings, device:
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=0.9, nesterov=True, fused=fused)
     return torch.optim.AdamW(groups, fused=fused)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Gives every group its rate: its highest times the factor."""
-    for group in optimizer.param_groups:
-        group["lr"] = group["peak"] * factor
 
 
 # Where a one-cycle schedule starts and ends, as shares of its height.
@@ -111,9 +100,9 @@ def cloned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def copy_into(state: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
-    """Writes one state over another of the same names."""
-    for name, value in state.items():
-        into[name].copy_(value)
+    """Writes the tensors of a state over those of the same names."""
+    for name, tensor in into.items():
+        tensor.copy_(state[name])
 
 
 class WeightAverage:
@@ -123,26 +112,22 @@ class WeightAverage:
 
     Args:
         network: Whose weights are averaged.
-        decay: Share of the old average that each step keeps, in the long run.
+        decay: Share of the old average that each step keeps, in the long run; None for no average.
     """
 
-    def __init__(self, network: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.live = mutable_state(network)
+    def __init__(self, network: nn.Module, decay: float | None) -> None:
+        self.decay, self.updates = decay, 0
+        averaged = {} if decay is None else mutable_state(network)
+        self.live = {name: value for name, value in averaged.items() if value.is_floating_point()}
         self.state = cloned(self.live)
-        self.updates = 0
-        floats = [name for name, value in self.live.items() if value.is_floating_point()]
-        self._averages, self._sources = [self.state[name] for name in floats], [self.live[name] for name in floats]
-        self._counters = [name for name in self.live if name not in set(floats)]
 
     @torch.no_grad()
     def update(self) -> None:
         """Takes in the weights after a step."""
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        torch._foreach_lerp_(self._averages, self._sources, 1 - decay)
-        for name in self._counters:
-            self.state[name].copy_(self.live[name])
-        self.updates += 1
+        if self.decay is not None:
+            decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+            torch._foreach_lerp_(list(self.state.values()), list(self.live.values()), 1 - decay)
+            self.updates += 1
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
@@ -185,11 +170,6 @@ def seed_generators(device: torch.device, seed: int) -> None:
         torch.mps.manual_seed(seed)
 
 
-def steps_of_epoch(rows: int, batch_size: int) -> int:
-    """How many batches an epoch has; the last one may be smaller."""
-    return -(-rows // batch_size)
-
-
 def order_of_epoch(rows: int, *, seed: int, epoch: int) -> Rows:
     """(N,) every row once, in the order of this epoch."""
     generator = torch.Generator().manual_seed(mix_seeds(seed, ORDER, epoch))
@@ -197,18 +177,9 @@ def order_of_epoch(rows: int, *, seed: int, epoch: int) -> Rows:
     return order
 
 
-def parts_of_batch(batch: Rows, accumulate: int) -> list[Rows]:
-    """The batch in at most so many parts, none of them empty."""
-    return [batch] if accumulate == 1 else [part for part in np.array_split(batch, accumulate) if len(part)]
-
-
-def groups_of_epoch(
-    order: Rows, *, batch_size: int, accumulate: int, skip: int = 0, rank: int = 0, world: int = 1
-) -> Iterator[Any]:
-    """The rows of this process, part by part, after the first `skip` batches.
-
-    Every process takes every `world`-th row of each part, so that all of them together see each row once.
-    """
-    for start in range(skip * batch_size, len(order), batch_size):
-        for part in parts_of_batch(order[start : start + batch_size], accumulate):
-            yield part[rank::world]
+def groups_of_epoch(order: Rows, batch_size: int, accumulate: int, share: slice) -> Iterator[Any]:
+    """The rows of this process, its share of each part of each batch; no part of a batch is empty."""
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        for part in np.array_split(batch, min(accumulate, len(batch))):
+            yield part[share]

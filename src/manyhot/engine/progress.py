@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, TextIO
+from contextlib import suppress
+from typing import Any, TextIO
 
 
-class Progress(Protocol):
-    """Callbacks of `fit`, called on the first process only. Pass your own to show progress elsewhere."""
+class Progress:
+    """Callbacks of `fit`, called on the first process only; these show nothing. Derive from it to show progress."""
 
     def start(self, *, done: int, total: int, epochs: int) -> None:
         """A run begins, or goes on after `done` of its `total` steps."""
@@ -27,36 +28,8 @@ class Progress(Protocol):
         """The run is over, for whatever reason."""
 
 
-class NoProgress:
+class NoProgress(Progress):
     """Shows nothing."""
-
-    def start(self, *, done: int, total: int, epochs: int) -> None:
-        """Nothing."""
-
-    def step(self, done: int, *, epoch: int, loss: float) -> None:
-        """Nothing."""
-
-    def epoch(self, figures: Mapping[str, Any]) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
-
-
-class RemainingTime:
-    """How long the rest will take, from what the steps of this run took."""
-
-    def __init__(self, done: int, total: int) -> None:
-        self.first, self.total, self.begun = done, total, time.monotonic()
-
-    def remaining(self, done: int) -> str:
-        """The time left, in words; empty before anything is known."""
-        if done <= self.first:
-            return ""
-        return format_duration((time.monotonic() - self.begun) / (done - self.first) * (self.total - done))
 
 
 def format_duration(seconds: float) -> str:
@@ -86,7 +59,21 @@ def format_figures(figures: Mapping[str, Any]) -> str:
     )
 
 
-class ProgressLines:
+class TimedProgress(Progress):
+    """What a bar and lines have in common: how long the rest will take, from what the steps of this run took."""
+
+    def start(self, *, done: int, total: int, epochs: int) -> None:
+        """Notes where and when the run begins."""
+        self.first, self.total, self.epochs, self.begun = done, total, epochs, time.monotonic()
+
+    def remaining(self, done: int) -> str:
+        """The time left, in words; empty before anything is known."""
+        if done <= self.first:
+            return ""
+        return format_duration((time.monotonic() - self.begun) / (done - self.first) * (self.total - done)) + " left"
+
+
+class ProgressLines(TimedProgress):
     """A line an epoch, and one a minute within long ones, each with the time left.
 
     Args:
@@ -99,35 +86,31 @@ class ProgressLines:
 
     def start(self, *, done: int, total: int, epochs: int) -> None:
         """Says where a run goes on."""
-        self.epochs, self.clock, self.last_printed = epochs, RemainingTime(done, total), time.monotonic()
+        super().start(done=done, total=total, epochs=epochs)
+        self.last_printed = self.begun
         if done:
             self.note(f"goes on after step {done:,} of {total:,}")
 
     def step(self, done: int, *, epoch: int, loss: float) -> None:
         """Says how far it is, once a minute."""
         if time.monotonic() - self.last_printed >= self.every:
-            share = f"step {done:,} of {self.clock.total:,}"
-            self.note(f"epoch {epoch}/{self.epochs}: {share}, train loss {loss:.4f}{self._left(done)}")
+            self._line(done, epoch, f"step {done:,} of {self.total:,}, train loss {loss:.4f}")
 
     def epoch(self, figures: Mapping[str, Any]) -> None:
         """Says what was measured."""
-        done = int(figures["steps"])
-        self.note(f"epoch {figures['epoch']}/{self.epochs}: {format_figures(figures)}{self._left(done)}")
+        self._line(int(figures["steps"]), figures["epoch"], format_figures(figures))
 
     def note(self, text: str) -> None:
         """A line."""
         self.last_printed = time.monotonic()
         print(text, file=self.file or sys.stderr, flush=True)
 
-    def end(self) -> None:
-        """Nothing more to say."""
-
-    def _left(self, done: int) -> str:
-        left = self.clock.remaining(done)
-        return f"; {left} left" if left and done < self.clock.total else ""
+    def _line(self, done: int, epoch: int, text: str) -> None:
+        left = self.remaining(done) if done < self.total else ""
+        self.note(f"epoch {epoch}/{self.epochs}: {text}" + (left and f"; {left}"))
 
 
-class ProgressBar:
+class ProgressBar(TimedProgress):
     """A bar with the time left, and a line above it for every epoch.
 
     Args:
@@ -140,24 +123,19 @@ class ProgressBar:
     def start(self, *, done: int, total: int, epochs: int) -> None:
         """Draws the bar."""
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn
         from rich.progress import Progress as RichProgress
 
-        self.epochs, self.clock = epochs, RemainingTime(done, total)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
+        super().start(done=done, total=total, epochs=epochs)
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[left]}")
         self.rich = RichProgress(*columns, console=self.console or Console(stderr=True), transient=True)
         self.rich.start()
         self.task = self.rich.add_task("training", total=total, completed=done, left="")
 
     def step(self, done: int, *, epoch: int, loss: float) -> None:
         """Moves the bar."""
-        text, left = f"epoch {epoch}/{self.epochs}, loss {loss:.4f}", self.clock.remaining(done)
-        self.rich.update(self.task, completed=done, description=text, left=f"{left} left" if left else "")
+        text = f"epoch {epoch}/{self.epochs}, loss {loss:.4f}"
+        self.rich.update(self.task, completed=done, description=text, left=self.remaining(done))
 
     def epoch(self, figures: Mapping[str, Any]) -> None:
         """A line above the bar."""
@@ -175,10 +153,9 @@ class ProgressBar:
 
 def default_progress() -> Progress:
     """A bar where someone watches a terminal and `rich` is there, lines elsewhere."""
-    if not sys.stderr.isatty():
-        return ProgressLines()
-    try:
-        import rich  # noqa: F401
-    except ImportError:
-        return ProgressLines()
-    return ProgressBar()
+    if sys.stderr.isatty():
+        with suppress(ImportError):
+            import rich  # noqa: F401
+
+            return ProgressBar()
+    return ProgressLines()

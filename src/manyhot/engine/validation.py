@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from manyhot.data.loading import Batches
 from manyhot.distributed import gather
 from manyhot.engine.devices import DeviceContext, device_context_of
 from manyhot.engine.optim import groups_of_epoch
-from manyhot.links import Link, QuasibinaryLink
+from manyhot.errors import InputError
+from manyhot.links import Link
 from manyhot.metrics.calibration import LogLoss
 from manyhot.metrics.ranking import MeanAveragePrecision
 from manyhot.network import Network, score_batch
@@ -47,17 +48,13 @@ class StandardMetrics:
     def __call__(self, scores: Tensor, targets: Tensor) -> dict[str, float]:
         """The figures of (N, K) scores and targets."""
         figures = {"mAP": MeanAveragePrecision().update(scores, targets).compute().value}
-        if self.link.gives_probs:
-            figures[LOG_LOSS] = self._log_loss(scores, targets)
+        if self.link.needs_fit and not bool(self.link.fitted):
+            figures[LOG_LOSS] = math.nan  # as long as the link has seen no label
+        elif self.link.gives_probs:
+            buffer = next(self.link.buffers(), scores)  # the link may be on a GPU, with the loss
+            result = LogLoss().update(self.link.probs(scores.to(buffer.device)).cpu(), targets).compute()
+            figures[LOG_LOSS] = result.values["log_loss_per_row"]
         return figures
-
-    def _log_loss(self, scores: Tensor, targets: Tensor) -> float:
-        """Mean over rows of the sum over known labels; not a number as long as the link has seen no label."""
-        if isinstance(self.link, QuasibinaryLink) and not bool(self.link.fitted):
-            return math.nan
-        buffer = next(self.link.buffers(), scores)  # the link may be on a GPU, with the loss
-        result = LogLoss().update(self.link.probs(scores.to(buffer.device)).cpu(), targets).compute()
-        return result.values["log_loss_per_row"]
 
 
 def lower_is_better(name: str) -> bool:
@@ -84,6 +81,13 @@ def is_better(name: str, value: float, than: float | None) -> bool:
     if than is None:
         return True
     return value < than if lower_is_better(name) else value > than
+
+
+def check_monitor(monitor: str, figures: Iterable[str], hint: str) -> None:
+    """Raises an error if the monitored figure is none of those that are measured."""
+    if monitor not in (names := list(figures)):
+        rule = f"be one of the figures {', '.join(map(repr, names))}"
+        raise InputError("monitor", "FitSettings", rule, repr(monitor), hint)
 
 
 def score(
@@ -116,22 +120,15 @@ def score(
     context = device_context_of(network, settings)
     if settings is not None:
         network.to(context.device)
-    scores, rows = _local_scores(network, data, batch_size, context)
+    groups = groups_of_epoch(np.arange(len(data), dtype=np.int64), batch_size, 1, context.share)
+    parts = [(torch.empty(0, data.targets.num_labels), torch.empty(0, dtype=torch.int64))]
+    for batch in data.load(groups, epoch=None):
+        if len(batch.rows):
+            scores = score_batch(network, batch.inputs, autocast=context.autocast)
+            parts.append((scores, batch.rows.cpu()))
+    scores, rows = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     if context.world > 1:
-        scores = torch.cat([part.cpu() for part in gather(scores.to(context.device))])
-        rows = torch.cat([part.cpu() for part in gather(rows.to(context.device))])
+        scores, rows = (torch.cat(gather(tensor)) for tensor in (scores, rows))
         order = rows.argsort()
         scores, rows = scores[order], rows[order]
     return scores, rows
-
-
-def _local_scores(network: Network, data: Batches, batch_size: int, context: DeviceContext) -> tuple[Tensor, Tensor]:
-    """Scores of the rows of this process."""
-    order = np.arange(len(data), dtype=np.int64)
-    groups = groups_of_epoch(order, batch_size=batch_size, accumulate=1, rank=context.rank, world=context.world)
-    scores, rows = [torch.empty(0, data.targets.num_labels)], [torch.empty(0, dtype=torch.int64)]
-    for batch in data.load(groups, epoch=None):
-        if len(batch.rows):
-            scores.append(score_batch(network, batch.inputs, autocast=context.autocast))
-            rows.append(batch.rows.cpu())
-    return torch.cat(scores), torch.cat(rows)

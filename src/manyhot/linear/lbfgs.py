@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,8 +38,8 @@ class Memory:
 
     def __init__(self, spread: Tensor, factor: Tensor) -> None:
         self.spread, self.factor = spread, factor
-        self.steps: list[Tensor] = []
-        self.changes: list[Tensor] = []
+        # Steps (P, size) and how much the gradient changed along each.
+        self.pairs: list[tuple[Tensor, Tensor]] = []
         # Second derivatives of hard problems by their number, and their decomposition with a penalty added.
         self.information: dict[int, Tensor] = {}
         self.factors: dict[int, Tensor] = {}
@@ -49,36 +48,36 @@ class Memory:
         """Remembers a step (P, size) and the change of the gradient along it; a step of 0 says nothing."""
         curvature = (step * change).sum(1) / (step.square() * self.spread).sum(1)
         self.factor = torch.where(curvature > 0, curvature, self.factor)
-        self.steps, self.changes = [*self.steps[1 - MEMORY :], step], [*self.changes[1 - MEMORY :], change]
+        self.pairs = [*self.pairs[1 - MEMORY :], (step, change)]
 
     def forget(self, problems: Tensor) -> None:
         """Drops the steps of some problems, by a mask (P,); what is known of the factor stays."""
         if bool(problems.any()):
-            self.steps = [step.masked_fill(problems.unsqueeze(1), 0.0) for step in self.steps]
+            self.pairs = [(step.masked_fill(problems.unsqueeze(1), 0.0), change) for step, change in self.pairs]
 
     def select(self, problems: Tensor) -> Memory:
         """The memory of some of the problems."""
         part = Memory(self.spread, self.factor[problems])
-        part.steps = [step[problems] for step in self.steps]
-        part.changes = [change[problems] for change in self.changes]
-        positions = {number: position for position, number in enumerate(problems.tolist())}
-        for own, other in ((self.information, part.information), (self.factors, part.factors)):
-            other.update({positions[number]: matrix for number, matrix in own.items() if number in positions})
+        part.pairs = [(step[problems], change[problems]) for step, change in self.pairs]
+        for position, number in enumerate(problems.tolist()):
+            if number in self.information:
+                part.information[position] = self.information[number]
+                part.factors[position] = self.factors[number]
         return part
 
     def merge(self, problems: Tensor, part: Memory) -> None:
         """Takes over what some of the problems have learnt since."""
-        numbers = problems.tolist()
         for position, matrix in part.information.items():
-            if numbers[position] in self.information or len(self.information) < self.capacity():
-                self.information[numbers[position]] = matrix
+            number = int(problems[position])
+            if number in self.information or len(self.information) < self.capacity():
+                self.information[number], self.factors[number] = matrix, part.factors[position]
         self.factor = self.factor.index_copy(0, problems, part.factor)
-        extra = len(part.steps) - len(self.steps)
-        zeros = torch.zeros(len(self.factor), self.spread.shape[0], dtype=self.factor.dtype, device=self.factor.device)
-        self.steps = [zeros] * extra + self.steps
-        self.changes = [zeros] * extra + self.changes
-        self.steps = [old.index_copy(0, problems, new) for old, new in zip(self.steps, part.steps, strict=True)]
-        self.changes = [old.index_copy(0, problems, new) for old, new in zip(self.changes, part.changes, strict=True)]
+        nothing = self.factor.new_zeros(len(self.factor), len(self.spread))
+        self.pairs = [(nothing, nothing)] * (len(part.pairs) - len(self.pairs)) + self.pairs
+        self.pairs = [
+            (step.index_copy(0, problems, own_step), change.index_copy(0, problems, own_change))
+            for (step, change), (own_step, own_change) in zip(self.pairs, part.pairs, strict=True)
+        ]
 
     def capacity(self) -> int:
         """How many second derivatives may be kept."""
@@ -87,11 +86,11 @@ class Memory:
     def learn(self, problem: int, information: Tensor, penalty: Tensor) -> None:
         """Takes over the second derivative of a problem, and forgets its steps, which said the same less well."""
         self.information[problem] = information
-        self.factor_with(penalty, [problem])
+        self.add_penalty(penalty, problem)
         self.forget(torch.arange(len(self.factor), device=penalty.device) == problem)
 
-    def factor_with(self, penalty: Tensor, problems: Iterable[int]) -> None:
-        """Prepares second derivatives for a penalty."""
+    def add_penalty(self, penalty: Tensor, *problems: int) -> None:
+        """Decomposes the second derivatives of some problems with a penalty."""
         for number in problems:
             matrix = self.information[number]
             # What neither data nor penalty know of stays put.
@@ -101,7 +100,7 @@ class Memory:
     def direction(self, gradient: Tensor, penalty: Tensor) -> Tensor:
         """The quasi-Newton step (P, size), by the usual recursion; pairs without positive curvature are passed over."""
         left, used = -gradient, []
-        for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
+        for step, change in reversed(self.pairs):
             change = change + penalty * step
             along = (change * step).sum(1, keepdim=True)
             sizes = change.norm(dim=1, keepdim=True) * step.norm(dim=1, keepdim=True)
@@ -163,8 +162,8 @@ def minimise(
     start: Tensor,
     penalty: Tensor,
     memory: Memory,
-    *,
     floor: Tensor,
+    *,
     tolerance: float,
     max_steps: int,
 ) -> Minimum:
@@ -190,7 +189,7 @@ def minimise(
     )
     numbers = torch.arange(len(start), device=start.device)
     point, own = evaluate_at(objective, start, penalty), memory.select(numbers)
-    own.factor_with(penalty, own.information)
+    own.add_penalty(penalty, *own.information)
     active, fresh = torch.ones_like(result.converged), torch.zeros_like(result.converged)
     for iteration in range(max_steps):
         if iteration % PATIENCE == PATIENCE - 1:
@@ -207,19 +206,10 @@ def minimise(
         if float(active.sum()) <= (1 - WORTH_SORTING_OUT) * len(active):
             store_results(result, memory, numbers, point, own)
             remaining = active.nonzero().squeeze(1)
-            numbers, objective, point, own = (
-                numbers[remaining],
-                objective.select(remaining),
-                point.select(remaining),
-                own.select(remaining),
+            objective, point, own = objective.select(remaining), point.select(remaining), own.select(remaining)
+            numbers, direction, expected_decrease, active, fresh, floor, enough = (
+                part[remaining] for part in (numbers, direction, expected_decrease, active, fresh, floor, enough)
             )
-            direction, expected_decrease, active, fresh = (
-                direction[remaining],
-                expected_decrease[remaining],
-                active[remaining],
-                fresh[remaining],
-            )
-            floor, enough = floor[remaining], enough[remaining]
         new, lengths = line_search(objective, point, direction, expected_decrease, active, penalty)
         result.steps[numbers] += active
         own.add(lengths.unsqueeze(1) * direction, new.slope - point.slope)
@@ -313,6 +303,11 @@ GAP = 1e-3
 COVERED, ROWS_A_PARAMETER = 0.99, 16
 
 
+def exact_type(device: torch.device) -> torch.dtype:
+    """The most precise floating-point numbers of a device."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 class Objective(ABC):
     """A sum of losses over the samples, for P problems that have nothing to do with each other.
 
@@ -321,31 +316,18 @@ class Objective(ABC):
     Args:
         features: (N, D), the last column for the bias.
         targets: (K, N) int8.
-
-    Attributes:
-        problems: The number P of problems; parameters are (P, size).
-        size: The number of parameters of a problem.
     """
-
-    problems: int
-    size: int
 
     def __init__(self, features: Tensor, targets: Tensor) -> None:
         self.features, self.targets = features, targets
 
-    @property
-    def num_labels(self) -> int:
-        """The number K of labels."""
-        return len(self.targets)
-
     def scores(self, parameters: Tensor) -> Tensor:
         """(K, N) of parameters (P, size)."""
-        weights = parameters.view(self.num_labels, -1).to(self.features.dtype)
-        return weights @ self.features.mT
+        return parameters.view(len(self.targets), -1).to(self.features.dtype) @ self.features.mT
 
     def gradient(self, slopes: Tensor, like: Tensor) -> Tensor:
-        """(P, size) by the parameters, in the type of `like`, of slopes (K, N) by the scores."""
-        return (slopes @ self.features).to(like.dtype).view(self.problems, -1)
+        """(P, size) by the parameters, in the form of `like`, of slopes (K, N) by the scores."""
+        return (slopes @ self.features).to(like.dtype).view_as(like)
 
     @abstractmethod
     def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -367,26 +349,13 @@ class LabelObjective(Objective):
         super().__init__(features, targets)
         self.curve = loss.curve
         weight = loss.link.pos_weight
-        self.pos_weight = None
-        if weight is not None:
-            self.pos_weight = weight.to(features).expand(len(targets)).unsqueeze(1)
+        self.pos_weight = None if weight is None else weight.to(features).expand(len(targets)).unsqueeze(1)
         self.all_known = not bool((targets < 0).any())
-
-    @property
-    def problems(self) -> int:  # type: ignore[override]
-        """As many as labels."""
-        return len(self.targets)
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """Weights and bias of one label."""
-        return self.features.shape[1]
 
     def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum over known cells of each label."""
         slopes = torch.empty_like(scores)
-        exact = torch.float32 if scores.device.type == "mps" else torch.float64
-        values = torch.zeros(len(scores), dtype=exact, device=scores.device)
+        values = torch.zeros(len(scores), dtype=exact_type(scores.device), device=scores.device)
         at_once = CELLS_AT_ONCE if scores.device.type == "cpu" else CELLS_AT_ONCE_ON_DEVICE
         rows = max(1, min(scores.shape[1], at_once))
         labels = max(1, at_once // rows)
@@ -395,7 +364,7 @@ class LabelObjective(Objective):
             for start in range(0, scores.shape[1], rows):
                 block = (subset, slice(start, start + rows))
                 costs, steepness = self._cells(scores[block], self.targets[block], subset)
-                values[subset] += costs.sum(1, dtype=exact)
+                values[subset] += costs.sum(1, dtype=values.dtype)
                 slopes[block] = steepness
         return values, slopes
 
@@ -410,7 +379,8 @@ class LabelObjective(Objective):
 
     def information(self, scores: Tensor, problem: int) -> Tensor | None:
         """From the rows in which nearly all of the curvature lies, and from some of these where they are many."""
-        if self.size > LARGEST_INFORMATION or scores.device.type == "mps":
+        size = self.features.shape[1]
+        if size > LARGEST_INFORMATION or scores.device.type == "mps":
             return None
         subset, line = slice(problem, problem + 1), scores[problem : problem + 1].double()
         targets = self.targets[problem : problem + 1]
@@ -418,7 +388,7 @@ class LabelObjective(Objective):
         curvature = ((above - below) / (2 * GAP)).clamp(min=0).squeeze(0)
         ordered, rows = curvature.sort(descending=True)
         count = int((ordered.cumsum(0) < COVERED * ordered.sum()).sum()) + 1
-        every = -(-count // (ROWS_A_PARAMETER * self.size))
+        every = -(-count // (ROWS_A_PARAMETER * size))
         rows = rows[:count:every]
         # In float64, or rounding could leave a matrix that curves downwards.
         part = self.features[rows].double() * (every * curvature[rows]).sqrt().unsqueeze(1)
@@ -438,15 +408,12 @@ class JointObjective(Objective):
     The loss is summed over rows, where it offers that, and otherwise its mean is multiplied by the number of rows.
     """
 
-    problems = 1
-
     def __init__(self, features: Tensor, targets: Tensor, loss: Loss) -> None:
         super().__init__(features, targets)
         self.loss = copy.deepcopy(loss).to(features.device)
         self.factor = float(targets.shape[1])
         if "sum" in loss.reductions:
             self.loss.reduction, self.factor = "sum", 1.0
-        self.size = features.shape[1] * len(targets)
 
     def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of all samples."""
@@ -454,8 +421,7 @@ class JointObjective(Objective):
         with torch.enable_grad():
             value = self.loss(leaf, self.targets.mT)
             (slopes,) = torch.autograd.grad(value, leaf)
-        exact = torch.float32 if scores.device.type == "mps" else torch.float64
-        return (value.detach() * self.factor).to(exact).view(1), (slopes * self.factor).mT
+        return (value.detach() * self.factor).to(exact_type(scores.device)).view(1), (slopes * self.factor).mT
 
     def select(self, problems: Tensor) -> Self:
         """The only problem there is."""

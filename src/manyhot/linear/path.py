@@ -15,7 +15,7 @@ from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.heads import LinearHead
 from manyhot.linear.lbfgs import JointObjective, LabelObjective, Memory, Minimum, Objective, evaluate_at, minimise
-from manyhot.links import Link, QuasibinaryLink
+from manyhot.links import Link
 from manyhot.losses.binary import AdditiveLoss
 from manyhot.losses.loss import Loss
 from manyhot.metrics.calibration import LogLoss
@@ -106,8 +106,9 @@ def fit_path(
         path.strengths[number] = strength
         for group in groups:
             store_solution(path, number, group, group.solve(strength, tolerance, max_steps), basis)
-        if isinstance(loss.link, QuasibinaryLink) and bool((table == 1).any()):
-            path.links[number] = QuasibinaryLink().fit([(path.scores(matrix, number), table.to(matrix.device))])
+        if loss.link.needs_fit and bool((table == 1).any()):
+            scores = path.scores(matrix, number).cpu()
+            path.links[number] = copy.deepcopy(loss.link).cpu().fit([(scores, table)])
         if advance is not None:
             advance(1)
     loss.cpu()
@@ -121,37 +122,29 @@ class LabelGroup:
         objective: Of these labels.
         labels: Their numbers.
         basis: Of the features.
-        start: (labels, D + 1).
+        start: (P, size), where it begins.
         fixed: Whether they stay where they start, because there is no finite solution.
     """
 
     def __init__(
         self, objective: Objective, labels: Tensor, basis: Basis, start: Tensor, *, fixed: bool = False
     ) -> None:
-        self.objective, self.labels, self.fixed = objective, labels, fixed
-        copies = objective.size // len(basis.spread)
+        self.objective, self.labels, self.parameters, self.fixed = objective, labels, start, fixed
         penalised = torch.ones_like(basis.spread)
         penalised[-1] = 0.0
+        copies = start.shape[1] // len(basis.spread)
         self.penalised = penalised.repeat(copies)
-        self.parameters = start.reshape(objective.problems, objective.size)
-        curvature = start.new_full((objective.problems,), FIRST_CURVATURE)
-        self.memory = Memory(basis.spread.repeat(copies), curvature)
-        self.floor = FLOOR * evaluate_at(objective, self.parameters, torch.zeros_like(self.penalised)).value
+        self.memory = Memory(basis.spread.repeat(copies), start.new_full((len(start),), FIRST_CURVATURE))
+        self.floor = FLOOR * evaluate_at(objective, start, torch.zeros_like(self.penalised)).value
 
     def solve(self, strength: float, tolerance: float, max_steps: int) -> Minimum:
         """The minimum for one strength, where the next one starts."""
-        penalty = strength * self.penalised
-        steps = 0 if self.fixed else max_steps
+        penalty, steps = strength * self.penalised, 0 if self.fixed else max_steps
         minimum = minimise(
-            self.objective,
-            self.parameters,
-            penalty,
-            self.memory,
-            floor=self.floor,
-            tolerance=tolerance,
-            max_steps=steps,
+            self.objective, self.parameters, penalty, self.memory, self.floor, tolerance=tolerance, max_steps=steps
         )
-        minimum.converged.logical_or_(torch.tensor(self.fixed, device=penalty.device))
+        if self.fixed:
+            minimum.converged.fill_(True)
         self.parameters = minimum.parameters
         return minimum
 
@@ -161,7 +154,7 @@ def make_groups(features: Tensor, columns: Tensor, loss: Loss, basis: Basis) -> 
     start = initial_parameters(columns, loss, basis)
     labels = torch.arange(len(columns), device=columns.device)
     if not isinstance(loss, AdditiveLoss):
-        yield LabelGroup(JointObjective(features, columns, loss), labels, basis, start)
+        yield LabelGroup(JointObjective(features, columns, loss), labels, basis, start.view(1, -1))
         return
     solvable = torch.ones_like(labels, dtype=torch.bool)
     if basis.bias:
@@ -360,13 +353,15 @@ class LinearPath:
             LinearHead(in_features=4, num_labels=3, bias='label')
         """
         check_choice("sharing", "LinearPath.choose", sharing, ("all", "none"))
+        if not callable(by):
+            check_choice("by", "LinearPath.choose", by, ("mAP", "log loss"))
         if sharing == "none" and not self.adds_over_labels:
             hint = "Pass sharing='all'."
             rule = "be 'all' for a loss that mixes labels"
             raise InputError("sharing", "LinearPath.choose", rule, f"'none' with {type(self.loss).__name__}", hint)
         table = targets.dense() if isinstance(targets, SparseTargets) else targets
         figures = torch.stack([self._figure(by, features, table, index) for index in range(len(self))])
-        means = figures if figures.ndim == 1 else mean_of_defined(figures)
+        means = figures if figures.ndim == 1 else figures.nanmean(1)
         index = means.nan_to_num(-torch.inf).argmax()
         if sharing == "none":
             if figures.ndim == 1:
@@ -383,25 +378,15 @@ class LinearPath:
         return self.weights[int(index)], self.bias[int(index)]
 
     def _figure(self, by: str | Scorer, features: Any, targets: Any, index: int) -> Tensor:
-        scores, scorer = self.scores(features, index), self._scorer(by, index)
-        return torch.as_tensor(scorer(scores, as_targets("LinearPath.choose", targets, scores))).double().cpu()
-
-    def _scorer(self, by: str | Scorer, index: int) -> Scorer:
+        scores = self.scores(features, index)
+        targets = as_targets("LinearPath.choose", targets, scores)
         if callable(by):
-            return by
-        check_choice("by", "LinearPath.choose", by, ("mAP", "log loss"))
-        if by == "mAP":
-            return average_precision
-
-        def minus_log_loss(scores: Tensor, targets: Tensor) -> Tensor:
-            return -LogLoss().update(self.links[index].probs(scores), targets).compute().details["by_label"]
-
-        return minus_log_loss
-
-
-def mean_of_defined(figures: Tensor) -> Tensor:
-    """(S,) the mean over labels (S, K) of those that have a figure."""
-    return figures.nanmean(1)
+            figure = by(scores, targets)
+        elif by == "mAP":
+            figure = average_precision(scores, targets)
+        else:
+            figure = -LogLoss().update(self.links[index].probs(scores), targets).compute().details["by_label"]
+        return torch.as_tensor(figure).double().cpu()
 
 
 # As many numbers are in work at a time, so that nothing as large as the features is held beside them and their turn.

@@ -80,6 +80,10 @@ class QuasibinaryLoss(RowLoss):
         cells = torch.addcmul(self.penalty_weight * log_q.clamp(min=0), log_q, batch.targets, value=-1)
         return [Term(cells.sum(1) * (batch.targets.sum() > 0), batch.rows().sum())]
 
+    def diagnostics(self) -> tuple[str, dict[str, Tensor]]:
+        """log C of the last batch and its moving average."""
+        return "normaliser", {"batch": self.log_batch_normaliser, "average": self.link.log_normaliser}
+
     @torch.no_grad()
     def track(self, batch: LossBatch, log_normaliser: Tensor) -> None:
         """Moves the average of C towards that of this batch, unless the batch has no label; counts q above 1."""

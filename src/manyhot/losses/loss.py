@@ -90,6 +90,14 @@ class Loss(ConstructorRepr, nn.Module, ABC):
     def terms(self, batch: LossBatch) -> list[Term]:
         """The means that the loss is the sum of."""
 
+    def sample_noise(self, scores: Tensor) -> Tensor | None:
+        """New noise for a batch, for a loss whose `extra` is "noise"."""
+        return None
+
+    def diagnostics(self) -> tuple[str, dict[str, Tensor]] | None:
+        """The name of a table and its columns now, which training records at some hundred steps; by default none."""
+        return None
+
     def check(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> LossBatch:
         """The batch in the form in which the terms are computed; raises an error if it is invalid."""
         name = type(self).__name__

@@ -224,7 +224,7 @@ class NoisedTopKLoss(RowLoss):
         if self.k >= num_labels:
             hint = "Use a smaller set size: with all labels in the set nothing is left to learn."
             raise InputError("k", "NoisedTopKLoss", f"be below the number of labels {num_labels}", str(self.k), hint)
-        noise = self.draw(batch.scores) if batch.extra is None else batch.extra.to(batch.scores)
+        noise = self.sample_noise(batch.scores) if batch.extra is None else batch.extra.to(batch.scores)
         if noise.ndim != 3 or noise.shape[0] != rows or noise.shape[2] != num_labels:
             rule = f"be (N, draws, K) with N = {rows} and K = {num_labels}"
             raise InputError("noise", "NoisedTopKLoss", rule, str(tuple(noise.shape)), "Leave it out to have it drawn.")
@@ -234,7 +234,7 @@ class NoisedTopKLoss(RowLoss):
         own = (batch.targets * batch.scores).sum(1)
         return [Term(labelled * (1 + top - own).clamp(min=0), labelled.sum())]
 
-    def draw(self, scores: Tensor) -> Tensor:
+    def sample_noise(self, scores: Tensor) -> Tensor:
         """New noise from the global generator of the scores' device."""
         return torch.randn(scores.shape[0], self.draws, scores.shape[1], dtype=scores.dtype, device=scores.device)
 

@@ -22,7 +22,7 @@ from manyhot.engine import Progress, fit, score
 from manyhot.errors import InputError
 from manyhot.evaluation import Evaluation, evaluate
 from manyhot.evaluation.pipeline import split_to_evaluate
-from manyhot.links import Link, QuasibinaryLink
+from manyhot.links import Link
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
 from manyhot.predictions import Predictions
@@ -245,7 +245,7 @@ def fit_classifier(
         network.head = network.head.merged().eval()
     transfer_thresholds(network.head, loss)
     loss.cpu()  # scores come back to the CPU, and so must what reads them
-    if isinstance(loss.link, QuasibinaryLink):
+    if loss.link.needs_fit:
         scores, rows = score(network, train, settings=settings)
         loss.link.fit([(scores, train.targets.dense(rows))])
     table = held_out_predictions(network, prepared, settings, loss.link)
