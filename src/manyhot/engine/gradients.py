@@ -54,7 +54,7 @@ class ExactGradients:
 
     def __call__(self, parts: Sequence[Batch], step: int) -> Tensor:
         """The loss of the batch whose parts these are; its gradient is added to what the parameters hold."""
-        targets = torch.cat([part.targets for part in parts])
+        targets = parts[0].targets if len(parts) == 1 else torch.cat([part.targets for part in parts])
         extra = self._extra(parts, targets, step)
         try:
             if len(parts) > 1 and not self.needs_all_rows:

@@ -121,7 +121,6 @@ class WeightAverage:
         self.live = {name: value for name, value in averaged.items() if value.is_floating_point()}
         self.state = cloned(self.live)
 
-    @torch.no_grad()
     def update(self) -> None:
         """Takes in the weights after a step."""
         if self.decay is not None:
@@ -181,5 +180,5 @@ def groups_of_epoch(order: Rows, batch_size: int, accumulate: int, share: slice)
     """The rows of this process, its share of each part of each batch; no part of a batch is empty."""
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
-        for part in np.array_split(batch, min(accumulate, len(batch))):
-            yield part[share]
+        parts = [batch] if accumulate == 1 else np.array_split(batch, min(accumulate, len(batch)))
+        yield from (part[share] for part in parts)
