@@ -1,5 +1,7 @@
 """A step in parts is the same step, for every loss."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -25,6 +27,33 @@ def test_four_parts_are_one(name):
     assert_close(whole, parts)
     for one, other in zip(whole.history, parts.history, strict=True):
         assert one["train loss"] == pytest.approx(other["train loss"], rel=1e-6)
+
+
+class NoisyLoss(mh.losses.MultiLabelSoftmaxLoss):
+    """A loss of one's own that takes noise."""
+
+    extra = "noise"
+
+    def sample_noise(self, scores):
+        return torch.randn_like(scores)
+
+    def terms(self, batch):
+        return super().terms(replace(batch, scores=batch.scores + batch.extra))
+
+
+def test_the_noise_of_a_loss_of_your_own_does_not_depend_on_the_parts():
+    whole, parts, more = (
+        fit(
+            network_of(),
+            NoisyLoss().double(),
+            data_of(targets_of()),
+            settings=FitSettings(epochs=2, batch_size=10, accumulate=accumulate, seed=seed, accelerator="cpu"),
+            progress=NoProgress(),
+        )
+        for accumulate, seed in ((1, 0), (4, 0), (1, 1))
+    )
+    assert_close(whole, parts)
+    assert whole.history[0]["train loss"] != more.history[0]["train loss"]
 
 
 def test_more_parts_than_rows():

@@ -112,3 +112,25 @@ def test_steps_in_parts_note_the_whole_batch():
     whole, parts = start().diagnostics, start(accumulate=2).diagnostics
     for one, other in zip(whole, parts, strict=True):
         assert tuple(other.values()) == pytest.approx(tuple(one.values()), rel=1e-4)
+
+
+class CountingLoss(mh.BinaryCrossEntropyLoss):
+    """Records how many batches it was trained on."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("batches", torch.zeros(()))
+
+    def forward(self, scores, targets, extra=None):
+        self.batches += 1
+        return super().forward(scores, targets, extra)
+
+    def diagnostics(self):
+        return "batches", {"count": self.batches}
+
+
+def test_a_loss_of_your_own_names_its_table(tmp_path):
+    result = start(loss=CountingLoss(), folder=tmp_path)
+    assert result.diagnostics == [{"step": step, "count": float(step)} for step in range(1, 16)]
+    assert (tmp_path / "batches.csv").read_text().splitlines()[:2] == ["step,count", "1,1"]
+    assert not (tmp_path / "normaliser.csv").exists()
