@@ -101,9 +101,8 @@ def fit_path(
     loss = copy.deepcopy(loss).to(target_device)
     columns = table.mT.to(target_device).contiguous()
     groups = list(make_groups(basis.rotate(matrix, kind), columns, loss, basis))
-    path = empty_path(len(ordered), len(columns), matrix.shape[1], kind, loss)
+    path = empty_path(ordered, len(columns), matrix.shape[1], kind, loss)
     for number, strength in enumerate(ordered):
-        path.strengths[number] = strength
         for group in groups:
             store_solution(path, number, group, group.solve(strength, tolerance, max_steps), basis)
         if loss.link.needs_fit and bool((table == 1).any()):
@@ -176,18 +175,18 @@ def initial_parameters(columns: Tensor, loss: Loss, basis: Basis) -> Tensor:
     return start
 
 
-def empty_path(strengths: int, labels: int, width: int, dtype: torch.dtype, loss: Loss) -> LinearPath:
+def empty_path(strengths: list[float], labels: int, width: int, dtype: torch.dtype, loss: Loss) -> LinearPath:
     """A path to be filled, in the memory of the host."""
-    problems = labels if isinstance(loss, AdditiveLoss) else 1
+    count, problems = len(strengths), labels if isinstance(loss, AdditiveLoss) else 1
     return LinearPath(
-        weights=torch.zeros(strengths, labels, width, dtype=dtype),
-        bias=torch.zeros(strengths, labels, dtype=dtype),
-        strengths=torch.zeros(strengths, dtype=torch.float64),
-        values=torch.zeros(strengths, problems, dtype=torch.float64),
-        steps=torch.zeros(strengths, problems, dtype=torch.int64),
-        converged=torch.zeros(strengths, problems, dtype=torch.bool),
+        weights=torch.zeros(count, labels, width, dtype=dtype),
+        bias=torch.zeros(count, labels, dtype=dtype),
+        strengths=torch.tensor(strengths, dtype=torch.float64),
+        values=torch.zeros(count, problems, dtype=torch.float64),
+        steps=torch.zeros(count, problems, dtype=torch.int64),
+        converged=torch.zeros(count, problems, dtype=torch.bool),
         loss=loss,
-        links=[loss.link] * strengths,
+        links=[loss.link] * count,
     )
 
 
@@ -414,12 +413,10 @@ class Basis:
     def rotate(self, features: Tensor, dtype: torch.dtype) -> Tensor:
         """(N, D + 1) of features (N, D) on any device, on that of the basis."""
         rotated = torch.empty(len(features), len(self.spread), dtype=dtype, device=self.spread.device)
-        rotation = self.rotation.to(dtype)
         rotated[:, -1] = float(self.bias)
-        start = 0
-        for block in _blocks(features):
-            rotated[start : start + len(block), :-1] = self._scaled(block, dtype) @ rotation
-            start += len(block)
+        rotation, blocks = self.rotation.to(dtype), _blocks(features)
+        for block, part in zip(blocks, rotated.split([len(block) for block in blocks]), strict=True):
+            part[:, :-1] = self._scaled(block, dtype) @ rotation
         return rotated
 
     def heads(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
