@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -43,12 +44,12 @@ class DeviceContext:
     device: torch.device
     precision: str = "32"
 
-    @property
+    @cached_property
     def world(self) -> int:
         """The number of processes."""
         return world_size()
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """The number of this process."""
         return dist.get_rank() if self.world > 1 else 0

@@ -181,4 +181,5 @@ def groups_of_epoch(order: Rows, batch_size: int, accumulate: int, share: slice)
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         parts = [batch] if accumulate == 1 else np.array_split(batch, min(accumulate, len(batch)))
-        yield from (part[share] for part in parts)
+        for part in parts:
+            yield part[share]
