@@ -141,7 +141,7 @@ class FitSettings:
         None, "Learning rate of the head and of a loss's own parameters; `lr` by default.", interval="(0, inf)"
     )
     bias_lr: float | None = setting(
-        None, "Learning rate of the bias of the head; that of the head by default.", interval="(0, inf)"
+        None, "Learning rate of the biases of the head; that of the head by default.", interval="(0, inf)"
     )
     weight_decay: float = setting(0.01, "Weight decay.", interval="[0, inf)")
     decay_all: bool = setting(False, "Whether biases and scales decay too; a loss's own parameters never do.")

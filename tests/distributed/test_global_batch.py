@@ -64,7 +64,7 @@ def process(rank, address, folder, threads):
                 case, model, loss, features[own], targets[own], [extra[own] for extra in aligned]
             )
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
-    # A DistributedDataParallel is part of a cycle. One that outlives the process group may abort the process at its end.
+    # A DistributedDataParallel is part of a cycle. If it outlives the process group, the process may abort at its end.
     del model
     gc.collect()
     dist.destroy_process_group()

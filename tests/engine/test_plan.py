@@ -133,6 +133,20 @@ def test_rates_and_decay_of_parameters():
     assert type(build_optimizer(network, loss, FitSettings(optimizer="sgd"), torch.device("cpu"))) is torch.optim.SGD
 
 
+def test_rates_and_decay_of_biases_and_momentum_can_be_set():
+    network = network_of(norm=True)
+    settings = FitSettings(lr=0.1, head_lr=0.5, bias_lr=2.0, weight_decay=0.3, decay_all=True)
+    groups = parameter_groups(network, mh.TwoWayLoss(), settings)
+    found = {id(p): (group["peak"], group["weight_decay"]) for group in groups for p in group["params"]}
+    assert found[id(network.head.bias)] == (2.0, 0.3)
+    assert found[id(network.head.weight)] == (0.5, 0.3)
+    assert found[id(network.backbone[1].bias)] == (0.1, 0.3)
+    for momentum, nesterov, expected in ((0.8, True, True), (0.8, False, False), (0.0, True, False)):
+        settings = FitSettings(optimizer="sgd", momentum=momentum, nesterov=nesterov)
+        optimizer = build_optimizer(network, mh.TwoWayLoss(), settings, torch.device("cpu"))
+        assert (optimizer.defaults["momentum"], optimizer.defaults["nesterov"]) == (momentum, expected)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -20,7 +20,8 @@ from manyhot.settings import FitSettings
 def parameter_groups(network: Network, loss: Loss, settings: FitSettings) -> list[dict[str, Any]]:
     """The parameters to be trained, by learning rate and decay; `peak` is the rate at its highest.
 
-    Biases, scales of normalisations and everything else of one dimension do not decay, nor do a loss's own parameters.
+    Biases, scales of normalisations and everything else of one dimension decay only with `decay_all`, and a loss's own
+    parameters never.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     if not any(parameter.requires_grad for parameter in network.parameters()):
@@ -29,10 +30,13 @@ def parameter_groups(network: Network, loss: Loss, settings: FitSettings) -> lis
     head_lr = settings.lr if settings.head_lr is None else settings.head_lr
     backbone = set() if network.backbone is None else set(network.backbone.parameters())
     for module in (network, loss):
-        for parameter in module.parameters():
+        for name, parameter in module.named_parameters():
             if parameter.requires_grad:
                 lr = settings.lr if parameter in backbone else head_lr
-                decay = settings.weight_decay if module is network and parameter.ndim > 1 else 0.0
+                if settings.bias_lr is not None and parameter not in backbone and name.endswith("bias"):
+                    lr = settings.bias_lr
+                decays = module is network and (settings.decay_all or parameter.ndim > 1)
+                decay = settings.weight_decay if decays else 0.0
                 groups.setdefault((lr, decay), []).append(parameter)
     return [
         {"params": parameters, "peak": lr, "lr": lr, "weight_decay": decay}
@@ -45,7 +49,8 @@ def build_optimizer(network: Network, loss: Loss, settings: FitSettings, device:
     groups = parameter_groups(network, loss, settings)
     fused = device.type in ("cpu", "cuda")  # one kernel for all parameters, several times as fast
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, momentum=0.9, nesterov=True, fused=fused)
+        nesterov = settings.nesterov and settings.momentum > 0
+        return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=nesterov, fused=fused)
     return torch.optim.AdamW(groups, fused=fused)
 
 
