@@ -10,7 +10,8 @@ import os
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -64,22 +65,16 @@ def setting(default: Any, description: str, **limits: Any) -> Any:
 
 
 def check_milestones(argument: str, owner: str, value: Any) -> tuple[float, ...]:
-    """Returns rising shares of a run."""
+    """Returns rising shares of a run, which may come as text."""
+    parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     try:
-        shares = tuple(float(share) for share in value)
+        shares = tuple(float(part) for part in parts)
     except (TypeError, ValueError):
         shares = (-1.0,)
     if list(shares) != sorted(set(shares)) or not all(0 < share < 1 for share in shares):
         rule = "be rising shares of the run, each between 0 and 1"
         raise InputError(argument, owner, rule, repr(value), "Pass, for example, (0.5, 0.75).")
     return shares
-
-
-def check_devices(argument: str, owner: str, value: Any) -> int | str:
-    """Returns a number of devices or "auto"."""
-    from manyhot.checks import check_int
-
-    return "auto" if value == "auto" else check_int(argument, owner, value, low=1)
 
 
 def as_text(argument: str, owner: str, value: Any) -> str:
@@ -161,7 +156,7 @@ class FitSettings:
     seed: int = setting(0, "Random seed.", low=0)
     precision: Literal["32", "bf16", "16"] = setting("32", "Floating-point precision of the network.")
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "Where to train.")
-    devices: int | Literal["auto"] = setting("auto", "How many devices of one machine.", check=check_devices)
+    devices: int | Literal["auto"] = setting("auto", "How many devices of one machine.", low=1)
     find_unused_parameters: bool = setting(
         False, "Whether parameters may be without a gradient in some steps of several processes."
     )
@@ -285,8 +280,7 @@ class TrainSettings(FitSettings):
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as values that YAML can hold."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return plain_values(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,35 +302,43 @@ class DataSource:
     corrections: tuple[str, ...] = ()
 
     @classmethod
-    def build(cls, *paths: str, corrections: Iterable[str] = (), **options: Any) -> DataSource:
+    def build(cls, *paths: str, corrections: Iterable[str] = (), root: str | None = None, **options: Any) -> Self:
         """A source whose paths are made absolute, because a run may be resumed from another folder."""
         absolute = [
             str(Path(path).absolute()) if Path(path).exists() or set(path) & set("*?[{") else path for path in paths
         ]
         # Links of folders are resolved: `runs/last` points to another run as soon as this one has finished.
         real = [os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in corrections]
-        if options.get("root"):
-            options["root"] = str(Path(options["root"]).absolute())
-        return cls(paths=tuple(absolute), corrections=tuple(dict.fromkeys(real)), **options)
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> DataSource:
-        """The source of what `to_dict` gave; other entries of it are ignored."""
-        values = {item.name: stored[item.name] for item in fields(cls) if stored.get(item.name)}
-        lists: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**values | lists)
+        folder = str(Path(root).absolute()) if root else None
+        return cls(paths=tuple(absolute), root=folder, corrections=tuple(dict.fromkeys(real)), **options)
 
     def to_dict(self) -> dict[str, Any]:
         """What was given, as values that YAML can hold."""
-        given = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
+        return {name: value for name, value in plain_values(self).items() if value}
+
+
+def plain_values(settings: FitSettings | DataSource) -> dict[str, Any]:
+    """All fields as values that YAML can hold."""
+    values = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def setting_types(cls: type) -> dict[str, Any]:
     """The type of each setting by name, first those of the class itself."""
-    hints, inherited = typing.get_type_hints(cls), {item.name for item in fields(FitSettings)}
-    names = sorted((item.name for item in fields(cls)), key=lambda name: cls is not FitSettings and name in inherited)
-    return {name: hints[name] for name in names}
+    hints, own = typing.get_type_hints(cls), cls.__annotations__
+    return {item.name: hints[item.name] for item in sorted(fields(cls), key=lambda item: item.name not in own)}
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """The types that a value may have, and the choices instead of `Literal`.
+
+    Example:
+        >>> members_of(int | Literal["auto"] | None)
+        (<class 'int'>, 'auto', <class 'NoneType'>)
+    """
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return tuple(member for part in typing.get_args(kind) for member in members_of(part))
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else (kind,)
 
 
 def default_text(name: str) -> str:
@@ -346,12 +348,11 @@ def default_text(name: str) -> str:
         >>> default_text("epochs"), default_text("loss")
         ('20; with tune=all 8', 'BCE + two-way; with tune=all BCE')
     """
-    default = next(item.default for item in fields(TrainSettings) if item.name == name)
     short = {text: loss for loss, text in ALL_LOSSES.items()}
-    head, other = (
-        short[LOSSES[tune]] if name == "loss" else preset.get(name, default) for tune, preset in PRESETS.items()
-    )
-    text = str(head) if head == other else f"{head}; with tune=all {other}"
+    default = getattr(TrainSettings, name)
+    values = LOSSES if name == "loss" else {tune: preset.get(name, default) for tune, preset in PRESETS.items()}
+    head, other = (short.get(values[tune], str(values[tune])) for tune in ("head", "all"))
+    text = head if head == other else f"{head}; with tune=all {other}"
     return "" if text == "None" else text
 
 
@@ -359,34 +360,24 @@ def check_settings(settings: FitSettings) -> None:
     """Gives each setting the value that its check returns, a plain int for an integer of NumPy."""
     from manyhot.checks import check_bool, check_choice, check_int, check_number, check_str
 
-    owner, kinds = type(settings).__name__, setting_types(type(settings))
+    kinds = setting_types(type(settings))
     for item in fields(settings):
-        value, limits = getattr(settings, item.name), item.metadata
-        members = _members(kinds[item.name])
-        check: Callable[..., Any] = check_str
-        options: dict[str, Any] = {}
+        value, members, limits = getattr(settings, item.name), members_of(kinds[item.name]), item.metadata
         if value is None and type(None) in members:
             continue
+        argument = item.name, type(settings).__name__, value
+        choices = [member for member in members if isinstance(member, str)]
         if "check" in limits:
-            check = limits["check"]
-        elif choices := [choice for member in members for choice in typing.get_args(member)]:
-            check, options = check_choice, {"choices": choices}
-        elif bool in members:
-            check = check_bool
-        elif int in members:
-            check, options = check_int, {"low": limits["low"]}
-        elif float in members:
-            check, options = check_number, {"interval": limits["interval"]}
-        object.__setattr__(settings, item.name, check(item.name, owner, value, **options))
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    """The types that a value may have: those of a union, or the type itself."""
-    return (
-        typing.get_args(kind)
-        if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
-        else (kind,)
-    )
+            value = limits["check"](*argument)
+        elif "low" in limits and value not in choices:
+            value = check_int(*argument, low=limits["low"])
+        elif "interval" in limits:
+            value = check_number(*argument, limits["interval"])
+        elif choices:
+            value = check_choice(*argument, choices)
+        else:
+            value = check_bool(*argument) if bool in members else check_str(*argument)
+        object.__setattr__(settings, item.name, value)
 
 
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -394,22 +385,17 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 def from_text(value: Any, kind: Any) -> Any:
     """A value from YAML or the command line in the type of a setting; as it is where it is none of that type."""
-    members = _members(kind)
-    if typing.get_origin(kind) is tuple and isinstance(value, str | list):
-        parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        return tuple(from_text(part, typing.get_args(kind)[0]) for part in parts)
+    members = members_of(kind)
     if isinstance(value, str):
-        choices = [choice for member in members for choice in typing.get_args(member)]
-        if type(None) in members and str not in members and value.lower() in {"none", "null"} - set(choices):
+        word = value.lower()
+        if type(None) in members and str not in members and word in {"none", "null"}.difference(members):
             return None
         if bool in members:
-            return _WORDS.get(value.lower(), value)
+            return _WORDS.get(word, value)
         for number in (int, float):
-            if number in members:
-                try:
+            with suppress(ValueError):
+                if number in members:
                     return number(value)
-                except ValueError:
-                    continue
     elif isinstance(value, float) and int in members and value.is_integer():
         return int(value)
     elif isinstance(value, int) and not isinstance(value, bool) and not {int, float} & set(members):

@@ -180,13 +180,10 @@ def build_source(
     data: list[str] | None, config: Path | None, corrections: list[str] | None, options: dict[str, Any]
 ) -> DataSource:
     """How data are read: as the options say, or as the file of settings says where no DATA are given."""
-    typed = {name: options[name] for name in DATA_OPTIONS if options[name] is not None}
-    source = DataSource.build(*(data or ()), corrections=corrections or (), **typed).to_dict()
-    if data or config is None:
-        return DataSource.from_dict(source)
-    known = read_settings(config).get("data") or {}
-    both = [*known.get("corrections", ()), *source.get("corrections", ())]
-    return DataSource.from_dict({**known, **source, "corrections": list(dict.fromkeys(both))})
+    stored = read_settings(config).get("data") or {} if config is not None and not data else {}
+    values = {name: stored.get(name) if options[name] is None else options[name] for name in DATA_OPTIONS}
+    both = [*stored.get("corrections", ()), *(corrections or ())]
+    return DataSource.build(*(data or stored.get("paths", ())), corrections=both, **values)
 
 
 RunArgument = Annotated[
