@@ -314,7 +314,7 @@ class DataSource:
 
     def to_dict(self) -> dict[str, Any]:
         """What was given, as values that YAML can hold."""
-        return {name: value for name, value in plain_values(self).items() if value}
+        return {name: value for name, value in plain_values(self).items() if value not in (None, [])}
 
 
 def plain_values(settings: FitSettings | DataSource) -> dict[str, Any]:

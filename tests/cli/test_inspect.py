@@ -68,6 +68,10 @@ def test_columns_can_be_named(tmp_path, run):
     assert [label["name"] for label in content["labels"]] == ["sea", "sky"]
 
 
+def test_an_empty_split_column_is_none(table, run):
+    assert json.loads(run("inspect", table, "--no-images", "--json", "--split-column", "").out)["splits"] == {}
+
+
 def test_every_label_can_be_shown(tmp_path, run):
     labels = [f"label {k}" for k in range(40)]
     picture(tmp_path / "0.jpg", 0)

@@ -1,6 +1,7 @@
 """How the data of a run are described in its settings."""
 
 from manyhot.cli.options import DATA_OPTIONS, build_source
+from manyhot.settings import write_settings
 
 
 def test_a_run_can_be_resumed_from_another_folder(tmp_path, monkeypatch):
@@ -13,3 +14,11 @@ def test_a_run_can_be_resumed_from_another_folder(tmp_path, monkeypatch):
         "root": str(tmp_path / "images"),
         "separator": "|",
     }
+
+
+def test_an_empty_text_is_an_option_that_was_given(tmp_path):
+    given = dict.fromkeys(DATA_OPTIONS) | {"split_column": "", "separator": ""}
+    source = build_source(["photos.csv"], None, None, given)
+    assert source.to_dict() == {"paths": ["photos.csv"], "split_column": "", "separator": ""}
+    write_settings({"data": source.to_dict()}, tmp_path / "config.yaml")
+    assert build_source(None, tmp_path / "config.yaml", None, dict.fromkeys(DATA_OPTIONS)) == source
