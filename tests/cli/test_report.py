@@ -55,7 +55,7 @@ def test_a_table_gets_its_report_beside_it(table, home, run):
     run("report", "photos.parquet")
     (home / "photos.report.html").write_text("mine")
     words = run("report", "photos.parquet", code=2).err
-    assert "`--out` of `manyhot` must name a file that is not there yet; got 'photos.report.html'" in words
+    assert "`--out` of `manyhot report` must name a file that is not there yet; got 'photos.report.html'" in words
     assert (home / "photos.report.html").read_text() == "mine"
     run("report", "photos.parquet", "--overwrite")
     assert is_report(home / "photos.report.html")
@@ -84,7 +84,7 @@ def test_a_table_of_another_program_with_targets_from_elsewhere_and_figures_as_f
     assert (home / "all.pdf").read_bytes().startswith(b"%PDF")
     for option, words in (
         (("--png", "pngs"), "`--png` of `manyhot report` must name a new or an empty folder; got 'pngs'"),
-        (("--pdf", "all.pdf"), "`--pdf` of `manyhot` must name a file that is not there yet; got 'all.pdf'"),
+        (("--pdf", "all.pdf"), "`--pdf` of `manyhot report` must name a file that is not there yet; got 'all.pdf'"),
     ):
         assert words in run(*given, *option, code=2).err
 
@@ -103,9 +103,10 @@ def test_several_go_to_one_page_here(table, home, run):
 
 def test_a_page_that_nothing_shows_is_named(table, home, run, monkeypatch):
     asked = []
-    monkeypatch.setattr("manyhot.cli.console.open_file", lambda path: asked.append(path.name))
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("typer.launch", lambda path: asked.append(path) or 1)
     printed = run("report", "photos.parquet", "--open")
-    assert asked == ["photos.report.html"]
+    assert asked == [str(home / "photos.report.html")]
     assert f"No browser was found; the report is {home / 'photos.report.html'}." in printed.err
 
 
@@ -115,10 +116,8 @@ def test_a_page_that_nothing_shows_is_named(table, home, run, monkeypatch):
         (("photos.parquet", "--name", "a", "--name", "b"), "`--name` of `manyhot report` must be given 1 times"),
         (("photos.parquet", "photos.parquet", "--name", "a", "--name", "a"), "must differ"),
         (("photos.parquet", "--dark"), "`--dark` of `manyhot report` must come with --png or --pdf; got neither"),
-        (("photos.parquet", "-o", "a.txt"), "`--out` of `manyhot report` must end with .html; got 'a.txt'"),
+        (("photos.parquet", "-o", "a.txt"), "`--out` of `manyhot report` must end with .html, .htm; got 'a.txt'"),
         (("photos.parquet", "--pdf", "a.txt"), "`--pdf` of `manyhot report` must end with .pdf; got 'a.txt'"),
-        (("photos.parquet", "--png", "photos.parquet"), "`--png` of `manyhot report` must name a folder"),
-        (("photos.parquet", "--root", "nowhere"), "`--root` of `manyhot report` must be a folder; got 'nowhere'"),
         (("photos.parquet", "--split", "test"), "got 'test'"),
         (("nowhere",), "nowhere"),
         (("bare.parquet",), "`RUN` of `manyhot report` must hold targets; got probs. Pass the file of true labels"),
@@ -134,6 +133,20 @@ def test_mistakes_are_told_in_one_sentence_and_nothing_is_written(table, home, r
     printed = run("report", *arguments, code=2)
     assert words in printed.err.replace("\n", " ")
     assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--png", "photos.parquet"), "'photos.parquet' is a file."),
+        (("--root", "photos.parquet"), "'photos.parquet' is a file."),
+        (("--root", "nowhere"), "'nowhere' does not exist."),
+    ],
+)
+def test_folders_are_checked_at_once(table, run, option, words):
+    told = " ".join(run("report", table, *option, code=2).err.split())
+    assert f"Invalid value for '{option[0]}': " in told
+    assert words in told
 
 
 @pytest.mark.process

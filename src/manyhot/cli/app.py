@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from manyhot.cli.messages import with_typed_names
+from manyhot.cli.messages import Command
 from manyhot.cli.pages import report, studio
 from manyhot.cli.predict import export, predict
 from manyhot.cli.search import search
@@ -22,8 +22,8 @@ app = typer.Typer(
 )
 # In the order in which they are usually needed.
 for command in (demo, inspect, train, compare, predict, search, studio, export, evaluate, report, calibrate, decide):
-    app.command()(with_typed_names(command))
-app.command("import")(with_typed_names(import_))
+    app.command(cls=Command)(command)
+app.command("import", cls=Command)(import_)
 
 
 def print_version(show: bool) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +27,9 @@ def error_console() -> Console:
     return Console(stderr=True, soft_wrap=True, markup=False, highlight=False, quiet=rank() > 0)
 
 
-def print_json(content: Any, *, indent: int | None = None) -> None:
+def print_json(content: Any, *, indent: int | None = None, ensure_ascii: bool = True) -> None:
     """Prints the result of a command for programs, on stdout."""
-    print(json.dumps(content, indent=indent))
+    typer.echo(json.dumps(content, indent=indent, ensure_ascii=ensure_ascii))
 
 
 def print_notes(notes: Iterable[str], console: Console) -> None:
@@ -65,15 +65,8 @@ def progress(text: str, total: int, console: Console) -> Iterator[Callable[[int]
         yield advance
 
 
-def open_file(path: Path) -> bool:
-    """Opens a file with the default viewer of this machine; returns False if there is none."""
-    if sys.platform == "win32":
-        os.startfile(path)
-        return True
-    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    viewer = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
-    if not display or viewer is None:
-        return False
-    quiet = subprocess.DEVNULL
-    subprocess.Popen([viewer, str(path.absolute())], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-    return True
+def open_file(path: Path, viewer: str, what: str) -> None:
+    """Opens a file with the default viewer of this machine, or prints where it is."""
+    headless = sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    if headless or typer.launch(str(path.absolute())) != 0:
+        typer.echo(f"No {viewer} was found; the {what} is {path.absolute()}.", err=True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo
+from typer.core import TyperCommand
 
 from manyhot.errors import PLACEHOLDERS, InputError
 
@@ -28,16 +25,20 @@ PARAMETERS = {
     ("Report", "runs"): ("runs",),
     ("predict_with_ray", "folder"): ("out",),
     ("predict_with_ray", "samples"): ("images",),
+    ("Collection.search", "precision"): ("until_precision",),
+    ("Collection.search", "recall"): ("until_recall",),
+    ("Collection.sql", "precision"): ("until_precision",),
+    ("Collection.sql", "recall"): ("until_recall",),
 }
 # The commands that do what functions do which a hint may name.
 COMMANDS = {"read_images": "manyhot predict", "read_predictions": "manyhot import"}
 # Options of `manyhot import` for arguments of the functions that read predictions; other commands have few of them.
-IMPORT_PARAMETERS = {
-    "id_column": "id_column",
-    "labels": "label",
-    "labels_column": "labels_column",
-    "separator": "separator",
-    "other_labels='leave out'": "leave_out_others",
+IMPORT_OPTIONS = {
+    "id_column": "--id-column",
+    "labels": "--label",
+    "labels_column": "--labels-column",
+    "separator": "--separator",
+    "other_labels='leave out'": "--leave-out-others",
 }
 # What to type where a hint gives code in Python: by owner, argument and rule.
 HINTS = {
@@ -45,28 +46,35 @@ HINTS = {
 }
 
 
-def with_typed_names(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which ends with a message on one line and exit code 2 where an argument is invalid."""
+class Command(TyperCommand):
+    """A command that ends with a message on one line and exit code 2 where something is invalid or missing."""
 
-    @wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
         try:
-            command(*arguments, **options)
-        except InputError as error:
-            print(f"manyhot: {typed_message(error, command)}", file=sys.stderr)
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the program that reads our output has ended
+            raise
+        except (InputError, OSError, ImportError) as error:
+            if isinstance(error, ImportError) and "pip install" not in str(error):
+                raise
+            print(f"manyhot: {error_message(error, self)}", file=sys.stderr)
             raise typer.Exit(2) from None
 
-    # `**options` of a command stands for options that `with_options` has added.
-    signature = inspect.signature(command, eval_str=True)
-    named = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    run.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
-    return run
+
+def error_message(error: Exception, command: TyperCommand) -> str:
+    """The message in one line; errors of the file system name the file that they are about."""
+    if isinstance(error, InputError):
+        return typed_message(error, command)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'the file system'}: {error.strerror}."
+    return " ".join(str(error).split())
 
 
-def typed_message(error: InputError, command: Callable[..., None]) -> str:
+def typed_message(error: InputError, command: TyperCommand) -> str:
     """The message of an error with the options and arguments of a command."""
     parameters = typed_parameters(command)
-    names = _placeholder_names(parameters)
+    names = placeholder_names(parameters)
     candidates = PARAMETERS.get((error.owner, error.argument), ())
     if error.owner in SAME_NAMES:
         candidates += (error.argument,)
@@ -78,38 +86,25 @@ def typed_message(error: InputError, command: Callable[..., None]) -> str:
     return " ".join(error.render(names).split())
 
 
-def typed_parameters(command: Callable[..., None]) -> dict[str, str]:
-    """How each parameter of a command is typed; of a switch also how `name=False` is, such as `--no-check`.
-
-    Example:
-        >>> from manyhot.cli.tables import evaluate
-        >>> typed = typed_parameters(evaluate)
-        >>> typed["predictions"], typed["train_counts"]
-        ('PREDICTIONS', '--train-counts')
-    """
+def typed_parameters(command: TyperCommand) -> dict[str, str]:
+    """How each parameter of a command is typed; of a switch also how `name=False` is, such as `--no-check`."""
     parameters: dict[str, str] = {}
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        for info in getattr(parameter.annotation, "__metadata__", ()):
-            if isinstance(info, OptionInfo):
-                # Within `Annotated`, the first of them stands where a default would.
-                spellings = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
-                on, _, off = next((text for text in spellings if text.startswith("--")), spellings[0]).partition("/")
-                parameters |= {name: on, f"{name}=False": off} if off else {name: on}
-            elif isinstance(info, ArgumentInfo):
-                parameters[name] = str(info.metavar).removesuffix("...")
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            parameters[str(parameter.name)] = str(parameter.metavar).removesuffix("...")
+        else:
+            parameters[str(parameter.name)] = max(parameter.opts, key=len)
+            parameters |= {f"{parameter.name}=False": off for off in parameter.secondary_opts}
     return parameters
 
 
-def _placeholder_names(parameters: dict[str, str]) -> dict[str, str]:
+def placeholder_names(parameters: dict[str, str]) -> dict[str, str]:
     """What hints name, as it is typed: an option of the command or of `manyhot import`; empty where there is none."""
-    from manyhot.cli.tables import import_
-
     names = dict.fromkeys(PLACEHOLDERS, "") | COMMANDS
     # A command that reads predictions leaves the details to `manyhot import`. Where there is no data set to read, an
     # option of the same name is about something else, such as --labels of the studio.
     if "kind" in parameters:
-        of_import = typed_parameters(import_)
         prefix = "" if "leave_out_others" in parameters else "manyhot import "
-        names |= {word: prefix + of_import[parameter] for word, parameter in IMPORT_PARAMETERS.items()}
-    same = {name: typed for name, typed in parameters.items() if name.partition("=")[0] in PLACEHOLDERS}
-    return names | {name: typed for name, typed in same.items() if name != "labels"}
+        names |= {word: prefix + option for word, option in IMPORT_OPTIONS.items()}
+    own = PLACEHOLDERS - {"labels"}
+    return names | {name: typed for name, typed in parameters.items() if name.partition("=")[0] in own}

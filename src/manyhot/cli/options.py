@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,28 +29,22 @@ PredictionsFile = Annotated[
     typer.Argument(metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."),
 ]
 KindOption = Annotated[
-    Kind | None, typer.Option("--kind", help="What the numbers of a table of another program are; never guessed.")
+    Kind | None, typer.Option(help="What the numbers of a table of another program are; never guessed.")
 ]
 TargetsOption = Annotated[
     Path | None,
-    typer.Option("--targets", help="A table of the true labels by id, if they are not in the tables themselves."),
+    typer.Option(help="A table of the true labels by id, if they are not in the tables themselves."),
 ]
-FitOnOption = Annotated[
-    str | None, typer.Option("--fit-on", metavar="SPLIT", help="The split to fit on; all rows are written.")
-]
+FitOnOption = Annotated[str | None, typer.Option(metavar="SPLIT", help="The split to fit on; all rows are written.")]
 FitTableOption = Annotated[
-    str | None, typer.Option("--fit-table", metavar="FILE", help="Another table to fit on, instead of a split.")
+    str | None, typer.Option(metavar="FILE", help="Another table to fit on, instead of a split.")
 ]
-AtMostOption = Annotated[
-    int, typer.Option("--at-most", min=1, help="Fit on at most this many rows, sampled with --seed.")
-]
-FitSeedOption = Annotated[int, typer.Option("--seed", help="Random seed.")]
+AtMostOption = Annotated[int, typer.Option(min=1, help="Fit on at most this many rows, sampled with --seed.")]
+FitSeedOption = Annotated[int, typer.Option(help="Random seed.")]
 OutTableOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="The table to write (default: beside PREDICTIONS).")
 ]
-SaveOption = Annotated[
-    Path | None, typer.Option("--save", help="Also write the fitted calibrator or rule to this JSON file.")
-]
+SaveOption = Annotated[Path | None, typer.Option(help="Also write the fitted calibrator or rule to this JSON file.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -65,20 +58,40 @@ def open_table(path: str, kind: Kind | None, targets: Path | None, console: Cons
     return table
 
 
-def check_output_path(path: Path, *, overwrite: bool, option: str) -> Path:
-    """The path, if it may be written; checked before the work begins, so that nothing is computed in vain."""
-    if path.exists() and not path.is_file():
-        got = f"{str(path)!r}, a folder" if path.is_dir() else f"{str(path)!r}, which is none"
-        raise InputError(option, "manyhot", "name a file", got, "Name a file in a folder of yours.")
-    if path.exists() and not overwrite:
-        hint = "Choose another name, or pass --overwrite."
-        raise InputError(option, "manyhot", "name a file that is not there yet", repr(str(path)), hint)
+def check_output_path(
+    path: Path,
+    option: str,
+    owner: str = "manyhot",
+    *,
+    overwrite: bool,
+    suffixes: Collection[str] = (),
+    example: str = "",
+) -> Path:
+    """The path, if it may be written; checked before the work begins, so that nothing is computed in vain.
+
+    Args:
+        path: The file to write.
+        option: The option that names it.
+        owner: The command.
+        overwrite: Whether it may replace another file.
+        suffixes: Those that it may have; empty for any.
+        example: A name with one of them.
+    """
     folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        why = "where you may not write" if folder.is_dir() else "which is no folder"
-        hint = "Choose another place."
-        raise InputError(option, "manyhot", "lie in a folder you may write to", f"{str(folder)!r}, {why}", hint)
-    return path
+    got, hint = repr(str(path)), "Choose another name, or pass --overwrite."
+    if suffixes and path.suffix.lower() not in suffixes:
+        rule, hint = f"end with {', '.join(suffixes)}", f"Rename it, for example {example}."
+    elif path.exists() and not path.is_file():
+        rule, hint = "name a file", "Name a file in a folder of yours."
+        got += ", a folder" if path.is_dir() else ", which is none"
+    elif path.exists() and not overwrite:
+        rule = "name a file that is not there yet"
+    elif not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        rule, hint = "lie in a folder you may write to", "Choose another place."
+        got = f"{str(folder)!r}, {'where you may not write' if folder.is_dir() else 'which is no folder'}"
+    else:
+        return path
+    raise InputError(option, owner, rule, got, hint)
 
 
 def table_path(path: Path, *, overwrite: bool, save: Path | None = None) -> Path:
@@ -88,11 +101,10 @@ def table_path(path: Path, *, overwrite: bool, save: Path | None = None) -> Path
         raise InputError("--out", "manyhot", "name a Parquet file", repr(str(path)), hint)
     if save is not None:
         if save.absolute() == path.absolute():
-            raise InputError(
-                "--save", "manyhot", "name another file than --out", repr(str(save)), "Rename one of them."
-            )
-        check_output_path(save, overwrite=overwrite, option="--save")
-    return check_output_path(path, overwrite=overwrite, option="--out")
+            rule = "name another file than --out"
+            raise InputError("--save", "manyhot", rule, repr(str(save)), "Rename one of them.")
+        check_output_path(save, "--save", overwrite=overwrite)
+    return check_output_path(path, "--out", overwrite=overwrite)
 
 
 def path_beside(path: str, what: str) -> Path:
@@ -106,24 +118,22 @@ def path_beside(path: str, what: str) -> Path:
     return name.with_name(f"{stem.rstrip('-_.') or 'predictions'}.{what}.parquet")
 
 
-DataArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATA...",
-        help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
-    ),
-]
+DATA = typer.Argument(
+    metavar="DATA...",
+    help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
+)
 CorrectionsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--corrections",
         metavar="FILE",
         help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
     ),
 ]
 RunOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="FOLDER", help="The run folder (default: runs/ and the name of DATA)."),
+    typer.Option(
+        "--out", "-o", metavar="FOLDER", file_okay=False, help="The run folder (default: runs/ and the name of DATA)."
+    ),
 ]
 ConfigOption = Annotated[
     Path | None,
@@ -141,38 +151,36 @@ SETTING_OPTIONS = (
 DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
 
 
-def with_options(cls: type, *names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command an option for each of these fields of a class, passed to its `**options`; None if not typed."""
-    descriptions = {item.name: item.metadata["description"] for item in fields(cls) if item.name in names}
+def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command an option for each of these settings, passed to its `**options`; None if not typed."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**arguments: Any) -> None:
-            command(**arguments)
-
         signature = inspect.signature(command, eval_str=True)
-        parameters = list(signature.parameters.values())
-        for name in names:
-            default = default_text(name) if cls is TrainSettings else ""
-            shown = f"{descriptions[name]} (default: {default})" if default else descriptions[name]
-            option = typer.Option("--" + name.replace("_", "-"), help=shown)
-            kind: Any = Annotated[setting_types(cls)[name] | None, option]
-            parameters.insert(
-                -1, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-            )
-        if not hasattr(command, "__signature__"):
-            parameters = [*(one.replace(kind=one.KEYWORD_ONLY) for one in parameters[:-1]), parameters[-1]]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return run
+        own = [one.replace(kind=one.KEYWORD_ONLY) for one in signature.parameters.values() if one.name != "options"]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option_of(name))
+            for name in names
+        ]
+        command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        return command
 
     return decorate
+
+
+def option_of(name: str) -> Any:
+    """The option of a setting, with its description and default."""
+    cls = DataSource if name in DATA_OPTIONS else TrainSettings
+    (text,) = (item.metadata["description"] for item in fields(cls) if item.name == name)
+    default = default_text(name) if cls is TrainSettings else ""
+    option = typer.Option(help=f"{text} (default: {default})" if default else text)
+    return Annotated[setting_types(cls)[name] | None, option]
 
 
 def build_settings(config: Path | None, overrides: list[str] | None, options: dict[str, Any]) -> TrainSettings:
     """Settings of a file, overridden by --set and then by options."""
     settings = read_settings(config) if config is not None else {}
     settings.pop("data", None)
-    typed = {name: options[name] for name in SETTING_OPTIONS if options[name] is not None}
+    typed = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
     return TrainSettings.build(settings | parse_overrides(overrides or []) | typed)
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import glob
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyhot.cli import options
-from manyhot.cli.console import error_console, print_notes, progress
-from manyhot.cli.options import Kind, KindOption, OverwriteOption, TargetsOption, check_output_path
+from manyhot.cli.console import error_console, open_file, print_notes, progress
+from manyhot.cli.options import (
+    Kind,
+    KindOption,
+    OverwriteOption,
+    TargetsOption,
+    check_output_path,
+    open_table,
+    path_beside,
+)
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,52 +28,45 @@ if TYPE_CHECKING:
     from manyhot.report.page import Report
 
 REPORT_OWNER = "manyhot report"
-RunsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN...", help="Run folders, or tables of predictions with targets of any model."),
-]
-PageOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="The page (default: report.html in the run, or beside the table)."
-    ),
-]
-PngOption = Annotated[
-    Path | None, typer.Option("--png", metavar="FOLDER", help="Also write each figure as a PNG file into this folder.")
-]
-PdfOption = Annotated[
-    Path | None, typer.Option("--pdf", metavar="FILE", help="Also write all figures to a PDF, a page each.")
-]
-DarkOption = Annotated[bool, typer.Option("--dark", help="Dark figures for --png and --pdf; the page has both.")]
-SplitOption = Annotated[
-    str | None, typer.Option("--split", help="The split to evaluate (default: test, or all rows without one).")
-]
-NameOption = Annotated[
-    list[str] | None, typer.Option("--name", help="The name of a RUN on the page; repeat it, once per RUN.")
-]
-ReportRootOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--root", help="The folder of relative paths (default: this one, that of RUN, or that of a run's data)."
-    ),
-]
-NoImagesOption = Annotated[bool, typer.Option("--no-pictures", help="Show no images.")]
-OpenOption = Annotated[bool, typer.Option("--open", help="Show the page.")]
 
 
 def report(
-    runs: RunsArgument,
-    out: PageOption = None,
-    png: PngOption = None,
-    pdf: PdfOption = None,
-    dark: DarkOption = False,
-    split: SplitOption = None,
-    name: NameOption = None,
-    root: ReportRootOption = None,
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Run folders, or tables of predictions with targets of any model."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="The page (default: report.html in the run, or beside the table)."
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", file_okay=False, help="Also write each figure as a PNG file into this folder."),
+    ] = None,
+    pdf: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write all figures to a PDF, a page each.")
+    ] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="Dark figures for --png and --pdf; the page has both.")] = False,
+    split: Annotated[
+        str | None, typer.Option(help="The split to evaluate (default: test, or all rows without one).")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="The name of a RUN on the page; repeat it, once per RUN.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="The folder of relative paths (default: this one, that of RUN, or that of a run's data).",
+        ),
+    ] = None,
     kind: KindOption = None,
     targets: TargetsOption = None,
-    no_images: NoImagesOption = False,
-    open_page: OpenOption = False,
+    no_images: Annotated[bool, typer.Option("--no-pictures", help="Show no images.")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Show the page.")] = False,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Write one HTML page that shows how good a model is, and which labels are probably wrong; or compare several.
@@ -80,10 +82,13 @@ def report(
     manyhot report runs/last --png figures --pdf figures.pdf
     """
     check_report_names(runs, name)
-    check_outputs(root, png, pdf, dark=dark, overwrite=overwrite)
-    path = page_path(runs, out, overwrite=overwrite)
-    from manyhot.report.page import Report
+    check_outputs(png, pdf, dark=dark, overwrite=overwrite)
+    from manyhot.report.page import Report, is_report
 
+    path = default_path(runs) if out is None else out
+    overwrite = overwrite or is_report(path)  # an older report is replaced, any other file is not
+    suffixes, example = (".html", ".htm"), "report.html"
+    check_output_path(path, "--out", REPORT_OWNER, overwrite=overwrite, suffixes=suffixes, example=example)
     console = error_console()
     sources = open_sources(runs, name, kind, targets, console)
     roots = [root] if root is not None else image_roots(runs)
@@ -94,7 +99,7 @@ def report(
         if written is not None:
             typer.echo(f"Figures: {written}")
     if open_page:
-        open_report(path)
+        open_file(path, "browser", "report")
 
 
 def check_report_names(runs: Sequence[str], names: Sequence[str] | None) -> None:
@@ -108,39 +113,16 @@ def check_report_names(runs: Sequence[str], names: Sequence[str] | None) -> None
         raise InputError("--name", REPORT_OWNER, "differ", ", ".join(map(repr, names)), "Rename one of them.")
 
 
-def check_outputs(root: Path | None, png: Path | None, pdf: Path | None, *, dark: bool, overwrite: bool) -> None:
-    """Rejects, before the work begins, roots that are no folders and outputs that would replace other files."""
-    if root is not None and not root.is_dir():
-        raise InputError(
-            "--root", REPORT_OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in."
-        )
+def check_outputs(png: Path | None, pdf: Path | None, *, dark: bool, overwrite: bool) -> None:
+    """Rejects, before the work begins, figures that would replace other files."""
     if dark and png is None and pdf is None:
         hint = "Add --png or --pdf; the page itself is light or dark as the reader's screen is."
         raise InputError("--dark", REPORT_OWNER, "come with --png or --pdf", "neither", hint)
-    if png is not None:
-        if png.exists() and not png.is_dir():
-            raise InputError("--png", REPORT_OWNER, "name a folder", repr(str(png)), "Choose another name.")
-        if png.is_dir() and any(png.iterdir()) and not overwrite:
-            hint = "Choose another one, or pass --overwrite."
-            raise InputError("--png", REPORT_OWNER, "name a new or an empty folder", repr(str(png)), hint)
+    if png is not None and png.is_dir() and any(png.iterdir()) and not overwrite:
+        hint = "Choose another one, or pass --overwrite."
+        raise InputError("--png", REPORT_OWNER, "name a new or an empty folder", repr(str(png)), hint)
     if pdf is not None:
-        if pdf.suffix.lower() != ".pdf":
-            raise InputError(
-                "--pdf", REPORT_OWNER, "end with .pdf", repr(str(pdf)), "Rename it, for example figures.pdf."
-            )
-        check_output_path(pdf, overwrite=overwrite, option="--pdf")
-
-
-def page_path(runs: Sequence[str], out: Path | None, *, overwrite: bool) -> Path:
-    """Where the page goes; an older report is replaced, any other file is not."""
-    from manyhot.report.page import is_report
-
-    path = default_path(runs) if out is None else out
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(
-            "--out", REPORT_OWNER, "end with .html", repr(str(path)), "Rename it, for example report.html."
-        )
-    return check_output_path(path, overwrite=overwrite or is_report(path), option="--out")
+        check_output_path(pdf, "--pdf", REPORT_OWNER, overwrite=overwrite, suffixes=[".pdf"], example="figures.pdf")
 
 
 def default_path(runs: Sequence[str]) -> Path:
@@ -150,7 +132,7 @@ def default_path(runs: Sequence[str]) -> Path:
     folder = Path(runs[0])
     if is_run_folder(folder):
         return folder / "report.html"
-    beside = options.path_beside(runs[0], "report")
+    beside = path_beside(runs[0], "report")
     return beside.with_name(f"{beside.name.removesuffix('.parquet')}.html")
 
 
@@ -162,27 +144,24 @@ def is_run_folder(path: Path) -> bool:
 def open_sources(
     runs: Sequence[str], names: Sequence[str] | None, kind: Kind | None, targets: Path | None, console: Console
 ) -> dict[str, Any]:
-    """Runs and tables by their names on the page."""
+    """Runs and tables with true labels, by their names on the page."""
     from manyhot.report.page import make_unique, source_name
     from manyhot.training.run import Run
 
     opened: list[Any] = []
     for text in runs:
-        run = is_run_folder(Path(text))
-        if run and targets is not None:
+        if not is_run_folder(Path(text)):
+            table = open_table(text, kind, targets, console)
+            if "targets" not in table.kinds:
+                hint = "Pass the file of true labels as --targets."
+                raise InputError("RUN", REPORT_OWNER, "hold targets", ", ".join(table.kinds), hint)
+            opened.append(table)
+        elif targets is not None:
             hint = "Leave it out: a run knows the true labels."
             raise InputError("--targets", REPORT_OWNER, "come with tables only", repr(text), hint)
-        opened.append(Run(text) if run else open_table_with_targets(text, kind, targets, console))
+        else:
+            opened.append(Run(text))
     return dict(zip(names or make_unique([source_name(text) for text in runs]), opened, strict=True))
-
-
-def open_table_with_targets(path: str, kind: Kind | None, targets: Path | None, console: Console) -> Any:
-    """A table of predictions with true labels."""
-    table = options.open_table(path, kind, targets, console)
-    if "targets" not in table.kinds:
-        hint = "Pass the file of true labels as --targets."
-        raise InputError("RUN", REPORT_OWNER, "hold targets", ", ".join(table.kinds), hint)
-    return table
 
 
 def image_roots(runs: Sequence[str]) -> list[Path]:
@@ -210,54 +189,39 @@ def write_report_files(
             page.save_pdf(pdf, dark=dark, watch=watch)
 
 
-def open_report(path: Path) -> None:
-    """Opens the page, or prints its path."""
-    from manyhot.cli.console import open_file
-
-    if not open_file(path):
-        typer.echo(f"No browser was found; the report is {path.absolute()}.", err=True)
-
-
 STUDIO_OWNER = "manyhot studio"
-OpenedArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN_OR_PREDICTIONS", help="The folder of a run, or a table of predictions: Parquet, CSV, TSV or NPZ."
-    ),
-]
-ImageRootsOption = Annotated[
-    list[Path] | None,
-    typer.Option("--root", help="A folder that images may be read from. Repeatable."),
-]
-LabelsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--labels", metavar="FILE", help="Where corrected labels go (default: reviewed.csv, in the run or beside it)."
-    ),
-]
-ModelOption = Annotated[
-    Path | None, typer.Option("--model", metavar="RUN", help="The run that classifies images dropped on the page.")
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        "--token", envvar="MANYHOT_STUDIO_TOKEN", help="The access token; generated for addresses other than localhost."
-    ),
-]
 
 
 def studio(
-    predictions: OpenedArgument,
-    split: Annotated[str | None, typer.Option("--split", help="Only rows of this split.")] = None,
-    root: ImageRootsOption = None,
-    labels: LabelsOption = None,
-    model: ModelOption = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be edited.")] = False,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="The port; by default 8642 or the next free one.")
+    predictions: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_PREDICTIONS",
+            help="The folder of a run, or a table of predictions: Parquet, CSV, TSV or NPZ.",
+        ),
+    ],
+    split: Annotated[str | None, typer.Option(help="Only rows of this split.")] = None,
+    root: Annotated[list[Path] | None, typer.Option(help="A folder that images may be read from. Repeatable.")] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where corrected labels go (default: reviewed.csv, in the run or beside it)."
+        ),
     ] = None,
-    token: TokenOption = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run that classifies images dropped on the page.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be edited.")] = False,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port; by default 8642 or the next free one.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MANYHOT_STUDIO_TOKEN", help="The access token; generated for addresses other than localhost."
+        ),
+    ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     kind: KindOption = None,
     targets: TargetsOption = None,
@@ -279,9 +243,8 @@ def studio(
     from manyhot.studio import bind, open_browser, open_studio, serve
 
     if token is not None and not token.strip():
-        raise InputError(
-            "--token", STUDIO_OWNER, "have at least one character", repr(token), "Leave it out to have one generated."
-        )
+        hint = "Leave it out to have one generated."
+        raise InputError("--token", STUDIO_OWNER, "have at least one character", repr(token), hint)
     console = error_console()
     with console.status(f"Opening {predictions} ..."):
         opened, notes = open_studio(
@@ -317,8 +280,6 @@ def studio(
 
 def check_source(predictions: str) -> None:
     """Rejects a missing file before anything heavy is imported; patterns are checked when they are read."""
-    import glob
-
     if not Path(predictions).exists() and not glob.has_magic(predictions):
         hint = "Train one first: manyhot train photos.csv; or score images: manyhot predict RUN IMAGES -o new.parquet."
         raise InputError("RUN_OR_PREDICTIONS", STUDIO_OWNER, "be there", repr(predictions), hint)
@@ -326,12 +287,7 @@ def check_source(predictions: str) -> None:
 
 def check_installed() -> None:
     """Raises an error that lists all missing packages."""
-    import importlib.util
-
-    missing = [
-        name
-        for name in ("fastapi", "uvicorn", "python_multipart", "duckdb", "PIL")
-        if not importlib.util.find_spec(name)
-    ]
+    packages = ("fastapi", "uvicorn", "python_multipart", "duckdb", "PIL")
+    missing = [name for name in packages if not importlib.util.find_spec(name)]
     if missing:
         raise ImportError(f"The studio needs {', '.join(missing)}. Install it with: pip install 'manyhot[studio]'")

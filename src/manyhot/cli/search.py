@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyhot.cli import options
-from manyhot.cli.console import error_console, open_file
-from manyhot.cli.options import JsonOption, Kind, KindOption, OverwriteOption, check_output_path
+from manyhot.cli.console import error_console, open_file, print_json
+from manyhot.cli.options import JsonOption, Kind, KindOption, OverwriteOption, check_output_path, open_table
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,55 +27,52 @@ OWNER = "manyhot search"
 MAX_PRINTED = 200  # rows of the table on the screen
 FOREIGN_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npz", ".npy")  # what must be read as a whole
 
-CollectionArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PREDICTIONS", help="A run, a table of predictions, a folder of parts or a pattern; also CSV or NPZ."
-    ),
-]
-QueryArgument = Annotated[
-    str, typer.Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
-]
-CountOption = Annotated[int | None, typer.Option("-k", min=1, help="How many images to find (default: 20).")]
-PrecisionOption = Annotated[
-    float | None,
-    typer.Option("--until-precision", metavar="SHARE", help="Go on while this share of them is expected to match."),
-]
-RecallOption = Annotated[
-    float | None,
-    typer.Option("--until-recall", metavar="SHARE", help="Go on until this share of all expected matches is found."),
-]
-SplitOption = Annotated[str | None, typer.Option("--split", help="Only rows of this split.")]
-ContactSheetOption = Annotated[
-    Path | None,
-    typer.Option("--sheet", metavar="FILE", help="The contact sheet, .jpg or .png (default: named after the query)."),
-]
-NoContactSheetOption = Annotated[bool, typer.Option("--no-sheet", help="Write no contact sheet.")]
-OpenOption = Annotated[bool, typer.Option("--open", help="Show the contact sheet.")]
-RootOption = Annotated[
-    Path | None,
-    typer.Option("--root", help="Where relative paths begin (default: here, beside PREDICTIONS, or a run's data)."),
-]
-PathsOption = Annotated[bool, typer.Option("--paths", help="Print nothing but paths, one a line.")]
-NullOption = Annotated[bool, typer.Option("--null", "-0", help="The same with a zero byte after each, for xargs -0.")]
-SqlOption = Annotated[bool, typer.Option("--sql", help="Print the SQL statement instead of running it.")]
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 def search(
-    predictions: CollectionArgument,
-    query: QueryArgument,
-    k: CountOption = None,
-    until_precision: PrecisionOption = None,
-    until_recall: RecallOption = None,
-    split: SplitOption = None,
+    predictions: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREDICTIONS",
+            help="A run, a table of predictions, a folder of parts or a pattern; also CSV or NPZ.",
+        ),
+    ],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
+    ],
+    k: Annotated[int | None, typer.Option("-k", min=1, help="How many images to find (default: 20).")] = None,
+    until_precision: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Go on while this share of them is expected to match."),
+    ] = None,
+    until_recall: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Go on until this share of all expected matches is found."),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Only rows of this split.")] = None,
     kind: KindOption = None,
-    contact_sheet_path: ContactSheetOption = None,
-    no_contact_sheet: NoContactSheetOption = False,
-    open_contact_sheet: OpenOption = False,
-    root: RootOption = None,
-    paths: PathsOption = False,
-    null: NullOption = False,
-    sql: SqlOption = False,
+    contact_sheet_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--sheet", metavar="FILE", help="The contact sheet, .jpg or .png (default: named after the query)."
+        ),
+    ] = None,
+    no_contact_sheet: Annotated[bool, typer.Option("--no-sheet", help="Write no contact sheet.")] = False,
+    open_contact_sheet: Annotated[bool, typer.Option("--open", help="Show the contact sheet.")] = False,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Where relative paths begin (default: here, beside PREDICTIONS, or a run's data).",
+        ),
+    ] = None,
+    paths: Annotated[bool, typer.Option("--paths", help="Print nothing but paths, one a line.")] = False,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="The same with a zero byte after each, for xargs -0.")
+    ] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL statement instead of running it.")] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,8 +94,11 @@ def search(
     for name, value in {"--no-sheet": no_contact_sheet, "--sql": sql}.items():
         check_exclusive({name: value, "--sheet": contact_sheet_path})
         check_exclusive({name: value, "--open": open_contact_sheet})
-    check_shares({"--until-precision": until_precision, "--until-recall": until_recall})
-    check_paths(root, contact_sheet_path, overwrite=overwrite)
+    if contact_sheet_path is not None:
+        # Another sheet is replaced, any other file is not.
+        overwrite = overwrite or is_contact_sheet(contact_sheet_path)
+        suffixes, example = IMAGE_SUFFIXES, "found.jpg"
+        check_output_path(contact_sheet_path, "--sheet", OWNER, overwrite=overwrite, suffixes=suffixes, example=example)
     wanted = 20 if k is None and until_precision is None and until_recall is None else k
     collection = open_collection(predictions, split, kind)
     if sql:
@@ -118,11 +116,11 @@ def search(
     elif not (no_contact_sheet or paths or as_json):
         written = try_contact_sheet(result, roots, rooted=root is not None)
     if as_json:
-        typer.echo(json.dumps(result_to_dict(result, written), ensure_ascii=False, allow_nan=False))
+        print_json(result_to_dict(result, written), ensure_ascii=False)
     elif written is not None:
         typer.echo(f"Contact sheet: {written}", err=paths)
-    if open_contact_sheet and written is not None and not open_file(written):
-        typer.echo(f"No image viewer was found; the contact sheet is {written.absolute()}.", err=True)
+    if open_contact_sheet and written is not None:
+        open_file(written, "image viewer", "contact sheet")
 
 
 def check_exclusive(options: Mapping[str, object]) -> None:
@@ -132,29 +130,13 @@ def check_exclusive(options: Mapping[str, object]) -> None:
         raise InputError(used[1], OWNER, f"come without {used[0]}", "both", "Leave one of them out.")
 
 
-def check_shares(options: Mapping[str, float | None]) -> None:
-    """Rejects values outside (0, 1]."""
-    for name, share in options.items():
-        if share is not None and not 0 < share <= 1:
-            raise InputError(name, OWNER, "be above 0 and at most 1", f"{share:g}", "Pass 0.9 for 90 %.")
-
-
-def check_paths(root: Path | None, contact_sheet_path: Path | None, *, overwrite: bool) -> None:
-    """Rejects a root that is no folder, and a contact sheet that would replace another file."""
-    if root is not None and not root.is_dir():
-        raise InputError("--root", OWNER, "be a folder", repr(str(root)), "Name the folder that the paths begin in.")
-    if contact_sheet_path is not None:
-        check_contact_sheet_path(contact_sheet_path, overwrite=overwrite)
-
-
 def open_collection(predictions: str, split: str | None, kind: Kind | None) -> Collection:
     """The collection to search; tables of other programs are read into memory."""
     from manyhot.search.collection import Collection
 
     if kind is None and not predictions.lower().endswith(FOREIGN_SUFFIXES):
         return Collection.open(predictions, split=split, cache_bytes=0)
-    console = error_console()
-    table = options.open_table(predictions, kind, None, console)
+    table = open_table(predictions, kind, None, error_console())
     return Collection.of(table if split is None else table.of_split(split))
 
 
@@ -226,8 +208,7 @@ def finite_or_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
-GENERATOR = "manyhot search"
+GENERATOR = "manyhot search"  # by which the next search recognises its contact sheets
 
 
 def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path | None) -> Path:
@@ -235,13 +216,10 @@ def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path |
     from manyhot.search.contact_sheet import contact_sheet
     from manyhot.search.summary import describe_expected, describe_hits, file_stem
 
-    path = default_contact_sheet(file_stem(result.query)) if path is None else path
-    sentences = (
-        [describe_hits(result)]
-        if result.expected is None
-        else [describe_expected(result.expected), describe_hits(result)]
-    )
-    write_contact_sheet(contact_sheet(result.hits, title=result.query, subtitle=" ".join(sentences), root=roots), path)
+    path = path or default_contact_sheet(file_stem(result.query))
+    expected = "" if result.expected is None else f"{describe_expected(result.expected)} "
+    subtitle = expected + describe_hits(result)
+    write_contact_sheet(contact_sheet(result.hits, title=result.query, subtitle=subtitle, root=roots), path)
     return path
 
 
@@ -263,21 +241,10 @@ def try_contact_sheet(result: SearchResult, roots: Sequence[Path], *, rooted: bo
     return make_contact_sheet(result, roots, None)
 
 
-def check_contact_sheet_path(path: Path, *, overwrite: bool) -> None:
-    """Rejects other image formats, and an existing file that was not written by a search."""
-    if path.suffix.lower() not in IMAGE_SUFFIXES:
-        rule = f"end with {', '.join(IMAGE_SUFFIXES)}"
-        raise InputError("--sheet", "manyhot search", rule, repr(str(path)), "Rename it, for example found.jpg.")
-    check_output_path(path, overwrite=overwrite or is_contact_sheet(path), option="--sheet")
-
-
 def default_contact_sheet(stem: str) -> Path:
     """The path of the contact sheet of a query; an older sheet is replaced, any other file is not."""
-    for number in count(1):
-        path = Path(f"{stem}{'' if number == 1 else f'-{number}'}.jpg")
-        if not os.path.lexists(path) or is_contact_sheet(path):
-            return path
-    raise AssertionError("count() does not end")
+    paths = (Path(f"{stem}{end}.jpg") for end in chain([""], (f"-{number}" for number in count(2))))
+    return next(path for path in paths if not os.path.lexists(path) or is_contact_sheet(path))
 
 
 def is_contact_sheet(path: Path) -> bool:
@@ -288,10 +255,9 @@ def is_contact_sheet(path: Path) -> bool:
 
     try:
         with import_pillow("Contact sheets").Image.open(path, formats=("JPEG", "PNG")) as image:
-            note = image.info.get("comment", image.info.get("Software"))
+            return image.info.get("comment", image.info.get("Software")) in (GENERATOR, GENERATOR.encode())
     except (OSError, SyntaxError, ValueError):
         return False
-    return note in (GENERATOR, GENERATOR.encode())
 
 
 def write_contact_sheet(image: Image.Image, path: Path) -> None:

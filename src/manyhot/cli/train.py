@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -12,11 +13,11 @@ import typer
 
 from manyhot.cli.console import error_console, print_json, print_notes, progress
 from manyhot.cli.options import (
+    DATA,
     DATA_OPTIONS,
     SETTING_OPTIONS,
     ConfigOption,
     CorrectionsOption,
-    DataArgument,
     JsonOption,
     OverwriteOption,
     RunOption,
@@ -26,7 +27,6 @@ from manyhot.cli.options import (
     with_options,
 )
 from manyhot.errors import InputError
-from manyhot.settings import DataSource, TrainSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,28 +34,23 @@ if TYPE_CHECKING:
 
     from manyhot.training import Comparison, Run
 
-ImagesOption = Annotated[bool, typer.Option("--images/--no-images", help="Look at the images, or at the labels alone.")]
-DecodeOption = Annotated[
-    bool, typer.Option("--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels.")
-]
-NearOption = Annotated[
-    bool, typer.Option("--near", help="Also find near-duplicates, which look the same and differ in bytes.")
-]
-AllLabelsOption = Annotated[bool, typer.Option("--all-labels", help="Show every label.")]
-ReadersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Images that are read at once (default: one a core).")
-]
 
-
-@with_options(DataSource, *DATA_OPTIONS)
+@with_options(*DATA_OPTIONS)
 def inspect(
-    data: DataArgument,
+    data: Annotated[list[str], DATA],
     corrections: CorrectionsOption = None,
-    images: ImagesOption = True,
-    decode: DecodeOption = True,
-    near: NearOption = False,
-    all_labels: AllLabelsOption = False,
-    workers: ReadersOption = None,
+    images: Annotated[bool, typer.Option(help="Look at the images, or at the labels alone.")] = True,
+    decode: Annotated[
+        bool,
+        typer.Option("--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels."),
+    ] = True,
+    near: Annotated[
+        bool, typer.Option("--near", help="Also find near-duplicates, which look the same and differ in bytes.")
+    ] = False,
+    all_labels: Annotated[bool, typer.Option("--all-labels", help="Show every label.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Images that are read at once (default: one a core).")
+    ] = None,
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
@@ -88,32 +83,20 @@ def inspect(
     Console().print(as_rich(inspection, all_labels=all_labels))
 
 
-OptionalDataArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="DATA...",
-        help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
-    ),
-]
-NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")]
-ResumeOption = Annotated[
-    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
-]
-
-
 FOLDER_VARIABLE = "MANYHOT_RUN_FOLDER"
 
 
-@with_options(DataSource, *DATA_OPTIONS)
-@with_options(TrainSettings, *SETTING_OPTIONS)
+@with_options(*SETTING_OPTIONS, *DATA_OPTIONS)
 def train(
-    data: OptionalDataArgument = None,
+    data: Annotated[list[str] | None, DATA] = None,
     out: RunOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
-    resume: ResumeOption = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
+    ] = None,
     corrections: CorrectionsOption = None,
-    no_report: NoReportOption = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")] = False,
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
@@ -202,14 +185,10 @@ def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
     if rank() > 0:
         folder_name = out or os.environ.get(FOLDER_VARIABLE)
         if folder_name is None:
-            hint = "Name a folder, which all processes share."
-            raise InputError(
-                "--out", "manyhot train", "be given where another program starts the processes", "none", hint
-            )
+            rule = "be given where another program starts the processes"
+            raise InputError("--out", "manyhot train", rule, "none", "Name a folder, which all processes share.")
         return Path(folder_name)
     folder = out or new_folder(data)
-    if folder.exists() and not folder.is_dir():
-        raise InputError("--out", "manyhot train", "name a folder", repr(str(folder)), "Choose another name.")
     if not resume and (folder / CONFIG).exists():
         hint = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
         raise InputError("--out", "manyhot train", "be a folder without a run in it", repr(str(folder)), hint)
@@ -224,50 +203,44 @@ def print_run(run: Run, page: Path | None) -> None:
 
     from manyhot.training.run import probability_sources, summary, too_small_of
 
-    figures, console = run.figures, Console(highlight=False)
+    figures, split = run.figures, run.figures["judged"]
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
-    console.print(f"Trained in {figures['seconds']:.0f} s; rows: {rows}.", markup=False)
+    typer.echo(f"Trained in {figures['seconds']:.0f} s; rows: {rows}.")
     if figures["bad images"]:
-        console.print(f"{len(figures['bad images']):,} images could not be read:", markup=False)
+        typer.echo(f"{len(figures['bad images']):,} images could not be read:")
         for name, reason in list(figures["bad images"].items())[:5]:
-            console.print(f"  {name}: {reason}", markup=False, soft_wrap=True)
-    split = figures["judged"]
+            typer.echo(f"  {name}: {reason}")
     if split is not None:
         # Without a test split, the metrics are of the rows that the calibrator and the rule were fitted on.
         what = "held out from training" if split == "test" else "used for fitting, hence too optimistic"
         title, small = f"On the rows of {split!r}, {what}", too_small_of(figures)
         if small is not None:
-            console.print(f"{title}. {small}", markup=False)
+            typer.echo(f"{title}. {small}")
         else:
-            table = Table(title=title, title_style="bold")
-            table.add_column("")
-            columns = probability_sources(figures)
-            for way in columns:
-                table.add_column(way, justify="right")
+            table, columns = Table("", title=title, title_style="bold"), probability_sources(figures)
+            for source in columns:
+                table.add_column(source, justify="right")
             for name, *values in summary(figures):
                 table.add_row(name, *values[-len(columns) :])
-            console.print(table)
+            Console(highlight=False).print(table)
     folder = quote(str(run.folder))
     if page is not None:
-        console.print(f"Report: {page}", markup=False, soft_wrap=True)
-    console.print(f"Wrote {run.folder}. Next:", markup=False, soft_wrap=True)
-    evaluate_command = f"manyhot evaluate {folder}/predictions.parquet --split {split} --by-label"
-    commands = [f"manyhot predict {folder} IMAGES...", evaluate_command, f"manyhot export {folder}"]
-    for command in commands if split else commands[::2]:
-        console.print(f"  {command}", markup=False, soft_wrap=True)
+        typer.echo(f"Report: {page}")
+    typer.echo(f"Wrote {run.folder}. Next:\n  manyhot predict {folder} IMAGES...")
+    if split:
+        typer.echo(f"  manyhot evaluate {folder}/predictions.parquet --split {split} --by-label")
+    typer.echo(f"  manyhot export {folder}")
 
 
-LossesOption = Annotated[
-    list[str] | None,
-    typer.Option("--losses", "-l", help="A loss as in Python or by its short name; repeat it, or say all (default)."),
-]
-
-
-@with_options(DataSource, *DATA_OPTIONS)
-@with_options(TrainSettings, *(name for name in SETTING_OPTIONS if name != "loss"))
+@with_options(*(name for name in SETTING_OPTIONS if name != "loss"), *DATA_OPTIONS)
 def compare(
-    data: DataArgument,
-    losses: LossesOption = None,
+    data: Annotated[list[str], DATA],
+    losses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--losses", "-l", help="A loss as in Python or by its short name; repeat it, or say all (default)."
+        ),
+    ] = None,
     out: RunOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -296,7 +269,7 @@ def compare(
     comparison = compare_losses(
         build_source(data, None, corrections, options),
         losses or ["all"],
-        build_settings(config, set_, {"loss": None, **options}),
+        build_settings(config, set_, options),
         folder=out,
         progress=announced(console),
         watch=lambda total: progress("Looking at images", total, console),
@@ -309,97 +282,77 @@ def compare(
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     """Prints the table, and where the plot was written."""
-    image, split = None if comparison.too_small else save_plot(comparison), comparison.split
+    image = None if comparison.too_small else save_plot(comparison)
     if as_json:
         print_json({"folder": str(comparison.folder), "picture": image, **comparison.to_dict()})
         return
+    written = f"Wrote {comparison.folder}: comparison.json, one run a loss"
+    if comparison.too_small:
+        typer.echo(f"On the rows of {comparison.split!r}: {comparison.too_small}\n{written}.")
+        return
     from rich.console import Console
 
-    console = Console(highlight=False)
-    if comparison.too_small:
-        console.print(f"On the rows of {split!r}: {comparison.too_small}", markup=False)
-        console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss.", markup=False, soft_wrap=True)
-        return
-    console.print(comparison_table(comparison))
+    Console(highlight=False).print(comparison_table(comparison))
     best = comparison.best("log_loss_per_row")
-    console.print(
+    typer.echo(
         f"Best probabilities: {best}. Best ranking: {comparison.best('map')}. Of losses that hardly differ, "
-        "take the one with the lower log loss: everything else follows from honest probabilities.",
-        markup=False,
+        "take the one with the lower log loss: everything else follows from honest probabilities."
     )
-    where = f"{image}" if image else "no plot (pip install 'manyhot[report]')"
-    console.print(f"Wrote {comparison.folder}: comparison.json, one run a loss, {where}.", markup=False, soft_wrap=True)
-    text = comparison.rows[best]["loss"]
-    console.print(f"Next: manyhot train DATA --loss {quote(text)}", markup=False, soft_wrap=True)
+    plot = image or "no plot (pip install 'manyhot[report]')"
+    typer.echo(f"{written}, {plot}.")
+    typer.echo(f"Next: manyhot train DATA --loss {quote(comparison.rows[best]['loss'])}")
 
 
 def save_plot(comparison: Comparison) -> str | None:
     """Writes the plot; returns None without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return None
     from manyhot.report.plot_comparison import draw_comparison
 
-    try:
-        figure = draw_comparison(comparison)
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        return None
     path = comparison.folder / "comparison.png"
-    figure.savefig(path, dpi=120)
+    draw_comparison(comparison).savefig(path, dpi=120)
     return str(path)
 
 
+# Heading, evaluation before or after calibration, figure, unit and digits.
+COLUMNS = (
+    ("mAP\n%", "after", "map", 100, 1),
+    ("mAP rows\n%", "after", "map_sample", 100, 1),
+    ("Log loss\nown link", "before", "log_loss_per_row", 1, 3),
+    ("Log loss\ncalibr.", "after", "log_loss_per_row", 1, 3),
+    ("ACE %\nown", "before", "ace", 100, 1),
+    ("ACE %\ncalibr.", "after", "ace", 100, 1),
+    ("F1\n%", "after", "micro_f", 100, 1),
+)
+
+
 def comparison_table(comparison: Comparison) -> Table:
-    """One row per loss: ranking, probabilities before and after calibration, decisions."""
+    """One row per loss: ranking, probabilities before and after calibration, decisions; the best in bold."""
     from rich.table import Table
 
-    split = comparison.split
-    table = Table(title=f"Evaluated on the rows of {split!r}", title_style="bold")
-    table.add_column("Loss")
-    for heading in ("mAP\n%", "mAP rows\n%", "Log loss\nown link", "Log loss\ncalibr.", "ACE %\nown", "ACE %\ncalibr."):
+    table = Table("Loss", title=f"Evaluated on the rows of {comparison.split!r}", title_style="bold")
+    for heading in (*(column[0] for column in COLUMNS), "Time\ns"):
         table.add_column(heading, justify="right")
-    table.add_column("F1\n%", justify="right")
-    table.add_column("Time\ns", justify="right")
     for name, row in comparison.rows.items():
-        before, after = row["before"] or {}, row["after"]
-        cells = [
-            format_cell(comparison, name, "map", after, 100, 1),
-            format_cell(comparison, name, "map_sample", after, 100, 1),
-            format_cell(None, name, "log_loss_per_row", before, 1, 3),
-            format_cell(comparison, name, "log_loss_per_row", after, 1, 3),
-            format_cell(None, name, "ace", before, 100, 1),
-            format_cell(comparison, name, "ace", after, 100, 1),
-            format_cell(comparison, name, "micro_f", after, 100, 1),
-        ]
+        cells = []
+        for _, stage, figure, unit, digits in COLUMNS:
+            value = (row[stage] or {}).get(figure)
+            text = "–" if value is None else f"{unit * value:.{digits}f}"
+            best = stage == "after" and value is not None and comparison.best(figure) == name
+            cells.append(f"[b]{text}[/b]" if best else text)
         table.add_row(name, *cells, f"{row['seconds']:.0f}")
     return table
 
 
-def format_cell(
-    comparison: Comparison | None, loss: str, figure: str, values: dict[str, Any], unit: float, digits: int
-) -> str:
-    """A figure as text, bold for the best loss."""
-    value = values.get(figure)
-    if value is None:
-        return "–"
-    text = f"{unit * value:.{digits}f}"
-    return f"[b]{text}[/b]" if comparison is not None and comparison.best(figure) == loss else text
-
-
-DemoFolderOption = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
-]
-SamplesOption = Annotated[
-    int, typer.Option("--samples", min=100, help="Scenes to train on; a quarter more than that are held out.")
-]
-DemoEpochsOption = Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes for each loss.")]
-DemoSeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of scenes and networks.")]
-
-
 def demo(
-    out: DemoFolderOption = Path("demo-output"),
-    samples: SamplesOption = 6000,
-    epochs: DemoEpochsOption = 20,
-    seed: DemoSeedOption = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for images and runs.")] = Path(
+        "demo-output"
+    ),
+    samples: Annotated[
+        int, typer.Option(min=100, help="Scenes to train on; a quarter more than that are held out.")
+    ] = 6000,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the scenes for each loss.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of scenes and networks.")] = 0,
 ) -> None:
     """Train, calibrate, compare and decide on scenes of handwritten digits; downloads nothing, takes a minute.
 
