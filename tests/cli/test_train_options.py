@@ -7,8 +7,8 @@ from manyhot.settings import write_settings
 def test_a_run_can_be_resumed_from_another_folder(tmp_path, monkeypatch):
     (tmp_path / "photos.csv").write_text("path,labels\n")
     monkeypatch.chdir(tmp_path)
-    given = dict.fromkeys(DATA_OPTIONS) | {"root": "images", "separator": "|"}
-    source = build_source(["photos.csv", "shards/*.csv", "gone.csv"], None, None, given)
+    given = dict.fromkeys(("corrections", *DATA_OPTIONS)) | {"root": "images", "separator": "|"}
+    source = build_source(["photos.csv", "shards/*.csv", "gone.csv"], given)
     assert source.to_dict() == {
         "paths": [str(tmp_path / "photos.csv"), str(tmp_path / "shards" / "*.csv"), "gone.csv"],
         "root": str(tmp_path / "images"),
@@ -17,8 +17,9 @@ def test_a_run_can_be_resumed_from_another_folder(tmp_path, monkeypatch):
 
 
 def test_an_empty_text_is_an_option_that_was_given(tmp_path):
-    given = dict.fromkeys(DATA_OPTIONS) | {"split_column": "", "separator": ""}
-    source = build_source(["photos.csv"], None, None, given)
+    given = dict.fromkeys(("corrections", *DATA_OPTIONS)) | {"split_column": "", "separator": ""}
+    source = build_source(["photos.csv"], given)
     assert source.to_dict() == {"paths": ["photos.csv"], "split_column": "", "separator": ""}
     write_settings({"data": source.to_dict()}, tmp_path / "config.yaml")
-    assert build_source(None, tmp_path / "config.yaml", None, dict.fromkeys(DATA_OPTIONS)) == source
+    given = dict.fromkeys(("corrections", *DATA_OPTIONS)) | {"config": tmp_path / "config.yaml"}
+    assert build_source(None, given) == source

@@ -41,9 +41,7 @@ IMPORT_OPTIONS = {
     "other_labels='leave out'": "--leave-out-others",
 }
 # What to type where a hint gives code in Python: by owner, argument and rule.
-HINTS = {
-    ("Predictions", "probs", "be there or follow from a link"): "Give it probabilities first: manyhot calibrate.",
-}
+HINTS = {("Predictions", "probs", "be there or follow from a link"): "Give it probabilities first: manyhot calibrate."}
 
 
 class Command(TyperCommand):

@@ -32,8 +32,7 @@ KindOption = Annotated[
     Kind | None, typer.Option(help="What the numbers of a table of another program are; never guessed.")
 ]
 TargetsOption = Annotated[
-    Path | None,
-    typer.Option(help="A table of the true labels by id, if they are not in the tables themselves."),
+    Path | None, typer.Option(help="A table of the true labels by id, if they are not in the tables themselves.")
 ]
 FitOnOption = Annotated[str | None, typer.Option(metavar="SPLIT", help="The split to fit on; all rows are written.")]
 FitTableOption = Annotated[
@@ -122,26 +121,11 @@ DATA = typer.Argument(
     metavar="DATA...",
     help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
 )
-CorrectionsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
-    ),
-]
 RunOption = Annotated[
     Path | None,
     typer.Option(
         "--out", "-o", metavar="FOLDER", file_okay=False, help="The run folder (default: runs/ and the name of DATA)."
     ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."),
 ]
 # Settings with an option of their own; --set takes all of them.
 SETTING_OPTIONS = (
@@ -149,6 +133,24 @@ SETTING_OPTIONS = (
     "on_bad_image",
 )
 DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
+# Options of the same commands that are no settings.
+OTHER_OPTIONS = {
+    "config": Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."),
+    ],
+    "set_": Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."),
+    ],
+    "corrections": Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
+        ),
+    ],
+}
 
 
 def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -167,31 +169,35 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
     return decorate
 
 
+FIELDS = {item.name: item for cls in (TrainSettings, DataSource) for item in fields(cls)}
+KINDS = setting_types(TrainSettings) | setting_types(DataSource)
+
+
 def option_of(name: str) -> Any:
     """The option of a setting, with its description and default."""
-    cls = DataSource if name in DATA_OPTIONS else TrainSettings
-    (text,) = (item.metadata["description"] for item in fields(cls) if item.name == name)
-    default = default_text(name) if cls is TrainSettings else ""
+    if name in OTHER_OPTIONS:
+        return OTHER_OPTIONS[name]
+    text = FIELDS[name].metadata["description"]
+    default = default_text(name) if name in SETTING_OPTIONS else ""
     option = typer.Option(help=f"{text} (default: {default})" if default else text)
-    return Annotated[setting_types(cls)[name] | None, option]
+    return Annotated[KINDS[name] | None, option]
 
 
-def build_settings(config: Path | None, overrides: list[str] | None, options: dict[str, Any]) -> TrainSettings:
+def build_settings(options: dict[str, Any]) -> TrainSettings:
     """Settings of a file, overridden by --set and then by options."""
-    settings = read_settings(config) if config is not None else {}
+    settings = {} if options["config"] is None else read_settings(options["config"])
     settings.pop("data", None)
     typed = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
-    return TrainSettings.build(settings | parse_overrides(overrides or []) | typed)
+    return TrainSettings.build(settings | parse_overrides(options["set_"] or []) | typed)
 
 
-def build_source(
-    data: list[str] | None, config: Path | None, corrections: list[str] | None, options: dict[str, Any]
-) -> DataSource:
+def build_source(data: list[str] | None, options: dict[str, Any]) -> DataSource:
     """How data are read: as the options say, or as the file of settings says where no DATA are given."""
-    stored = read_settings(config).get("data") or {} if config is not None and not data else {}
-    values = {name: stored.get(name) if options[name] is None else options[name] for name in DATA_OPTIONS}
-    both = [*stored.get("corrections", ()), *(corrections or ())]
-    return DataSource.build(*(data or stored.get("paths", ())), corrections=both, **values)
+    stored = {} if data or options.get("config") is None else read_settings(options["config"]).get("data") or {}
+    values = {name: options[name] for name in DATA_OPTIONS}
+    values |= {name: stored.get(name) for name, value in values.items() if value is None}
+    corrections = [*stored.get("corrections", ()), *(options["corrections"] or ())]
+    return DataSource.build(*(data or stored.get("paths", ())), corrections=corrections, **values)
 
 
 RunArgument = Annotated[
@@ -200,38 +206,21 @@ RunArgument = Annotated[
 
 
 def open_run(run: Path, owner: str) -> Classifier:
-    """The classifier of a folder; the error for a folder without one suggests others."""
-    check_run_folder(run, owner)
+    """The classifier of a folder; the error for a folder without one, before anything is imported, suggests others."""
+    if not (run / "classifier.json").is_file():
+        if (run / "config.yaml").is_file():
+            hint = f"Let it finish: manyhot train --resume {run}."
+            raise InputError("RUN", owner, "be a finished run", f"{str(run)!r} without a classifier.json", hint)
+        got = f"{str(run)!r}, {'which is none' if run.exists() else 'where there is nothing'}"
+        raise InputError("RUN", owner, "be a folder with a classifier.json", got, _suggest_run(run))
     from manyhot.classifier import Classifier
 
     return Classifier.load(run)
 
 
-def check_run_folder(run: Path, owner: str) -> None:
-    """Rejects a folder without a classifier, before anything is imported."""
-    if has_classifier(run):
-        return
-    if (run / "config.yaml").is_file():
-        hint = f"Let it finish: manyhot train --resume {run}."
-        raise InputError("RUN", owner, "be a finished run", f"{str(run)!r} without a classifier.json", hint)
-    got = f"{str(run)!r}, {'where there is nothing' if not run.exists() else 'which is none'}"
-    raise InputError("RUN", owner, "be a folder with a classifier.json", got, _suggest_run(run))
-
-
-def has_classifier(folder: Path) -> bool:
-    """Whether a folder holds a classifier."""
-    return (folder / "classifier.json").is_file()
-
-
 def _suggest_run(run: Path) -> str:
     """A hint with the run that was probably meant, or with some of the existing runs."""
-    parents = [parent for parent in (run, run.parent, Path("runs")) if parent.is_dir()]
-    runs = dict.fromkeys(
-        str(folder) for parent in parents for folder in sorted(parent.iterdir()) if has_classifier(folder)
-    )
-    otherwise = "Train one first: manyhot train photos.csv."
-    if runs:
-        names = list(runs)
-        listed = f"{', '.join(names[:5])}{' ...' if len(names) > 5 else '.'}"
-        otherwise = f"There {'are' if len(names) > 1 else 'is'} {listed}"
-    return suggest(str(run), runs, otherwise, cutoff=0.8)
+    files = [file for parent in (run, run.parent, Path("runs")) for file in sorted(parent.glob("*/classifier.json"))]
+    runs = list(dict.fromkeys(str(file.parent) for file in files))
+    listed = f"There {'are' if len(runs) > 1 else 'is'} {', '.join(runs[:5])}{' ...' if len(runs) > 5 else '.'}"
+    return suggest(str(run), runs, listed if runs else "Train one first: manyhot train photos.csv.", cutoff=0.8)

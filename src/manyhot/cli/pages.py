@@ -178,8 +178,7 @@ def write_report_files(
     """Writes the page and the figures of --png and --pdf, and shows progress."""
     with console.status("Evaluating ..."):
         figures = page.plots
-    on_page = sum(figure.on_page for figure in figures)
-    total = on_page + len(figures) * ((png is not None) + (pdf is not None))
+    total = sum(figure.on_page + (png is not None) + (pdf is not None) for figure in figures)
     with progress("Drawing", total, console) as advance:
         watch = lambda _: advance(1)  # noqa: E731
         page.save(path, watch=watch)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from manyhot.cli.console import error_console, print_json, print_notes, progress
-from manyhot.cli.options import JsonOption, OverwriteOption, RunArgument, check_output_path, check_run_folder, open_run
+from manyhot.cli.options import JsonOption, OverwriteOption, RunArgument, check_output_path, open_run
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ def predict(
 
     manyhot predict runs/photos millions/ -o scores --engine ray
     """
-    check_run_folder(run, OWNER)
     check_out(out, engine, address, overwrite=overwrite)
     classifier = open_run(run, OWNER)
     console = error_console()
@@ -119,12 +118,7 @@ def predict(
     dataset, device = classifier.dataset(images), check_device(device)
     with progress("Predicting", len(dataset), console) as advance:
         parts = classifier.predict_parts(
-            dataset,
-            batch_size=batch_size,
-            workers=workers,
-            on_bad_image=on_bad_image,
-            device=device,
-            advance=advance,
+            dataset, batch_size=batch_size, workers=workers, on_bad_image=on_bad_image, device=device, advance=advance
         )
         parts_to_show, rows, left_out = write_parts(
             parts, out, classifier, top=top, show_all=out is None and as_json, console=console

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import math
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,12 +43,10 @@ def search(
     ],
     k: Annotated[int | None, typer.Option("-k", min=1, help="How many images to find (default: 20).")] = None,
     until_precision: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Go on while this share of them is expected to match."),
+        float | None, typer.Option(metavar="SHARE", help="Go on while this share of them is expected to match.")
     ] = None,
     until_recall: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Go on until this share of all expected matches is found."),
+        float | None, typer.Option(metavar="SHARE", help="Go on until this share of all expected matches is found.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Only rows of this split.")] = None,
     kind: KindOption = None,
@@ -95,10 +93,8 @@ def search(
         check_exclusive({name: value, "--sheet": contact_sheet_path})
         check_exclusive({name: value, "--open": open_contact_sheet})
     if contact_sheet_path is not None:
-        # Another sheet is replaced, any other file is not.
-        overwrite = overwrite or is_contact_sheet(contact_sheet_path)
-        suffixes, example = IMAGE_SUFFIXES, "found.jpg"
-        check_output_path(contact_sheet_path, "--sheet", OWNER, overwrite=overwrite, suffixes=suffixes, example=example)
+        path, overwrite = contact_sheet_path, overwrite or is_contact_sheet(contact_sheet_path)
+        check_output_path(path, "--sheet", OWNER, overwrite=overwrite, suffixes=IMAGE_SUFFIXES, example="found.jpg")
     wanted = 20 if k is None and until_precision is None and until_recall is None else k
     collection = open_collection(predictions, split, kind)
     if sql:
@@ -116,7 +112,8 @@ def search(
     elif not (no_contact_sheet or paths or as_json):
         written = try_contact_sheet(result, roots, rooted=root is not None)
     if as_json:
-        print_json(result_to_dict(result, written), ensure_ascii=False)
+        content = json.loads(json.dumps(asdict(result)), parse_constant=lambda _: None)  # null for NaN and infinities
+        print_json(content | {"sheet": None if written is None else str(written)}, ensure_ascii=False)
     elif written is not None:
         typer.echo(f"Contact sheet: {written}", err=paths)
     if open_contact_sheet and written is not None:
@@ -191,23 +188,6 @@ def print_result(result: SearchResult) -> None:
     typer.echo(describe_hits(result))
 
 
-def result_to_dict(result: SearchResult, contact_sheet_path: Path | None) -> dict[str, Any]:
-    """The result as JSON; null for NaN and infinities."""
-    return {
-        "query": result.query,
-        "hits": [{name: finite_or_none(value) for name, value in asdict(hit).items()} for hit in result.hits],
-        "expected": None if result.expected is None else asdict(result.expected),
-        "precision": finite_or_none(result.precision),
-        "recall": finite_or_none(result.recall),
-        "sheet": None if contact_sheet_path is None else str(contact_sheet_path),
-    }
-
-
-def finite_or_none(value: Any) -> Any:
-    """The value, or None for a number that JSON cannot represent."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 GENERATOR = "manyhot search"  # by which the next search recognises its contact sheets
 
 
@@ -216,7 +196,10 @@ def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path |
     from manyhot.search.contact_sheet import contact_sheet
     from manyhot.search.summary import describe_expected, describe_hits, file_stem
 
-    path = path or default_contact_sheet(file_stem(result.query))
+    stem = file_stem(result.query)
+    free = (Path(f"{stem}{end}.jpg") for end in chain([""], (f"-{number}" for number in count(2))))
+    # An older sheet is replaced, any other file is not.
+    path = path or next(one for one in free if not os.path.lexists(one) or is_contact_sheet(one))
     expected = "" if result.expected is None else f"{describe_expected(result.expected)} "
     subtitle = expected + describe_hits(result)
     write_contact_sheet(contact_sheet(result.hits, title=result.query, subtitle=subtitle, root=roots), path)
@@ -228,23 +211,18 @@ def try_contact_sheet(result: SearchResult, roots: Sequence[Path], *, rooted: bo
     from manyhot.image_paths import find_image_file
 
     if not any(find_image_file(hit.path or hit.id, roots) for hit in result.hits):
-        if any(hit.path for hit in result.hits):
-            where = "below that root" if rooted else "where the table says. Name their folder with --root"
-            typer.echo(f"No contact sheet: the images are not {where}.", err=True)
-        return None
-    if importlib.util.find_spec("PIL") is None:
-        typer.echo("No contact sheet: it needs Pillow. Install it with: pip install 'manyhot[search]'", err=True)
-        return None
-    if not os.access(".", os.W_OK | os.X_OK):
-        typer.echo("No contact sheet: you may not write here. Name a file with --sheet.", err=True)
-        return None
-    return make_contact_sheet(result, roots, None)
-
-
-def default_contact_sheet(stem: str) -> Path:
-    """The path of the contact sheet of a query; an older sheet is replaced, any other file is not."""
-    paths = (Path(f"{stem}{end}.jpg") for end in chain([""], (f"-{number}" for number in count(2))))
-    return next(path for path in paths if not os.path.lexists(path) or is_contact_sheet(path))
+        if not any(hit.path for hit in result.hits):
+            return None
+        where = "below that root" if rooted else "where the table says. Name their folder with --root"
+        why = f"the images are not {where}."
+    elif importlib.util.find_spec("PIL") is None:
+        why = "it needs Pillow. Install it with: pip install 'manyhot[search]'"
+    elif not os.access(".", os.W_OK | os.X_OK):
+        why = "you may not write here. Name a file with --sheet."
+    else:
+        return make_contact_sheet(result, roots, None)
+    typer.echo(f"No contact sheet: {why}", err=True)
+    return None
 
 
 def is_contact_sheet(path: Path) -> bool:

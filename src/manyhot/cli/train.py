@@ -16,12 +16,9 @@ from manyhot.cli.options import (
     DATA,
     DATA_OPTIONS,
     SETTING_OPTIONS,
-    ConfigOption,
-    CorrectionsOption,
     JsonOption,
     OverwriteOption,
     RunOption,
-    SetOption,
     build_settings,
     build_source,
     with_options,
@@ -35,10 +32,9 @@ if TYPE_CHECKING:
     from manyhot.training import Comparison, Run
 
 
-@with_options(*DATA_OPTIONS)
+@with_options("corrections", *DATA_OPTIONS)
 def inspect(
     data: Annotated[list[str], DATA],
-    corrections: CorrectionsOption = None,
     images: Annotated[bool, typer.Option(help="Look at the images, or at the labels alone.")] = True,
     decode: Annotated[
         bool,
@@ -71,7 +67,7 @@ def inspect(
     from manyhot.training.prepare import read_source
 
     console = error_console()
-    source = build_source(data, None, corrections, options)
+    source = build_source(data, options)
     dataset = read_source(source, notes=lambda note: print_notes([note], console))
     with progress("Looking at images", len(dataset), console) as advance:
         inspection = inspect_dataset(dataset, images=images, decode=decode, near=near, workers=workers, advance=advance)
@@ -86,16 +82,13 @@ def inspect(
 FOLDER_VARIABLE = "MANYHOT_RUN_FOLDER"
 
 
-@with_options(*SETTING_OPTIONS, *DATA_OPTIONS)
+@with_options("config", "set_", *SETTING_OPTIONS, "corrections", *DATA_OPTIONS)
 def train(
     data: Annotated[list[str] | None, DATA] = None,
     out: RunOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
     ] = None,
-    corrections: CorrectionsOption = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")] = False,
     as_json: JsonOption = False,
     **options: Any,
@@ -123,10 +116,9 @@ def train(
 
     console = error_console()
     if resume is not None:
-        typed = {"DATA": data, "--out": out, "--config": config, "--set": set_, "--corrections": corrections}
-        check_resume(typed | {"--" + name.replace("_", "-"): value for name, value in options.items()})
-        config, out = Run(resume).folder / "config.yaml", resume
-    settings, source = build_settings(config, set_, options), build_source(data, config, corrections, options)
+        check_resume({"DATA": data, "out": out, **options})
+        options["config"], out = Run(resume).folder / "config.yaml", resume
+    settings, source = build_settings(options), build_source(data, options)
     if not source.paths:
         hint = "Name a table or a folder, such as: manyhot train photos.csv."
         raise InputError("DATA", "manyhot train", "be given", "nothing", hint)
@@ -168,8 +160,9 @@ def try_write_report(run: Run, console: Console) -> Path | None:
 
 def check_resume(typed: dict[str, Any]) -> None:
     """Rejects settings beside --resume: the run continues with its own."""
-    for option, value in typed.items():
+    for name, value in typed.items():
         if value is not None:
+            option = name if name == "DATA" else f"--{name.rstrip('_').replace('_', '-')}"
             hint = "Leave it out, or start a new run with --config RUN/config.yaml."
             raise InputError(option, "manyhot train", "be left out with --resume", repr(value), hint)
 
@@ -232,7 +225,7 @@ def print_run(run: Run, page: Path | None) -> None:
     typer.echo(f"  manyhot export {folder}")
 
 
-@with_options(*(name for name in SETTING_OPTIONS if name != "loss"), *DATA_OPTIONS)
+@with_options("config", "set_", *(name for name in SETTING_OPTIONS if name != "loss"), "corrections", *DATA_OPTIONS)
 def compare(
     data: Annotated[list[str], DATA],
     losses: Annotated[
@@ -242,9 +235,6 @@ def compare(
         ),
     ] = None,
     out: RunOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    corrections: CorrectionsOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     **options: Any,
@@ -267,9 +257,9 @@ def compare(
 
     console = error_console()
     comparison = compare_losses(
-        build_source(data, None, corrections, options),
+        build_source(data, options),
         losses or ["all"],
-        build_settings(config, set_, options),
+        build_settings(options),
         folder=out,
         progress=announced(console),
         watch=lambda total: progress("Looking at images", total, console),
