@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ except ImportError:
     ) from None
 
 Array = np.ndarray[Any, Any]
+OWNER = "ManyHotClassifier"
 
 # Strengths that are tried where none is given: half a decade apart.
 STRENGTHS = [10.0 ** (5 - step / 2) for step in range(19)]
@@ -97,24 +99,24 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learns from features (N, D) and what their labels are."""
-        encoder, y = target_encoder(y)
+        form, targets = read_targets(y)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        targets = encoder.encode(y)
         if len(targets) != len(X):
             rule = f"have as many samples as `X`, {len(X)}"
             raise InputError("y", OWNER, rule, str(len(targets)), "Pass both of the same samples.")
         features = torch.from_numpy(np.require(X, requirements=["C", "W"]))
-        self.encoder_, self.loss_ = encoder, self._make_loss(encoder)
-        self.calibrator_, self.rule_ = self._make_calibrator(encoder), self._make_rule(encoder)
+        self.form_, self.classes_ = form, form.classes
+        self.loss_ = self._make_loss()
+        self.calibrator_, self.rule_ = self._make_calibrator(), self._make_rule()
         path, index = self._learn(features, targets)
-        self.strength_, self.classes_ = float(path.strengths[index]), encoder.classes
+        self.strength_ = float(path.strengths[index])
         self.coef_, self.intercept_ = path.weights[index].numpy(), path.bias[index].numpy()
         return self
 
     def decision_function(self, X: Any) -> Array:
         """Log-odds of the labels (N, K); of one class a sample, scores (N, K), or (N,) for two classes."""
         scores = self._scores(X)
-        if not self.encoder_.single:
+        if not self.form_.single:
             if self.calibrator_ is None and not self.loss_.link.gives_probs:
                 return scores.numpy()
             return self._log_odds(scores).numpy()
@@ -129,42 +131,31 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Any:
         """What is answered for each sample, in the form of the `y` that was fitted."""
         scores = self._scores(X)
-        if self.encoder_.single:
-            best = scores.argmax(1)
-            return self.encoder_.decode(torch.nn.functional.one_hot(best, scores.shape[1]).bool())
+        if self.form_.single:
+            return self.form_.decode(one_hot(scores.argmax(1), scores.shape[1]))
         assert self.rule_ is not None
         # A rule that only compares also takes scores that mean no probabilities.
-        return self.encoder_.decode(self.rule_(self._values(scores)).labels)
+        return self.form_.decode(self.rule_(self._values(scores)).labels)
 
     def _learn(self, features: Tensor, targets: Tensor) -> tuple[LinearPath, int]:
         """The path on all samples, and the number of its strength; fits calibrator and rule on the way."""
         strengths = STRENGTHS
         if self.strength is not None:
             strengths = [check_number("strength", OWNER, self.strength, "(0, inf)")]
-
-        def fit(subset: Tensor, their_targets: Tensor) -> LinearPath:
-            return fit_path(
-                subset,
-                their_targets,
-                self.loss_,
-                strengths=strengths,
-                standardise=self.standardise,
-                tolerance=self.tolerance,
-            )
-
+        fit = partial(
+            fit_path, loss=self.loss_, strengths=strengths, standardise=self.standardise, tolerance=self.tolerance
+        )
         cv = min(check_int("cv", OWNER, self.cv, low=2), len(features))
-        index = 0
-        to_fit = [part for part in (self.calibrator_, self.rule_) if part is not None and not bool(part.fitted)]
-        link = self.loss_.link
-        if len(strengths) > 1 or to_fit or link.needs_fit:
-            out_of_fold = cross_validate(features, targets, self.loss_, fit, cv=cv, random_state=self.random_state)
-            index = out_of_fold.best
+        index, link = 0, self.loss_.link
+        unfitted = any(part is not None and not bool(part.fitted) for part in (self.calibrator_, self.rule_))
+        if len(strengths) > 1 or unfitted or link.needs_fit:
+            index, scores = cross_validate(features, targets, self.loss_, fit, cv=cv, random_state=self.random_state)
             if link.needs_fit:
-                link.fit([(out_of_fold.scores, targets)])
+                link.fit([(scores, targets)])
             if self.calibrator_ is not None:
-                self.calibrator_.fit(out_of_fold.scores, targets)
+                self.calibrator_.fit(scores, targets)
             if self.rule_ is not None:
-                self.rule_.fit(self._values(out_of_fold.scores), targets)
+                self.rule_.fit(self._values(scores), targets)
         return fit(features, targets), index
 
     def _scores(self, X: Any) -> Tensor:
@@ -187,47 +178,46 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @torch.no_grad()
     def _probs(self, scores: Tensor) -> Tensor:
         probs = self.loss_.link.probs(scores) if self.calibrator_ is None else self.calibrator_(scores)
-        if self.encoder_.single:
+        if self.form_.single:
             # Exactly one class is present, which a loss of each label by itself does not know.
             probs = probs / probs.sum(1, keepdim=True)
         return probs
 
-    def _make_loss(self, encoder: TargetEncoder) -> Loss:
+    def _make_loss(self) -> Loss:
         if self.loss is None:
-            return SoftmaxCrossEntropyLoss() if encoder.single else BinaryCrossEntropyLoss()
-        loss: Loss = self._made(self.loss, Loss, "loss")
+            return SoftmaxCrossEntropyLoss() if self.form_.single else BinaryCrossEntropyLoss()
+        loss: Loss = self._made(self.loss, Loss)
         return loss
 
-    def _make_calibrator(self, encoder: TargetEncoder) -> Calibrator | None:
-        if self.calibrator is None or (len(encoder.classes) == 1 and encoder.single):
+    def _make_calibrator(self) -> Calibrator | None:
+        single = self.form_.single
+        if self.calibrator is None or (single and len(self.classes_) == 1):
             return None
         if isinstance(self.calibrator, str) and self.calibrator == "auto":
-            return (
-                SoftmaxTemperature()
-                if encoder.single and self.loss_.single_label
-                else BetaCalibration(link=self.loss_.link)
-            )
-        calibrator: Calibrator = self._made(self.calibrator, Calibrator, "calibrator")
+            softmax = single and self.loss_.single_label
+            return SoftmaxTemperature() if softmax else BetaCalibration(link=self.loss_.link)
+        calibrator: Calibrator = self._made(self.calibrator, Calibrator)
         return calibrator
 
-    def _make_rule(self, encoder: TargetEncoder) -> Rule | None:
+    def _make_rule(self) -> Rule | None:
         if self.rule is None:
-            return None if encoder.single else Threshold(0.5)
-        if encoder.single:
+            return None if self.form_.single else Threshold(0.5)
+        if self.form_.single:
             hint = "Leave it out, or pass `y` as a table (N, K)."
             raise InputError("rule", OWNER, "be None for one class a sample", repr(self.rule), hint)
-        rule: Rule = self._made(self.rule, Rule, "rule")
+        rule: Rule = self._made(self.rule, Rule)
         return rule
 
-    def _made(self, value: Any, base: type, argument: str) -> Any:
+    def _made(self, value: Any, base: type) -> Any:
         """A part of this classifier alone: built from a text, or copied from the object that was given."""
         from manyhot.training.build import build_loss, build_part
 
+        argument = base.__name__.lower()
         if isinstance(value, str):
             value = build_loss(value, owner=OWNER) if base is Loss else build_part(value, base, argument, OWNER)
         if not isinstance(value, base):
             hint = "Pass an object of manyhot, or a text that makes one."
-            raise InputError(argument, OWNER, f"be a {base.__name__.lower()}", type(value).__name__, hint)
+            raise InputError(argument, OWNER, f"be a {argument}", type(value).__name__, hint)
         return copy.deepcopy(value)
 
     def __sklearn_tags__(self) -> Any:
@@ -238,18 +228,6 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 FitPath = Callable[[Tensor, Tensor], LinearPath]
-
-
-class OutOfFold(NamedTuple):
-    """What cross-validation found.
-
-    Attributes:
-        best: The number of the best strength on the path.
-        scores: (N, K) of each sample by the head of the best strength that has not seen it.
-    """
-
-    best: int
-    scores: Tensor
 
 
 def assign_folds(targets: Tensor, cv: int, *, random_state: int) -> Tensor:
@@ -267,8 +245,12 @@ def assign_folds(targets: Tensor, cv: int, *, random_state: int) -> Tensor:
 
 def cross_validate(
     features: Tensor, targets: Tensor, loss: Loss, fit: FitPath, *, cv: int, random_state: int
-) -> OutOfFold:
-    """Fits a path on all folds but each one, which is scored by the strength that is best over all folds."""
+) -> tuple[int, Tensor]:
+    """Fits a path on all folds but each one, which is scored by the strength that is best over all folds.
+
+    Returns:
+        The number of that strength, and the scores (N, K) of each sample by the head that has not seen it.
+    """
     fold_of = assign_folds(targets, cv, random_state=random_state)
     scorer = scorer_of(loss)
     paths, total = [], torch.zeros(())
@@ -283,7 +265,7 @@ def cross_validate(
     scores = torch.zeros(targets.shape, dtype=paths[0].weights.dtype)
     for fold, path in enumerate(paths):
         scores[fold_of == fold] = path.scores(features[fold_of == fold], best)
-    return OutOfFold(best, scores)
+    return best, scores
 
 
 def scorer_of(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
@@ -303,121 +285,69 @@ def scorer_of(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
     return log_likelihood
 
 
-OWNER = "ManyHotClassifier"
-
-
-class TargetEncoder(ABC):
-    """A form of `y`.
+@dataclass(frozen=True)
+class TargetForm:
+    """The form of `y`, in which `predict` answers.
 
     Attributes:
+        kind: One class a sample (N,), a table (N, K) of 1 present, 0 absent and -1 unknown, the same as a sparse
+            matrix, or a list of names for each sample, which may be empty.
         classes: (K,) the classes or labels, in the order of the columns.
-        single: Whether each sample has exactly one of them.
+        dtype: That of a table.
     """
 
+    kind: Literal["classes", "table", "sparse", "names"]
     classes: Array
-    single: bool = False
+    dtype: Any = None
 
-    @abstractmethod
-    def encode(self, y: Any) -> Tensor:
-        """Targets (N, K) int8 of `y`."""
-
-    @abstractmethod
-    def decode(self, labels: Tensor) -> Any:
-        """Decisions (N, K) bool in the form of `y`."""
-
-
-class ClassEncoder(TargetEncoder):
-    """One class a sample, (N,)."""
-
-    single = True
-
-    def __init__(self, y: Array) -> None:
-        self.classes = np.unique(y)
-
-    def encode(self, y: Any) -> Tensor:
-        """One column a class."""
-        return one_hot(torch.from_numpy(np.searchsorted(self.classes, np.asarray(y))), len(self.classes))
-
-    def decode(self, labels: Tensor) -> Array:
-        """The class of each sample."""
-        chosen: Array = self.classes[labels.int().argmax(1).numpy()]
-        return chosen
-
-
-class IndicatorEncoder(TargetEncoder):
-    """A table (N, K) of 1 present, 0 absent, -1 unknown; a sparse matrix comes back as one.
-
-    Args:
-        y: The table; the columns of a data frame are its classes.
-        sparse: Whether it came as a sparse matrix.
-    """
-
-    def __init__(self, y: Any, *, sparse: bool) -> None:
-        self.sparse = sparse
-        table = y if hasattr(y, "dtype") or hasattr(y, "dtypes") else np.asarray(y)
-        names = getattr(table, "columns", None)
-        self.classes = np.arange(table.shape[1]) if names is None else np.asarray(names)
-        self.kind = np.asarray(table).dtype if not sparse else table.dtype
-
-    def encode(self, y: Any) -> Tensor:
-        """The cells as they are."""
-        table = as_tensor(OWNER, y.toarray() if self.sparse else np.asarray(y), "y")
-        return as_targets(OWNER, table, table, name="y")
+    @property
+    def single(self) -> bool:
+        """Whether each sample has exactly one class."""
+        return self.kind == "classes"
 
     def decode(self, labels: Tensor) -> Any:
-        """1 for a label that is given and 0 for another one."""
-        table = labels.numpy().astype(self.kind)
-        if not self.sparse:
+        """Decisions (N, K) in this form."""
+        if self.kind == "classes":
+            return self.classes[labels.int().argmax(1).numpy()]
+        if self.kind == "names":
+            return Labels(self.classes.tolist()).decode(labels)
+        table = labels.numpy().astype(self.dtype)
+        if self.kind == "table":
             return table
         from scipy.sparse import csr_matrix
 
         return csr_matrix(table)
 
 
-class LabelListEncoder(TargetEncoder):
-    """A list of names for each sample, which may be empty."""
-
-    def __init__(self, y: Any) -> None:
-        names = sorted({name for row in y for name in row})
-        if not names:
-            raise InputError("y", OWNER, "name at least one label", "lists without any", "Pass some labelled samples.")
-        self.labels = Labels([str(name) for name in names])
-        self.classes = np.asarray(self.labels.names)
-
-    def encode(self, y: Any) -> Tensor:
-        """One column a name."""
-        return self.labels.encode(y)
-
-    def decode(self, labels: Tensor) -> list[list[str]]:
-        """The names of each sample."""
-        return self.labels.decode(labels)
-
-
-def target_encoder(y: Any) -> tuple[TargetEncoder, Any]:
-    """The form of `y`, and `y` as that form takes it."""
+def read_targets(y: Any) -> tuple[TargetForm, Tensor]:
+    """The form of `y`, and the targets (N, K) in it; the columns of a data frame are its classes."""
     from scipy.sparse import issparse
     from sklearn.exceptions import DataConversionWarning
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_y
 
     if y is None:
-        message = "requires y to be passed, but the target y is None"
-        raise ValueError(f"This {OWNER} estimator {message}.")
-    if issparse(y):
-        return IndicatorEncoder(y, sparse=True), y
+        raise ValueError(f"This {OWNER} estimator requires y to be passed, but the target y is None.")
     if lists_of_names(y):
-        rows = [list(row) for row in y]
-        return LabelListEncoder(rows), rows
-    table = y if hasattr(y, "shape") else np.asarray(y)
-    if table.ndim == 2 and table.shape[1] == 1 and not is_indicator(np.asarray(table)):
+        names = sorted({str(name) for row in y for name in row})
+        if not names:
+            raise InputError("y", OWNER, "name at least one label", "lists without any", "Pass some labelled samples.")
+        return TargetForm("names", np.asarray(names)), Labels(names).encode(y)
+    sparse = issparse(y)
+    array = y.toarray() if sparse else np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1 and not sparse and not is_indicator(array):
         message = "A column-vector y was passed when a 1d array was expected. Please change the shape of y."
         warnings.warn(message, DataConversionWarning, stacklevel=3)
-        table = np.asarray(table).ravel()
-    if table.ndim == 2:
-        return IndicatorEncoder(table, sparse=False), table
-    flat = _check_y(np.asarray(table), multi_output=False, y_numeric=False)
+        array = array.ravel()
+    if array.ndim == 2:
+        classes = np.asarray(getattr(y, "columns", range(array.shape[1])))
+        table = as_tensor(OWNER, array, "y")
+        form = TargetForm("sparse" if sparse else "table", classes, array.dtype)
+        return form, as_targets(OWNER, table, table, name="y")
+    flat = _check_y(array, multi_output=False, y_numeric=False)
     check_classification_targets(flat)
-    return ClassEncoder(flat), flat
+    classes, codes = np.unique(flat, return_inverse=True)
+    return TargetForm("classes", classes), one_hot(torch.from_numpy(codes), len(classes))
 
 
 def is_indicator(table: Array) -> bool:
