@@ -13,16 +13,15 @@ from torch import Tensor
 
 from manyhot.backbones.create import DIGIT_BACKBONE
 from manyhot.data import read_data
-from manyhot.data.digits import LABEL_NAMES, Scenes, digit_scenes
+from manyhot.data.digits import LABEL_NAMES, digit_scenes
 from manyhot.decide import Abstain, AverageK, ConformalRiskControl, ExpectedFBeta, LabelThresholds, Rule, Threshold
 from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.links import SigmoidLink
-from manyhot.metrics import CalibrationError, FScores, LogLoss, MeanAveragePrecision, MetricResult, SetAccuracy
+from manyhot.metrics import CalibrationError, FScores, LogLoss, MeanAveragePrecision, SetAccuracy
 from manyhot.predictions import Predictions
-from manyhot.report import draw_reliability, save_png
+from manyhot.report import draw_examples, draw_reliability, save_png
 from manyhot.report.page import try_report
-from manyhot.report.style import LIGHT, new_figure
 from manyhot.settings import ALL_LOSSES
 from manyhot.training import Comparison, Run, TrainSettings, compare
 from manyhot.training.comparison import announced, slug
@@ -64,7 +63,7 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
         progress=announced(console),
         overwrite=True,
     )
-    results = read_results(comparison)
+    results = {name: read_result(name, Run(comparison.folder / slug(name))) for name in comparison.rows}
     console.print(results_table(results))
     console.print(EXPLANATION)
     console.print(conclusion(results))
@@ -79,23 +78,22 @@ def run_demo(folder: Path, console: Console, *, samples: int = 6000, epochs: int
 
 def demo_settings(*, epochs: int, seed: int) -> TrainSettings:
     """How the networks of the demonstration are trained: one hidden layer on frozen features of digits."""
-    settings = {
-        "backbone": DIGIT_BACKBONE,
-        "hidden": 128,
-        "dropout": 0.5,
-        "epochs": epochs,
-        "batch_size": 256,
-        "lr": 0.01,
-        "weight_decay": 1.0,
-        "schedule": "one-cycle",
-        "seed": seed,
-        "workers": 0,
-        "cache": "none",
-        "flip": False,
-        "accelerator": "cpu",
-        "devices": 1,
-    }
-    return TrainSettings.build(settings)
+    return TrainSettings(
+        backbone=DIGIT_BACKBONE,
+        hidden=128,
+        dropout=0.5,
+        epochs=epochs,
+        batch_size=256,
+        lr=0.01,
+        weight_decay=1.0,
+        schedule="one-cycle",
+        seed=seed,
+        workers=0,
+        cache="none",
+        flip=False,
+        accelerator="cpu",
+        devices=1,
+    )
 
 
 def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
@@ -109,6 +107,8 @@ def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
     Returns:
         The table, with the columns path, labels and split.
     """
+    from PIL import Image
+
     # Digits of train scenes are in no other scene; those of val and test come from the same writers.
     parts = {
         "train": digit_scenes(samples, seed=seed),
@@ -120,21 +120,14 @@ def write_scenes(folder: Path, *, samples: int, seed: int) -> Path:
         writer = csv.writer(file)
         writer.writerow(["path", "labels", "split"])
         for split, scenes in parts.items():
-            write_images(folder / split, scenes)
-            for number, row in enumerate(scenes.targets.tolist()):
-                names = [name for name, present in zip(scenes.names, row, strict=True) if present]
-                writer.writerow([f"{split}/{number:05d}.png", "|".join(names), split])
+            (folder / split).mkdir(exist_ok=True)
+            pixels = (255 * scenes.images).round().to(torch.uint8).numpy()  # light strokes on black
+            labels = Labels(scenes.names).decode(scenes.targets)
+            for number, (image, names) in enumerate(zip(pixels, labels, strict=True)):
+                path = f"{split}/{number:05d}.png"
+                Image.fromarray(image).save(folder / path, compress_level=1)
+                writer.writerow([path, "|".join(names), split])
     return table
-
-
-def write_images(folder: Path, scenes: Scenes) -> None:
-    """One grey PNG per scene, light strokes on black."""
-    from PIL import Image
-
-    folder.mkdir(parents=True, exist_ok=True)
-    pixels = (255 * scenes.images).round().to(torch.uint8).numpy()
-    for number, image in enumerate(pixels):
-        Image.fromarray(image).save(folder / f"{number:05d}.png", compress_level=1)
 
 
 OWN, PLAIN, CALIBRATED = "its own link", "a plain sigmoid", "a calibrator"
@@ -159,18 +152,13 @@ class LossResult:
 
     def error(self, way: str) -> float:
         """Expected calibration error of one way to read the scores."""
-        return calibration_error(self.probs[way], self.targets).value
+        return CalibrationError(BINS).update(self.probs[way], self.targets).compute().value
 
     @property
     def targets(self) -> Tensor:
         """(N, K) of the test scenes."""
         assert self.test.targets is not None
         return self.test.targets
-
-
-def read_results(comparison: Comparison) -> dict[str, LossResult]:
-    """The readings of every loss that was compared, by name."""
-    return {name: read_result(name, Run(comparison.folder / slug(name))) for name in comparison.rows}
 
 
 def read_result(name: str, run: Run) -> LossResult:
@@ -187,11 +175,6 @@ def read_result(name: str, run: Run) -> LossResult:
     return LossResult(test, val, probs)
 
 
-def calibration_error(probs: Tensor, targets: Tensor) -> MetricResult:
-    """Errors of calibration, and the curve behind them."""
-    return CalibrationError(BINS).update(probs, targets).compute()
-
-
 EXPLANATION = (
     "[b]mAP[/b]: how well scenes are ranked, mean over labels. [b]ECE[/b]: gap between the predicted probability and "
     "the observed frequency. [b]No label[/b]: mean of the highest confidence in scenes without any label. Scores "
@@ -200,25 +183,12 @@ EXPLANATION = (
 )
 
 
-def goals() -> dict[str, Rule]:
-    """What to do with the probabilities: a goal, and the rule that meets it."""
-    return {
-        "at least 50 % sure": Threshold(0.5),
-        "best F1 of each label": LabelThresholds(),
-        "best F1 of each scene": ExpectedFBeta(),
-        "two labels on average": AverageK(2),
-        "miss at most 10 % of labels": ConformalRiskControl(0.1),
-        "abstain on a tenth": Abstain(ExpectedFBeta(), at_most=0.1),
-    }
-
-
 def results_table(results: dict[str, LossResult]) -> Table:
     """One row for each way to read the scores of each loss."""
     from rich.table import Table
 
     targets = next(iter(results.values())).targets
-    table = Table(title=f"{len(targets):,} held-out scenes, {targets.shape[1]} labels", title_style="bold")
-    table.add_column("Loss")
+    table = Table("Loss", title=f"{len(targets):,} held-out scenes, {targets.shape[1]} labels", title_style="bold")
     table.add_column("Scores read by", no_wrap=True)
     for heading in ("mAP\n%", "Log\nloss", "ECE\n%", "No label:\ntop conf. %"):
         table.add_column(heading, justify="right")
@@ -239,13 +209,20 @@ def decisions_table(name: str, result: LossResult) -> Table:
     """What each rule gives on the test scenes, after it has been fitted on the others."""
     from rich.table import Table
 
+    goals: dict[str, Rule] = {
+        "at least 50 % sure": Threshold(0.5),
+        "best F1 of each label": LabelThresholds(),
+        "best F1 of each scene": ExpectedFBeta(),
+        "two labels on average": AverageK(2),
+        "miss at most 10 % of labels": ConformalRiskControl(0.1),
+        "abstain on a tenth": Abstain(ExpectedFBeta(), at_most=0.1),
+    }
     val, test = result.val, result.test
-    table = Table(title=f"What to do with the probabilities: {name}, calibrated", title_style="bold")
-    table.add_column("Goal")
+    table = Table("Goal", title=f"What to do with the probabilities: {name}, calibrated", title_style="bold")
     table.add_column("Rule", no_wrap=True)
     for heading in ("Labels", "F1 %", "Prec. %", "Rec. %", "Abstained %"):
         table.add_column(heading, justify="right")
-    for goal, rule in goals().items():
+    for goal, rule in goals.items():
         decision = rule.fit(val.rule_values(), val.targets)(test.rule_values())
         scores = FScores().update(decision, result.targets).compute()
         size = SetAccuracy().update(decision, result.targets).compute()["mean_size"]
@@ -265,53 +242,28 @@ def conclusion(results: dict[str, LossResult]) -> str:
     )
 
 
-PRESENT_COLOUR, ABSENT_COLOUR = LIGHT.colours[0], "#c9d8e3"
-
-
 def draw_results(results: dict[str, LossResult]) -> Figure:
     """Predicted against observed frequency of each loss, by the way its scores are read."""
-    selected = {name: results[name] for name in ("BCE", *MISREAD)}
     curves = {
-        name: {way: (probs, result.targets) for way, probs in result.probs.items()} for name, result in selected.items()
+        name: {way: (probs, results[name].targets) for way, probs in results[name].probs.items()}
+        for name in ("BCE", *MISREAD)
     }
     return draw_reliability(curves, bins=BINS)
 
 
 def draw_scenes(result: LossResult, folder: Path) -> Figure:
-    """Test scenes with few and many labels, and the probability of each label as a bar."""
-    names, probs, paths = result.test.labels.names, result.test.probabilities(), result.test.paths
-    assert paths is not None
-    counts: list[int] = result.targets.sum(1).tolist()
-    chosen: list[int] = []
-    for target_count in (0, 0, 1, 1, 2, 2, 3, 4):
-        chosen.append(
-            min(set(range(len(counts))) - set(chosen), key=lambda row: (abs(counts[row] - target_count), row))
-        )
-    figure = new_figure(12, 4.7)
-    figure.suptitle("Probability of each label (dark: in the scene, light: not in it)")
-    axes = figure.subplots(2, 8, width_ratios=[1.6, 1] * 4)
-    for row, (image, bars) in zip(chosen, axes.reshape(-1, 2), strict=True):
-        present = result.targets[row].bool().tolist()
-        draw_scene(image, folder / paths[row], [n for n, is_present in zip(names, present, strict=True) if is_present])
-        draw_bars(bars, names, probs[row].tolist(), present)
-    return figure
-
-
-def draw_scene(axis: Any, path: Path, labels: list[str]) -> None:
-    """One scene, with its labels above it."""
+    """Test scenes with few and many labels, and the probability of each label."""
     from PIL import Image
 
-    axis.imshow(Image.open(path), cmap="gray_r", vmin=0, vmax=255)
-    axis.set(xticks=[], yticks=[])
-    axis.set_title(", ".join(labels) or "no label", fontsize=10)
-
-
-def draw_bars(axis: Any, names: list[str], probs: list[float], present: list[bool]) -> None:
-    """The probability of each label."""
-    axis.barh(
-        range(len(names)), probs, color=[PRESENT_COLOUR if is_present else ABSENT_COLOUR for is_present in present]
-    )
-    axis.set(xlim=(0, 1), xticks=(0, 0.5, 1), xticklabels=("0", "0.5", "1"))
-    axis.set_yticks(range(len(names)), names)
-    axis.invert_yaxis()
-    axis.tick_params(labelsize=8, length=0)
+    test, probs, targets = result.test, result.test.probabilities(), result.targets
+    assert test.paths is not None
+    assert test.decisions is not None
+    counts: list[int] = targets.sum(1).tolist()
+    examples: dict[int, dict[str, Any]] = {}
+    for wanted in (0, 0, 1, 1, 2, 2, 3, 4):
+        row = min(set(range(len(counts))) - set(examples), key=lambda row: (abs(counts[row] - wanted), row))
+        columns = probs[row].tolist(), test.decisions[row].tolist(), targets[row].tolist()
+        labels = list(zip(test.labels.names, *columns, strict=True))
+        title = ", ".join(name for name, _, _, present in labels if present) or "no label"
+        examples[row] = {"image": Image.open(folder / test.paths[row]), "title": title, "labels": labels}
+    return draw_examples(list(examples.values()))
