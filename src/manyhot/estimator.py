@@ -116,13 +116,9 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Log-odds of the labels (N, K); of one class a sample, scores (N, K), or (N,) for two classes."""
         scores = self._scores(X)
-        if not self.form_.single:
-            if self.calibrator_ is None and not self.loss_.link.gives_probs:
-                return scores.numpy()
-            return self._log_odds(scores).numpy()
-        if scores.shape[1] == 2:
+        if self.form_.single and scores.shape[1] == 2:
             return (scores[:, 1] - scores[:, 0]).numpy()
-        return scores.numpy()
+        return (scores if self.form_.single or self._only_ranks else self._log_odds(scores)).numpy()
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each label (N, K); of one class a sample, rows sum to 1."""
@@ -163,11 +159,14 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return torch.from_numpy((X @ self.coef_.T + self.intercept_).astype(self.coef_.dtype, copy=False))
 
+    @property
+    def _only_ranks(self) -> bool:
+        return self.calibrator_ is None and not self.loss_.link.gives_probs
+
     def _values(self, scores: Tensor) -> Tensor | Unclipped:
         """What the rule decides on: probabilities, or scores where they only rank and the rule only compares."""
         assert self.rule_ is not None
-        ranks = self.calibrator_ is None and not self.loss_.link.gives_probs
-        if ranks and not self.rule_.needs_probs and not isinstance(self.rule_, Threshold):
+        if self._only_ranks and not self.rule_.needs_probs and not isinstance(self.rule_, Threshold):
             return scores
         return rule_values(self._probs(scores), scores, self.loss_.link)
 

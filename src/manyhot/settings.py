@@ -79,23 +79,19 @@ def check_milestones(argument: str, owner: str, value: Any) -> tuple[float, ...]
 
 def as_text(argument: str, owner: str, value: Any) -> str:
     """A loss, calibrator or rule as the text that builds it; "none" for None, and a text as it is."""
-    from manyhot.calibrate import Calibrator
-    from manyhot.decide import Rule
-    from manyhot.losses import Loss
+    import manyhot
 
     if isinstance(value, str):
         return value
     if value is None and argument != "loss":
         return "none"
-    base: type = {"loss": Loss, "calibrator": Calibrator, "rule": Rule}[argument]
+    base: type = getattr(manyhot, argument.capitalize())  # Loss, Calibrator or Rule
     if not isinstance(value, base):
         hint = f"Pass one of manyhot, or a text such as {EXAMPLES[argument]!r}."
         raise InputError(argument, owner, f"be a {argument}", type(value).__name__, hint)
-    text = spell_call(value)
-    try:
+    text, same = spell_call(value), None
+    with suppress(ValueError):
         same = construct(text, base)
-    except ValueError:
-        same = None
     if same is None or spell_call(same) != text or getattr(same, "fitted", None) != getattr(value, "fitted", None):
         rule = f"be a {argument} of manyhot that has learnt nothing, so that `config.yaml` can hold it"
         raise InputError(argument, owner, rule, text, f"Pass a text such as {EXAMPLES[argument]!r}.")
