@@ -23,3 +23,14 @@ def test_an_empty_text_is_an_option_that_was_given(tmp_path):
     write_settings({"data": source.to_dict()}, tmp_path / "config.yaml")
     given = dict.fromkeys(("corrections", *DATA_OPTIONS)) | {"config": tmp_path / "config.yaml"}
     assert build_source(None, given) == source
+
+
+def test_what_a_file_says_stays_as_it_is_unless_it_is_typed(tmp_path, monkeypatch):
+    (tmp_path / "photos.csv").write_text("path,labels\n")
+    monkeypatch.chdir(tmp_path)
+    stored = {"paths": ["photos.csv"], "root": "images", "corrections": ["a.csv"], "digest": "0"}
+    write_settings({"data": stored}, tmp_path / "config.yaml")
+    given = dict.fromkeys(("corrections", *DATA_OPTIONS)) | {"config": tmp_path / "config.yaml"}
+    assert build_source(None, given).to_dict() == {"paths": ["photos.csv"], "root": "images", "corrections": ["a.csv"]}
+    typed = build_source(None, given | {"root": "moved", "corrections": ["b.csv"]}).to_dict()
+    assert (typed["root"], typed["corrections"]) == (str(tmp_path / "moved"), ["a.csv", str(tmp_path / "b.csv")])

@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -193,11 +193,14 @@ def build_settings(options: dict[str, Any]) -> TrainSettings:
 
 def build_source(data: list[str] | None, options: dict[str, Any]) -> DataSource:
     """How data are read: as the options say, or as the file of settings says where no DATA are given."""
-    stored = {} if data or options.get("config") is None else read_settings(options["config"]).get("data") or {}
-    values = {name: options[name] for name in DATA_OPTIONS}
-    values |= {name: stored.get(name) for name, value in values.items() if value is None}
-    corrections = [*stored.get("corrections", ()), *(options["corrections"] or ())]
-    return DataSource.build(*(data or stored.get("paths", ())), corrections=corrections, **values)
+    typed = {name: options[name] for name in DATA_OPTIONS}
+    source = DataSource.build(*(data or ()), corrections=options["corrections"] or (), **typed)
+    if data or options.get("config") is None:
+        return source
+    stored = read_settings(options["config"]).get("data") or {}
+    others = {name: stored.get(name) for name, value in typed.items() if value is None}
+    corrections = dict.fromkeys([*stored.get("corrections", ()), *source.corrections])
+    return replace(source, paths=tuple(stored.get("paths", ())), corrections=tuple(corrections), **others)
 
 
 RunArgument = Annotated[

@@ -110,8 +110,7 @@ def predict(
             watch=watch,
         )
         left_out = print_unreadable(parts_written.left_out, 0, console)
-        print_unreadable_rest(left_out, console)
-        check_rows(parts_written.rows, left_out)
+        check_rows(parts_written.rows, left_out, console)
         print_written(out, parts_written.rows, left_out, new=parts_written.scored, as_json=as_json)
         return
     check_probs(classifier, out)
@@ -123,7 +122,6 @@ def predict(
         parts_to_show, rows, left_out = write_parts(
             parts, out, classifier, top=top, show_all=out is None and as_json, console=console
         )
-    print_unreadable_rest(left_out, console)
     if out is not None:
         print_written(out, rows, left_out, as_json=as_json)
     elif as_json:
@@ -212,15 +210,8 @@ def write_parts(
             if show_all or not parts_to_show:
                 parts_to_show.append(part)
             rows += len(part)
-        check_rows(rows, left_out)
+        check_rows(rows, left_out, console)
     return parts_to_show, rows, left_out
-
-
-def check_rows(rows: int, left_out: int) -> None:
-    """Raises an error where no image could be read."""
-    if rows == 0:
-        got = f"{left_out:,} that cannot be read" if left_out else "none"
-        raise InputError("IMAGES", OWNER, "lead to images", got, "Check the files.")
 
 
 def print_unreadable(unreadable: Mapping[str, str], printed: int, console: Console) -> int:
@@ -232,10 +223,13 @@ def print_unreadable(unreadable: Mapping[str, str], printed: int, console: Conso
     return printed + len(unreadable)
 
 
-def print_unreadable_rest(left_out: int, console: Console) -> None:
-    """Prints how many more images could not be read."""
+def check_rows(rows: int, left_out: int, console: Console) -> None:
+    """Prints how many more images could not be read; raises an error where that were all of them."""
     if left_out > MAX_NAMED:
         console.print(f"... and {left_out - MAX_NAMED:,} more.")
+    if rows == 0:
+        got = f"{left_out:,} that cannot be read" if left_out else "none"
+        raise InputError("IMAGES", OWNER, "lead to images", got, "Check the files.")
 
 
 def print_written(out: Path, rows: int, left_out: int, *, new: int | None = None, as_json: bool) -> None:
