@@ -138,6 +138,7 @@ def test_places_to_write_to_are_tried_first(tmp_path, run, monkeypatch):
 
     assert "must name a file; got" in refused("-o", tmp_path, "--overwrite")
     assert "must name a file; got '/dev/null'" in refused("-o", "/dev/null", "--overwrite")
+    assert "must name a file; got '/', a folder" in refused("-o", "/", "--overwrite")
     assert "must name a Parquet file" in refused("-o", tmp_path / "out.csv")
     assert "which is no folder. Choose another place." in refused("-o", tmp_path / "file" / "out.parquet")
     same = tmp_path / "same"

@@ -76,7 +76,7 @@ def check_output_path(
         suffixes: Those that it may have; empty for any.
         example: A name with one of them.
     """
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    folder = next(parent for parent in (*path.absolute().parents, path) if parent.exists())
     got, hint = repr(str(path)), "Choose another name, or pass --overwrite."
     if suffixes and path.suffix.lower() not in suffixes:
         rule, hint = f"end with {', '.join(suffixes)}", f"Rename it, for example {example}."
