@@ -356,10 +356,6 @@ def is_indicator(table: Array) -> bool:
 
 def lists_of_names(y: Any) -> bool:
     """Whether `y` is a list of collections of strings, of which some may be empty."""
-    if isinstance(y, np.ndarray) and (y.dtype != object or y.ndim != 1):
-        return False
-    if not isinstance(y, list | tuple | np.ndarray) or not len(y):
-        return False
-    if not all(isinstance(row, list | tuple | set | frozenset) for row in y):
-        return False
-    return all(isinstance(name, str) for row in y for name in row)
+    several = isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype == object and y.ndim == 1)
+    rows, kinds = y if several else (), list | tuple | set | frozenset
+    return len(rows) > 0 and all(isinstance(row, kinds) and all(isinstance(name, str) for name in row) for row in rows)
