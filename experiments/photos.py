@@ -19,7 +19,7 @@ from manyhot.engine import ProgressLines
 from manyhot.settings import ALL_LOSSES, parse_overrides
 from manyhot.training import TrainSettings, compare
 from manyhot.training.comparison import slug
-from manyhot.training.run import compared_values
+from manyhot.training.run import FIGURES, Run, compared_values
 
 LOSSES = ("BCE", "ASL", "two-way", "SPA", "SPA + LPR", "quasibinary")
 RESULTS = Path(__file__).parent / "results"
@@ -39,16 +39,17 @@ def collect(runs: Path) -> dict[str, Figures]:
     """Figures of the runs that are finished, by the name of the loss."""
     results = {}
     for name in LOSSES:
-        path = runs / slug(name) / "figures.json"
-        if path.is_file():
-            figures = json.loads(path.read_text())
-            before = figures["before"] and compared_values(figures["before"])
-            results[name] = {
-                "rows": figures["rows"],
-                "seconds": round(figures["seconds"], 1),
-                "before": before,
-                "after": compared_values(figures["after"]),
-            }
+        if not (runs / slug(name) / FIGURES).is_file():
+            continue
+        run = Run(runs / slug(name))
+        after, before = run.evaluation, run.evaluation_before
+        assert after is not None
+        results[name] = {
+            "rows": run.figures["rows"],
+            "seconds": round(run.figures["seconds"], 1),
+            "before": None if before is None else compared_values(before),
+            "after": compared_values(after),
+        }
     return results
 
 

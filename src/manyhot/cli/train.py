@@ -194,7 +194,7 @@ def print_run(run: Run, page: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from manyhot.training.run import probability_sources, summary, too_small_of
+    from manyhot.training.run import probability_sources, summary
 
     figures, split = run.figures, run.figures["judged"]
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
@@ -203,17 +203,18 @@ def print_run(run: Run, page: Path | None) -> None:
         typer.echo(f"{len(figures['bad images']):,} images could not be read:")
         for name, reason in list(figures["bad images"].items())[:5]:
             typer.echo(f"  {name}: {reason}")
-    if split is not None:
+    after = run.evaluation
+    if after is not None:
         # Without a test split, the metrics are of the rows that the calibrator and the rule were fitted on.
         what = "held out from training" if split == "test" else "used for fitting, hence too optimistic"
-        title, small = f"On the rows of {split!r}, {what}", too_small_of(figures)
-        if small is not None:
-            typer.echo(f"{title}. {small}")
+        title = f"On the rows of {split!r}, {what}"
+        if after.too_small is not None:
+            typer.echo(f"{title}. {after.too_small}")
         else:
             table, columns = Table("", title=title, title_style="bold"), probability_sources(figures)
             for source in columns:
                 table.add_column(source, justify="right")
-            for name, *values in summary(figures):
+            for name, *values in summary(after, run.evaluation_before):
                 table.add_row(name, *values[-len(columns) :])
             Console(highlight=False).print(table)
     folder = quote(str(run.folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -11,49 +12,67 @@ from torch import Tensor
 from manyhot.evaluation.passes import (
     CALIBRATION_ERRORS,
     CELLS_AT_ONCE,
+    EvaluationOptions,
     MetricInputs,
     MetricSpec,
-    PassResults,
+    count_targets,
+    has_probs,
     ranks_by_scores,
+    select_metrics,
     shot_values,
 )
+from manyhot.evaluation.result import Evaluation
 from manyhot.metrics import CalibrationError
-from manyhot.metrics.bootstrapping import draw_rows, draw_values
+from manyhot.metrics.bootstrapping import draw_rows, draw_values, interval_of
 from manyhot.metrics.metric import mean_of_defined
 from manyhot.predictions.predictions import Predictions
 from manyhot.sorting import count_below
 
 
+def with_intervals(
+    evaluation: Evaluation,
+    table: Predictions,
+    options: EvaluationOptions,
+    *,
+    level: float,
+    replicates: int,
+    seed: int = 0,
+) -> Evaluation:
+    """The evaluation of a table with the interval of each value; `options` are those of the evaluation."""
+    train_counts = evaluation.label_table.columns.get("train_count")
+    drawn = bootstrap_values(table, options, train_counts, replicates, seed)
+    groups = {}
+    for name, group in evaluation.groups.items():
+        values = {
+            key: replace(value, interval=interval_of(value.value, drawn[key], level))
+            for key, value in group.values.items()
+        }
+        groups[name] = replace(group, values=values)
+    return replace(evaluation, groups=groups, level=level)
+
+
 def bootstrap_values(
-    table: Predictions, results: PassResults, *, bins: int, replicates: int, seed: int
+    table: Predictions, options: EvaluationOptions, train_counts: Tensor | None, replicates: int, seed: int
 ) -> dict[str, list[float]]:
-    """Every value of the findings for each draw of rows, by name."""
+    """Every value of an evaluation for each draw of rows, by name."""
     inputs = MetricInputs(table, by_scores=ranks_by_scores(table))
-    measures = list(results.metric_results)
-    if results.mass is not None:
+    groups = select_metrics(table, count_targets(table), options)
+    measures = [measure for measures, _ in groups.values() for measure in measures]
+    if has_probs(table):
         names = {error: f"mass_{error}" for error in CALIBRATION_ERRORS}
-        measures.append(MetricSpec(lambda: CalibrationError(bins, mass="equal"), "probs", names))
-    result = bootstrap_metrics(inputs, measures, replicates, seed)
-    ap, auroc = rank_draws(label_orders(inputs), len(table), replicates, seed)
-    result |= {"map": [mean_of_defined(one) for one in ap], "auroc": [mean_of_defined(one) for one in auroc]}
-    if results.train_counts is not None:
-        shots = [shot_values(one, results.train_counts) for one in ap]
-        result |= {name: [one[name].value for one in shots] for name in shots[0]}
-    ap, auroc = rank_draws([cell_order(inputs)], len(table), replicates, seed)
-    return result | {"map_cell": ap[:, 0].tolist(), "auroc_cell": auroc[:, 0].tolist()}
-
-
-def bootstrap_metrics(
-    inputs: MetricInputs, measures: Sequence[MetricSpec], replicates: int, seed: int
-) -> dict[str, list[float]]:
-    """The values of measures for each draw."""
+        measures.append(MetricSpec(lambda: CalibrationError(options.bins, mass="equal"), "probs", names))
     result: dict[str, list[float]] = {}
     for measure in measures:
         metric = (measure.again or measure.make)()
-        values = inputs.of(measure.of)
-        drawn = list(draw_values(metric, values, inputs.targets, replicates=replicates, seed=seed))
+        drawn = list(draw_values(metric, getattr(inputs, measure.of), inputs.targets, replicates=replicates, seed=seed))
         result |= {name: [one[key] for one in drawn] for key, name in measure.names.items()}
-    return result
+    ap, auroc = rank_draws(label_orders(inputs), len(table), replicates, seed)
+    result |= {"map": [mean_of_defined(one) for one in ap], "auroc": [mean_of_defined(one) for one in auroc]}
+    if train_counts is not None:
+        shots = [shot_values(one, train_counts) for one in ap]
+        result |= {name: [one[name].value for one in shots] for name in shots[0]}
+    ap, auroc = rank_draws([cell_order(inputs)], len(table), replicates, seed)
+    return result | {"map_cell": ap[:, 0].tolist(), "auroc_cell": auroc[:, 0].tolist()}
 
 
 class OrderedCells:

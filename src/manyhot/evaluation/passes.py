@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from torch import Tensor
 from manyhot.decide import AverageK
 from manyhot.decide.rule import Decision
 from manyhot.decide.sets import order_statistics
-from manyhot.evaluation.catalog import METRIC_INFO
-from manyhot.evaluation.result import Group, LabelTable, Value
+from manyhot.evaluation.catalog import METRICS_BY_GROUP
+from manyhot.evaluation.result import Evaluation, Group, LabelTable, Value, too_small
 from manyhot.labels import Labels
 from manyhot.metrics import (
     AverageKAccuracy,
@@ -113,6 +113,7 @@ def count_targets(table: PredictionTable) -> TargetCounts:
 
 
 HALF = 0.5
+CALIBRATION_ERRORS = ("ece", "ace", "mce")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +181,6 @@ class MetricInputs:
         nobody = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
         return Decision(labels, nobody if abstain is None else abstain)
 
-    def of(self, name: str) -> Tensor | Decision:
-        """The one of this name."""
-        result: Tensor | Decision = getattr(self, name)
-        return result
-
 
 def has_probs(table: PredictionTable) -> bool:
     """Whether there are probabilities, or something that turns the scores into some."""
@@ -205,9 +201,10 @@ def kinds_of(table: PredictionTable, of: str | None) -> tuple[str, ...]:
     """What must be read of a table: all that it holds, or what "ranked", "scores" or "probs" need."""
     if of is None:
         return table.kinds
-    wanted = {"probs" if "probs" in table.kinds else "scores"} if of != "scores" else {"scores"}
-    if of == "ranked":
-        wanted = {"scores"} if ranks_by_scores(table) else wanted | {"scores"}
+    if of == "scores" or (of == "ranked" and ranks_by_scores(table)):
+        wanted = {"scores"}
+    else:
+        wanted = {"probs" if "probs" in table.kinds else "scores", "scores" if of == "ranked" else "probs"}
     return tuple(kind for kind in table.kinds if kind in wanted | {"targets"})
 
 
@@ -216,15 +213,6 @@ def input_batches(table: PredictionTable, of: str | None = None) -> Iterator[Met
     by_scores = ranks_by_scores(table)
     batches = table.batches(rows_per_batch(table), kinds=kinds_of(table, of))
     return (MetricInputs(batch, by_scores=by_scores) for batch in batches)
-
-
-def sum_over_rows(table: PredictionTable, measures: Sequence[MetricSpec]) -> list[MetricResult]:
-    """The outcomes of metrics that collect sums, or little of each row, in one pass."""
-    metrics = [measure.make() for measure in measures]
-    for piece in input_batches(table):
-        for measure, metric in zip(measures, metrics, strict=True):
-            metric.update(piece.of(measure.of), piece.targets)
-    return [metric.compute() for metric in metrics]
 
 
 def rank_labels(table: PredictionTable) -> tuple[Tensor, Tensor]:
@@ -272,8 +260,7 @@ class KnownCells:
 
     def __iter__(self) -> Iterator[Tensor]:
         for piece in input_batches(self.table, self.name):
-            values = piece.of(self.name)
-            assert isinstance(values, Tensor)
+            values: Tensor = getattr(piece, self.name)
             yield values[piece.targets >= 0].to(self.dtype or values.dtype).unsqueeze(1)
 
 
@@ -281,24 +268,17 @@ def equal_mass(table: PredictionTable, facts: TargetCounts, bins: int) -> Metric
     """Calibration errors in bins of the same number of cells: those of `CalibrationError`, but no cell is held."""
     cells = facts.known_cells
     ends = [(b * cells + bins - 1) // bins - 1 for b in range(1, bins + 1)] if cells else []
-    result = order_statistics(KnownCells(table, "probs", torch.float32), lambda _: ends)
-    edges = torch.stack(result) if result else torch.ones(bins)
+    upper = order_statistics(KnownCells(table, "probs", torch.float32), lambda _: ends)
+    edges = torch.stack(upper) if upper else torch.ones(bins)
     sums = torch.zeros(4, 1, bins, dtype=torch.int64)
     owner = torch.zeros((), dtype=torch.int64)
     for piece in input_batches(table, "probs"):
         probs = piece.probs.float()
         sums += sum_bins(probs, piece.targets, edges.to(probs.device), owner=owner.to(probs.device), owners=1).cpu()
-    return result_of_bins(sums, with_zero(edges).unsqueeze(0), by_label=False)
+    result = result_of_bins(sums, with_zero(edges).unsqueeze(0), by_label=False)
+    return replace(result, values={f"mass_{name}": value for name, value in result.values.items()})
 
 
-def average_threshold(table: PredictionTable, facts: TargetCounts, of: str, k: float) -> float:
-    """The threshold that k known cells per row reach on average."""
-    rows = facts.rows - facts.unknown_rows
-    # Rows may differ in their number of known cells, so that each cell stands as a row of its own for the rule.
-    return float(AverageK(k * rows / max(1, facts.known_cells)).fit_batches(KnownCells(table, of)).threshold)
-
-
-CALIBRATION_ERRORS = ("ece", "ace", "mce")
 # How far the exponentials of stored log-probabilities may be from adding up to 1, as a logarithm.
 LOG_SOFTMAX_TOLERANCE = 1e-3
 
@@ -318,26 +298,22 @@ class EvaluationOptions:
     top_k: int
 
 
-@dataclass
-class MetricGroup:
-    """What a group is made of: measures that add up over rows, and what a reader must know."""
-
-    measures: list[MetricSpec] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+# The metrics of a group that add up over rows, and the notes on it.
+MetricGroup = tuple[list[MetricSpec], list[str]]
 
 
 def select_metrics(table: PredictionTable, facts: TargetCounts, options: EvaluationOptions) -> dict[str, MetricGroup]:
     """The groups that a table allows for; labels and cells are ranked by passes of their own."""
-    metric_groups = {
+    groups = {
         "ranking": ranking_metrics(table, options),
         "probabilities": probability_metrics(table, options),
         "sets": set_metrics(table, facts),
     }
     if facts.empty_rows and facts.labelled_rows:
-        metric_groups["no_label"] = no_label_metrics(table)
+        groups["no_label"] = no_label_metrics(table)
     if facts.single_label:
-        metric_groups["one_label"] = one_label_metrics(table, facts, options)
-    return metric_groups
+        groups["one_label"] = one_label_metrics(table, facts, options)
+    return groups
 
 
 def ranking_metrics(table: PredictionTable, options: EvaluationOptions) -> MetricGroup:
@@ -345,11 +321,11 @@ def ranking_metrics(table: PredictionTable, options: EvaluationOptions) -> Metri
     at_k = [f"{name}@{k}" for name in ("precision", "recall", "ndcg") for k in options.ks]
     measures = [
         MetricSpec(lambda: MeanAveragePrecision(average="samples"), "ranked", {"map": "map_sample"}),
-        MetricSpec(CoverageError, "ranked", _same_names("coverage_error")),
-        MetricSpec(RankingLoss, "ranked", _same_names("ranking_loss")),
-        MetricSpec(lambda: RankingAtK(options.ks), "ranked", _same_names(*at_k)),
+        MetricSpec(CoverageError, "ranked", _names("coverage_error")),
+        MetricSpec(RankingLoss, "ranked", _names("ranking_loss")),
+        MetricSpec(lambda: RankingAtK(options.ks), "ranked", _names(*at_k)),
     ]
-    return MetricGroup(measures, [describe_ranking(table)])
+    return measures, [describe_ranking(table)]
 
 
 def describe_ranking(table: PredictionTable) -> str:
@@ -367,24 +343,22 @@ def describe_ranking(table: PredictionTable) -> str:
 def probability_metrics(table: PredictionTable, options: EvaluationOptions) -> MetricGroup:
     """How well probabilities are calibrated, and proper scores."""
     if not has_probs(table):
-        return MetricGroup(notes=["Left out: these scores mean no probability until calibrated. Run calibrate."])
+        return [], ["Left out: these scores mean no probability until calibrated. Run calibrate."]
     bins = options.bins
+    calibration_errors = {
+        "": lambda: CalibrationError(bins),
+        "label_": lambda: CalibrationError(bins, average="macro"),
+        "top_": lambda: CalibrationError(bins, top_k=options.top_k),
+    }
     measures = [
-        MetricSpec(lambda: CalibrationError(bins), "probs", _same_names(*CALIBRATION_ERRORS)),
-        MetricSpec(
-            lambda: CalibrationError(bins, average="macro"), "probs", _prefixed_names("label_", *CALIBRATION_ERRORS)
-        ),
-        MetricSpec(
-            lambda: CalibrationError(bins, top_k=options.top_k), "probs", _prefixed_names("top_", *CALIBRATION_ERRORS)
-        ),
-        MetricSpec(BrierScore, "probs", _same_names("brier", "brier_per_row")),
-        MetricSpec(LogLoss, "probs", _same_names("log_loss", "log_loss_per_row")),
+        *(MetricSpec(make, "probs", _names(*CALIBRATION_ERRORS, to=to)) for to, make in calibration_errors.items()),
+        MetricSpec(BrierScore, "probs", _names("brier", "brier_per_row")),
+        MetricSpec(LogLoss, "probs", _names("log_loss", "log_loss_per_row")),
     ]
     notes = [f"{bins} bins. The most confident are the {options.top_k} of each row."]
     if "probs" not in table.kinds:
-        maker = table.link if table.calibrator is None else table.calibrator
-        notes.append(f"Probabilities are those of {type(maker).__name__}.")
-    return MetricGroup(measures, notes)
+        notes.append(f"Probabilities are those of {type(table.calibrator or table.link).__name__}.")
+    return measures, notes
 
 
 def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
@@ -392,34 +366,29 @@ def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
     notes = []
     if "decisions" not in table.kinds:
         if not has_probs(table):
-            return MetricGroup(
-                notes=["Left out: there are neither decisions nor probabilities to decide by. Run decide."]
-            )
+            return [], ["Left out: there are neither decisions nor probabilities to decide by. Run decide."]
         notes.append(f"Without decisions, labels with a probability of at least {100 * HALF:.0f} % count as predicted.")
     scores = ("micro_f", "macro_f", "macro_f_supported", "f_of_means", "sample_f")
     parts = [f"{average}_{name}" for average in ("micro", "macro", "sample") for name in ("precision", "recall")]
-    sets = _same_names("exact_match", "jaccard", "hamming_loss", "coverage")
+    sets = _names("exact_match", "jaccard", "hamming_loss", "coverage")
     if facts.counts()["unknown cells"]:
         # The mean size counts all predicted labels, whether the target is known or not; the others count known cells.
         sets |= {"mean_size": "known_size"}
     measures = [
-        MetricSpec(FScores, "decisions", _same_names(*scores, *parts)),
+        MetricSpec(FScores, "decisions", _names(*scores, *parts)),
         MetricSpec(SetAccuracy, "decisions", sets),
-        MetricSpec(PredictedSetSize, "decisions", _same_names("mean_size")),
+        MetricSpec(PredictedSetSize, "decisions", _names("mean_size")),
     ]
-    return MetricGroup(measures, notes)
+    return measures, notes
 
 
 def no_label_metrics(table: PredictionTable) -> MetricGroup:
     """How well rows without labels are separated from the others."""
-    names = {"auroc": "no_label_auroc", **_same_names("aupr_in", "aupr_out", "fpr95")}
+    ranked = MetricSpec(OpenSetScores, "ranked", {"auroc": "no_label_auroc", **_names("aupr_in", "aupr_out", "fpr95")})
     if has_probs(table):
         # Ranked as everywhere; the mean of confidences is that of the probabilities themselves.
-        return MetricGroup(
-            [MetricSpec(OpenSetScores, "ranked", names), MetricSpec(OpenSetScores, "probs", _same_names("mmc"))]
-        )
-    note = "By scores, since there are no probabilities; so there is no mean maximum confidence."
-    return MetricGroup([MetricSpec(OpenSetScores, "ranked", names)], [note])
+        return [ranked, MetricSpec(OpenSetScores, "probs", _names("mmc"))], []
+    return [ranked], ["By scores, since there are no probabilities; so there is no mean maximum confidence."]
 
 
 def one_label_metrics(table: PredictionTable, facts: TargetCounts, options: EvaluationOptions) -> MetricGroup:
@@ -427,21 +396,22 @@ def one_label_metrics(table: PredictionTable, facts: TargetCounts, options: Eval
 
     A threshold cuts what it is held against, so that each value says of which reading of the scores it is.
     """
-    notes, by_row = ["Thresholds were found on these rows themselves."], _same_names("sample_wise_accuracy")
+    notes, by_row = ["Thresholds were found on these rows themselves."], _names("sample_wise_accuracy")
     readings = {"scores": "", "log_softmax": "softmax_"} if "scores" in table.kinds else {"probs": "probs_"}
     if "scores" in table.kinds and has_log_softmax(table):
         del readings["scores"]
         notes.append("The scores are log-probabilities by softmax, so that nothing can be said of raw ones.")
     measures = []
     for of, prefix in readings.items():
-        names = {name: f"{prefix}{name}" for name in ("class_wise_accuracy", "uniform_accuracy")}
+        names = _names("class_wise_accuracy", "uniform_accuracy", to=prefix)
         measures.append(MetricSpec(UniformAccuracy, of, by_row | names | {"threshold": f"{prefix}uniform_threshold"}))
         by_row = {}  # the same by softmax, which keeps the order of a row
     for k in options.ks:
         if k < len(facts.known):
             names = {"accuracy": f"average_k_accuracy@{k}", "mean_size": f"average_k_size@{k}"}
-            measures.append(_average_k(table, facts, "ranked", k, names))
-    return MetricGroup(measures, notes)
+            make = partial(average_k_accuracy, table, facts, k)
+            measures.append(MetricSpec(make, "ranked", names, again=partial(AverageKAccuracy, k)))
+    return measures, notes
 
 
 def has_log_softmax(table: PredictionTable) -> bool:
@@ -450,135 +420,103 @@ def has_log_softmax(table: PredictionTable) -> bool:
     return bool(len(some)) and bool((torch.logsumexp(some.double(), 1).abs() < LOG_SOFTMAX_TOLERANCE).all())
 
 
-def _average_k(table: PredictionTable, facts: TargetCounts, of: str, k: int, names: dict[str, str]) -> MetricSpec:
-    threshold = average_threshold(table, facts, of, k)
-    return MetricSpec(lambda: AverageKAccuracy(k, threshold=threshold), of, names, lambda: AverageKAccuracy(k))
+def average_k_accuracy(table: PredictionTable, facts: TargetCounts, k: int) -> Metric:
+    """The metric with the threshold that k known cells per row reach on average, so that it need not hold them."""
+    rows = facts.rows - facts.unknown_rows
+    # Rows may differ in their number of known cells, so that each cell stands as a row of its own for the rule.
+    rule = AverageK(k * rows / max(1, facts.known_cells)).fit_batches(KnownCells(table, "ranked"))
+    return AverageKAccuracy(k, threshold=float(rule.threshold))
 
 
-def _same_names(*names: str) -> dict[str, str]:
-    return _prefixed_names("", *names)
-
-
-def _prefixed_names(prefix: str, *names: str) -> dict[str, str]:
-    return {name: f"{prefix}{name}" for name in names}
+def _names(*names: str, to: str = "") -> dict[str, str]:
+    """From the names of a metric to those of an evaluation, which begin with `to`."""
+    return {name: f"{to}{name}" for name in names}
 
 
 # Cells that may be held at once to be ranked together.
 MOST_RANKED_CELLS = 1 << 27
 
 
-@dataclass(frozen=True)
-class PassResults:
-    """The outcomes of all passes.
-
-    Attributes:
-        facts: What there is.
-        metric_groups: What each group is made of.
-        metric_results: The outcomes of the measures that add up over rows.
-        ap: (K,), the average precision of each label.
-        auroc: (K,), the area under the ROC curve of each label.
-        cells: The values of all cells in one ranking, None where there are too many.
-        mass: The calibration errors in bins of equal mass, None without probabilities.
-        train_counts: (K,), the training images of each label, where they are known.
-    """
-
-    facts: TargetCounts
-    metric_groups: dict[str, MetricGroup]
-    metric_results: dict[MetricSpec, MetricResult]
-    ap: Tensor
-    auroc: Tensor
-    cells: MetricResult | None
-    mass: MetricResult | None
-    train_counts: Tensor | None
-
-    def metric_result(self, name: str) -> MetricResult | None:
-        """The outcome that holds the value of this name; None where it was left out."""
-        result = (
-            metric_result for measure, metric_result in self.metric_results.items() if name in measure.names.values()
-        )
-        return next(result, None)
-
-    def groups(self) -> dict[str, Group]:
-        """The groups, their values in the usual order."""
-        groups = {name: self._group(name) for name in self.metric_groups}
-        if self.train_counts is not None:
-            groups["shots"] = Group(shot_values(self.ap, self.train_counts))
-        return groups
-
-    def _group(self, name: str) -> Group:
-        values, notes = self._values(self.metric_groups[name]), list(self.metric_groups[name].notes)
-        if name == "ranking":
-            values |= self._label_values() | rename_values(
-                self.cells, {"map_cell": "map_cell", "auroc_cell": "auroc_cell"}
-            )
-            if self.cells is None:
-                notes.append(f"All cells are ranked together only up to {MOST_RANKED_CELLS:,} of them.")
-        if name == "probabilities":
-            values |= rename_values(self.mass, {error: f"mass_{error}" for error in CALIBRATION_ERRORS})
-        empty = self.metric_result("jaccard")
-        if name == "sets" and empty is not None and empty.counts["rows without labels and decisions"]:
-            notes.append("Rows without labels and decisions count as 0 in F1 over rows, and as 1 in Jaccard.")
-        behind = self.metric_result({"probabilities": "ece", "sets": "mean_size"}.get(name, ""))
-        order = {name: position for position, name in enumerate(METRIC_INFO)}
-        ordered = dict(sorted(values.items(), key=lambda item: order[item[0].partition("@")[0]]))
-        return Group(ordered, notes, {} if behind is None else behind.details)
-
-    def _values(self, group: MetricGroup) -> dict[str, Value]:
-        result: dict[str, Value] = {}
-        for measure in group.measures:
-            result |= rename_values(self.metric_results[measure], measure.names)
-        return result
-
-    def _label_values(self) -> dict[str, Value]:
-        present, known = self.facts.present, self.facts.known
-        empty, full = int((present == 0).sum()), int(((present > 0) & (present == known)).sum())
-        ranked = {"labels": len(present) - empty, "labels without positives": empty}
-        compared = ranked | {"labels": len(present) - empty - full, "labels without negatives": full}
-        return {
-            "map": Value(mean_of_defined(self.ap), ranked),
-            "auroc": Value(mean_of_defined(self.auroc), compared),
-        }
-
-    def label_table(self, names: list[str]) -> LabelTable:
-        """The values of each label."""
-        columns = {"known": self.facts.known, "present": self.facts.present, "ap": self.ap, "auroc": self.auroc}
-        if self.train_counts is not None:
-            columns = {"train_count": self.train_counts} | columns
-        calibration, brier, log_loss = (self.metric_result(name) for name in ("label_ece", "brier", "log_loss"))
-        if calibration is not None and brier is not None and log_loss is not None:
-            columns["ece"] = calibration.details["ece"]
-            columns |= {"brier": brier.details["by_label"], "log_loss": log_loss.details["by_label"]}
-        sets = self.metric_result("micro_f")
-        if sets is not None:
-            columns |= {"given": sets.details["chosen"]}
-            columns |= {name: sets.details[name] for name in ("precision", "recall", "f")}
-        return LabelTable(names, {name: column.cpu() for name, column in columns.items()})
-
-
-def run_passes(table: PredictionTable, options: EvaluationOptions, train_counts: Tensor | None) -> PassResults:
-    """Goes through a table as often as it takes."""
+def run_passes(table: PredictionTable, options: EvaluationOptions, train_counts: Tensor | None) -> Evaluation:
+    """The evaluation of all rows, going through a table as often as it takes."""
     facts = count_targets(table)
-    metric_groups = select_metrics(table, facts, options)
-    measures = [measure for group in metric_groups.values() for measure in group.measures]
-    metric_results = dict(zip(measures, sum_over_rows(table, measures), strict=True))
+    selected = select_metrics(table, facts, options)
+    measures = [measure for measures, _ in selected.values() for measure in measures]
+    notes = {name: list(remarks) for name, (_, remarks) in selected.items()}
+    metrics = [measure.make() for measure in measures]
+    for piece in input_batches(table):
+        for measure, metric in zip(measures, metrics, strict=True):
+            metric.update(getattr(piece, measure.of), piece.targets)
+    results: dict[str, MetricResult] = {}
+    for measure, metric in zip(measures, metrics, strict=True):
+        result = metric.compute()
+        renamed = {name: result[key] for key, name in measure.names.items()}
+        results |= dict.fromkeys(renamed, replace(result, values=renamed))
+    if has_probs(table):
+        mass = equal_mass(table, facts, options.bins)
+        results |= dict.fromkeys(mass.values, mass)
+    if facts.known_cells <= MOST_RANKED_CELLS:
+        cells = rank_cells(table, facts)
+        results |= dict.fromkeys(cells.values, cells)
+    else:
+        notes["ranking"].append(f"All cells are ranked together only up to {MOST_RANKED_CELLS:,} of them.")
+    if "jaccard" in results and results["jaccard"].counts["rows without labels and decisions"]:
+        notes["sets"].append("Rows without labels and decisions count as 0 in F1 over rows, and as 1 in Jaccard.")
+    values = {name: Value(result[name], result.counts) for name, result in results.items()}
     ap, auroc = rank_labels(table)
-    cells = rank_cells(table, facts) if facts.known_cells <= MOST_RANKED_CELLS else None
-    mass = equal_mass(table, facts, options.bins) if has_probs(table) else None
-    return PassResults(facts, metric_groups, metric_results, ap, auroc, cells, mass, train_counts)
+    values |= label_means(facts, ap, auroc)
+    if train_counts is not None:
+        notes["shots"] = []
+        values |= shot_values(ap, train_counts)
+    details = {"probabilities": "ece", "sets": "mean_size"}
+    groups = {
+        name: Group(values_of_group(values, name), remarks, results[key].details if key in results else {})
+        for name, remarks in notes.items()
+        for key in [details.get(name, "")]
+    }
+    by_label = label_columns(facts, results, ap, auroc, train_counts)
+    counts = facts.counts()
+    names = table.labels.names
+    return Evaluation(groups, counts, table.kinds, LabelTable(names, by_label, too_small(counts) is not None))
+
+
+def values_of_group(values: dict[str, Value], group: str) -> dict[str, Value]:
+    """The values of a group, in the order of the catalogue."""
+    return {
+        name: value
+        for base in METRICS_BY_GROUP[group]
+        for name, value in values.items()
+        if name.partition("@")[0] == base
+    }
+
+
+def label_means(facts: TargetCounts, ap: Tensor, auroc: Tensor) -> dict[str, Value]:
+    """The means over labels of their average precision and their area under the ROC curve."""
+    empty, full = int((facts.present == 0).sum()), int(((facts.present > 0) & (facts.present == facts.known)).sum())
+    ranked = {"labels": len(ap) - empty, "labels without positives": empty}
+    compared = ranked | {"labels": len(ap) - empty - full, "labels without negatives": full}
+    return {"map": Value(mean_of_defined(ap), ranked), "auroc": Value(mean_of_defined(auroc), compared)}
 
 
 def shot_values(ap: Tensor, train_counts: Tensor) -> dict[str, Value]:
     """The mean average precision of labels with few, some and many training images."""
-    metric_result = by_shots(ap, train_counts)
-    missing = "labels without a value"
+    result, missing = by_shots(ap, train_counts), "labels without a value"
     return {
-        f"{name}_map": Value(value, {"labels": metric_result.counts[name], missing: metric_result.counts[missing]})
-        for name, value in metric_result.values.items()
+        f"{name}_map": Value(value, {"labels": result.counts[name], missing: result.counts[missing]})
+        for name, value in result.values.items()
     }
 
 
-def rename_values(metric_result: MetricResult | None, names: dict[str, str]) -> dict[str, Value]:
-    """Values of an outcome under other names; none of what was left out."""
-    if metric_result is None:
-        return {}
-    return {name: Value(metric_result[key], metric_result.counts) for key, name in names.items()}
+def label_columns(
+    facts: TargetCounts, results: Mapping[str, MetricResult], ap: Tensor, auroc: Tensor, train_counts: Tensor | None
+) -> dict[str, Tensor]:
+    """The values of each label by column."""
+    columns = {} if train_counts is None else {"train_count": train_counts}
+    columns |= {"known": facts.known, "present": facts.present, "ap": ap, "auroc": auroc}
+    if "ece" in results:
+        columns["ece"] = results["label_ece"].details["ece"]
+        columns |= {name: results[name].details["by_label"] for name in ("brier", "log_loss")}
+    if "micro_f" in results:
+        sets = results["micro_f"].details
+        columns |= {"given": sets["chosen"], **{name: sets[name] for name in ("precision", "recall", "f")}}
+    return {name: column.cpu() for name, column in columns.items()}

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from manyhot.checks import check_int, check_number, describe_type
 from manyhot.errors import InputError, owned
-from manyhot.evaluation.bootstrap import bootstrap_values
+from manyhot.evaluation.bootstrap import with_intervals
 from manyhot.evaluation.passes import EvaluationOptions, run_passes
-from manyhot.evaluation.result import Evaluation, Group, too_small
+from manyhot.evaluation.result import Evaluation
 from manyhot.labels import Labels
-from manyhot.metrics.bootstrapping import interval_of
-from manyhot.predictions.predictions import PredictionTable
+from manyhot.predictions.predictions import Predictions, PredictionTable
 from manyhot.tables.columns import canonical_split
 
 # What to pass as `split` for all rows.
@@ -76,30 +75,36 @@ def evaluate(
     check_table(predictions)
     evaluated = split_to_evaluate(predictions, split)
     notes = notes_on_split(predictions, evaluated)
-    predictions = predictions if evaluated is None else predictions.of_split(evaluated)
-    options = EvaluationOptions(
-        check_int("bins", "", bins, low=1),
-        check_ks(ks, len(predictions.labels)),
-        min(check_int("top_k", "", top_k, low=1), max(1, len(predictions.labels))),
-    )
-    counts = None if train_counts is None else check_train_counts(train_counts, predictions.labels)
+    table = predictions if evaluated is None else predictions.of_split(evaluated)
+    options = evaluation_options(len(table.labels), bins=bins, ks=ks, top_k=top_k)
+    counts = None if train_counts is None else check_train_counts(train_counts, table.labels)
     replicates = check_int("replicates", "", replicates, low=1)
-    if intervals is not None:
-        intervals = check_number("intervals", "", intervals, "(0, 1)")
-
-    if intervals is not None and len(predictions) * len(predictions.labels) > MOST_DRAWN_CELLS:
+    level = None if intervals is None else check_number("intervals", "", intervals, "(0, 1)")
+    if level is not None and len(table) * len(table.labels) > MOST_DRAWN_CELLS:
         notes.append(NO_INTERVALS)
-        intervals = None
-    results = run_passes(predictions, options, counts)
-    groups = results.groups()
-    if intervals is not None:
-        drawn = bootstrap_values(predictions.read(), results, bins=options.bins, replicates=replicates, seed=seed)
-        groups = {name: with_intervals(group, drawn, intervals) for name, group in groups.items()}
-    by_label = results.label_table(predictions.labels.names)
-    counts_of_table = results.facts.counts()
-    if too_small(counts_of_table) is not None:
-        by_label = replace(by_label, too_small=True)
-    return Evaluation(groups, counts_of_table, predictions.kinds, by_label, intervals, notes, evaluated)
+        level = None
+    evaluation = replace(run_passes(table, options, counts), notes=notes, split=evaluated)
+    if level is None:
+        return evaluation
+    return with_intervals(evaluation, table.read(), options, level=level, replicates=replicates, seed=seed)
+
+
+def evaluate_both(table: Predictions, split: str | None) -> tuple[Evaluation, Evaluation | None]:
+    """The evaluation of a split, or of all rows, and that of the probabilities before calibration, where there are any.
+
+    This is what a run keeps, and what the report shows of a table without a run.
+    """
+    before = before_calibration(table)
+    split = ALL_ROWS if split is None else split
+    return evaluate(table, split=split), None if before is None else evaluate(before, split=split)
+
+
+def before_calibration(table: Predictions) -> Predictions | None:
+    """The table with the probabilities of its own link; None without a link or without a calibrator."""
+    if table.calibrator is None or table.scores is None or table.link is None or not table.link.gives_probs:
+        return None
+    with torch.no_grad():
+        return table.replace(probs=table.link.probs(table.scores), decisions=None)
 
 
 def split_to_evaluate(table: PredictionTable, wanted: str | None = None) -> str | None:
@@ -130,15 +135,6 @@ def notes_on_split(table: PredictionTable, evaluated: str | None) -> list[str]:
     return notes
 
 
-def with_intervals(group: Group, drawn: dict[str, list[float]], level: float) -> Group:
-    """A group with the interval of each value."""
-    values = {
-        name: replace(value, interval=interval_of(value.value, drawn[name], level))
-        for name, value in group.values.items()
-    }
-    return replace(group, values=values)
-
-
 def check_table(predictions: Any) -> None:
     """Raises an error for anything but a table of predictions with targets."""
     if not isinstance(predictions, PredictionTable):
@@ -149,11 +145,14 @@ def check_table(predictions: Any) -> None:
         raise InputError("predictions", "", "hold targets", ", ".join(predictions.kinds), hint)
 
 
-def check_ks(ks: Any, labels: int) -> tuple[int, ...]:
-    """The cutoffs, at most the number of labels."""
+def evaluation_options(labels: int, *, bins: int = 15, ks: Any = (1, 3, 5), top_k: int = 4) -> EvaluationOptions:
+    """The checked options; numbers of cells of a row are at most the number of labels."""
+    bins, top_k = check_int("bins", "", bins, low=1), check_int("top_k", "", top_k, low=1)
     if isinstance(ks, str) or not isinstance(ks, Sequence) or not ks:
         raise InputError("ks", "", "be one or more whole numbers", describe_type(ks), "Pass for example (1, 3, 5).")
-    return tuple(sorted({min(check_int("ks", "", k, low=1), max(1, labels)) for k in ks}))
+    most = max(1, labels)
+    cutoffs = {min(check_int("ks", "", k, low=1), most) for k in ks}
+    return EvaluationOptions(bins, tuple(sorted(cutoffs)), min(top_k, most))
 
 
 def check_train_counts(counts: Any, labels: Labels) -> Tensor:

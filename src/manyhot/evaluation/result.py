@@ -1,28 +1,28 @@
-"""The result of an evaluation: groups of values, a table of labels, and their text, terminal and HTML forms."""
+"""`Evaluation` and `LabelTable`: values, intervals and counts, with text, terminal, HTML and JSON forms."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import GROUP_TITLES, format_value, metric_title
-from manyhot.formatting import html_table, printable
+from manyhot.formatting import count_noun, html_table, printable
 from manyhot.metrics.bootstrapping import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Group as RichGroup
     from rich.table import Table as RichTable
 
-# Columns that are counts; the others but those in NUMBERS are shares, in percent.
+# Columns that are counts; the others but those in UNSCALED_COLUMNS are shares, in percent.
 COUNT_COLUMNS = ("train_count", "known", "present", "given")
 UNSCALED_COLUMNS = ("brier", "log_loss")
 # Left out on a terminal, where all the others just fit.
@@ -71,10 +71,13 @@ class LabelTable:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns as lists, which a data frame can be made of; None for what is not defined."""
-        result: dict[str, list[Any]] = {"label": list(self.names)}
-        for name, column in self.columns.items():
-            result[name] = [None if isinstance(v, float) and not math.isfinite(v) else v for v in column.tolist()]
-        return result
+        return {"label": list(self.names)} | {name: _as_lists(column) for name, column in self.columns.items()}
+
+    @classmethod
+    def from_dict(cls, columns: Mapping[str, list[Any]], *, too_small: bool = False) -> LabelTable:
+        """The table of what `to_dict` gave."""
+        tensors = {name: _as_tensor(values) for name, values in columns.items() if name != "label"}
+        return cls(list(columns["label"]), tensors, too_small)
 
     def head(self) -> list[str]:
         """The titles of the columns."""
@@ -82,14 +85,15 @@ class LabelTable:
 
     def rows(self) -> Iterator[list[str]]:
         """The texts of each row, shares in percent."""
-        cells = [
-            [
-                "–" if self.too_small and name not in COUNT_COLUMNS else format_label_value(name, value)
-                for value in column.tolist()
-            ]
-            for name, column in self.columns.items()
-        ]
+        cells = [[self._format(name, value) for value in column.tolist()] for name, column in self.columns.items()]
         return (list(row) for row in zip(map(printable, self.names), *cells, strict=True))
+
+    def _format(self, name: str, value: float) -> str:
+        if name in COUNT_COLUMNS:
+            return f"{int(value):,}"
+        if self.too_small or value != value:
+            return "–"
+        return f"{value:.4f}" if name in UNSCALED_COLUMNS else f"{100 * value:.1f}"
 
     def __str__(self) -> str:
 
@@ -106,21 +110,12 @@ class LabelTable:
         for title in narrow.head()[1:]:
             table.add_column(title, justify="right", no_wrap=True)
         for row in narrow.rows():
-            table.add_row(*(Text(text) for text in row))  # a name in brackets is not markup
+            table.add_row(*map(Text, row))  # a name in brackets is not markup
         return table
 
     def _repr_html_(self) -> str:
 
         return html_table([self.head(), *self.rows()])
-
-
-def format_label_value(name: str, value: float) -> str:
-    """A value of a label, formatted."""
-    if value != value:
-        return "–"
-    if name in COUNT_COLUMNS:
-        return f"{int(value):,}"
-    return f"{value:.4f}" if name in UNSCALED_COLUMNS else f"{100 * value:.1f}"
 
 
 # With fewer rows, up to a tenth of all answers may be wrong (at a level of 95 %) although not one of these is.
@@ -145,12 +140,17 @@ class Value:
         """As values that JSON can hold."""
         result: dict[str, Any] = {"value": _finite_or_none(self.value), "counts": self.counts}
         if self.interval is not None:
-            result |= {
-                "low": _finite_or_none(self.interval.low),
-                "high": _finite_or_none(self.interval.high),
-                "undefined draws": self.interval.undefined,
-            }
+            ends = {"low": _finite_or_none(self.interval.low), "high": _finite_or_none(self.interval.high)}
+            result |= ends | {"undefined draws": self.interval.undefined}
         return result
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Value:
+        """The value of what `to_dict` gave."""
+        value, low, high = (_nan_if_none(content.get(name)) for name in ("value", "low", "high"))
+        undefined = content.get("undefined draws")
+        interval = None if undefined is None else Interval(value, low, high, undefined)
+        return cls(value, content["counts"], interval)
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,18 @@ class Group:
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
+
+    def to_dict(self) -> dict[str, Any]:
+        """As values that JSON can hold."""
+        values = {name: value.to_dict() for name, value in self.values.items()}
+        details = {name: _as_lists(detail) for name, detail in self.details.items()}
+        return {"values": values, "notes": self.notes, "details": details}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Group:
+        """The group of what `to_dict` gave."""
+        values = {name: Value.from_dict(value) for name, value in content["values"].items()}
+        return cls(values, content["notes"], {name: _as_tensor(lists) for name, lists in content["details"].items()})
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,7 +243,7 @@ class Evaluation:
         return self.label_table
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON can hold; None for what is not defined."""
+        """All of it as values that JSON can hold, in full precision; None for what is not defined."""
         return {
             "kinds": list(self.kinds),
             "split": self.split,
@@ -239,36 +251,76 @@ class Evaluation:
             "counts": self.counts,
             "level": self.level,
             "notes": self.notes,
-            "groups": {
-                name: {
-                    "values": {key: value.to_dict() for key, value in group.values.items()},
-                    "notes": group.notes,
-                    "details": {key: _nested_lists(detail) for key, detail in group.details.items()},
-                }
-                for name, group in self.groups.items()
-            },
+            "groups": {name: group.to_dict() for name, group in self.groups.items()},
             "by_label": self.label_table.to_dict(),
         }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Evaluation:
+        """The evaluation of what `to_dict` gave.
+
+        Example:
+            >>> table = mh.Predictions(probs=torch.rand(60, 2), targets=torch.randint(2, (60, 2)))
+            >>> evaluation = mh.evaluate(table)
+            >>> str(Evaluation.from_dict(evaluation.to_dict())) == str(evaluation)
+            True
+        """
+        groups = {name: Group.from_dict(group) for name, group in content["groups"].items()}
+        by_label = LabelTable.from_dict(content["by_label"], too_small=content["too_small"] is not None)
+        same = {name: content[name] for name in ("counts", "level", "notes", "split")}
+        return cls(groups=groups, kinds=tuple(content["kinds"]), label_table=by_label, **same)
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
 
     def __repr__(self) -> str:
+        """What was evaluated, in one line."""
+        rows, labels = self.counts["rows"], self.counts["labels"]
+        split = "" if self.split is None else f" of the split {self.split!r}"
+        return f"Evaluation of {rows:,} rows{split} x {labels:,} labels ({', '.join(self.kinds)})"
 
-        return headline(self)
+    def _summary(self) -> tuple[str, list[str]]:
+        """What is present, unknown and empty, in one line, and what must be known before any value is read."""
+        counts = {name: count for name, count in self.counts.items() if name not in ("rows", "labels")}
+        return format_counts(counts), [*filter(None, [self.too_small]), *self.notes]
 
     def __str__(self) -> str:
-
-        return as_text(self)
+        counts, notes = self._summary()
+        output = [repr(self), *filter(None, [counts]), *notes]
+        for name, group in self.groups.items():
+            output += ["", GROUP_TITLES[name]]
+            output += [f"  {line}" for line in text_table(value_rows(group, self), left=(0, 3))]
+            output += [f"  Note: {note}" for note in group.notes]
+        return "\n".join(output)
 
     def __rich__(self) -> RichGroup:
+        from rich.console import Group as RichGroup
+        from rich.table import Table
+        from rich.text import Text
 
-        return as_rich(self)
+        counts, notes = self._summary()
+        parts: list[Table | Text] = [Text(repr(self), style="bold"), Text(counts, style="dim"), *map(Text, notes)]
+        for name, group in self.groups.items():
+            title = Text(GROUP_TITLES[name], style="bold")
+            table = Table(title=title, title_justify="left", show_header=False, box=None)
+            for justify, style in (("left", ""), ("right", "bold"), ("right", "dim"), ("left", "dim")):
+                table.add_column(justify=justify, style=style)  # type: ignore[arg-type]
+            for line in value_rows(group, self):
+                table.add_row(*map(Text, line))
+            parts += [Text(""), table if group.values else title]
+            parts += [Text(f"  Note: {note}", style="italic") for note in group.notes]
+        return RichGroup(*parts)
 
     def _repr_html_(self) -> str:
-
-        return as_html(self)
+        counts, notes = self._summary()
+        output = [f"<h3>{escape(repr(self))}</h3>", *(f"<p>{escape(text)}</p>" for text in (counts, *notes))]
+        for name, group in self.groups.items():
+            output.append(f"<h4>{escape(GROUP_TITLES[name])}</h4>")
+            if group.values:
+                output.append(html_table([["", "value", "interval", "from"], *value_rows(group, self)]))
+            output += [f"<p><em>{escape(note)}</em></p>" for note in group.notes]
+        return "".join(output)
 
 
 def too_small(counts: Mapping[str, int]) -> str | None:
@@ -281,36 +333,30 @@ def too_small(counts: Mapping[str, int]) -> str | None:
     rows = counts["rows"] - counts["rows without known cells"]
     if rows >= MIN_ROWS:
         return None
-    result = f"{rows} row{'' if rows == 1 else 's'} with known labels"
-    return f"Too few rows to evaluate: {result}, and at least {MIN_ROWS} are needed. So no figures are given."
+    known = f"{count_noun(rows, 'row')} with known labels"
+    return f"Too few rows to evaluate: {known}, and at least {MIN_ROWS} are needed. So no figures are given."
 
 
 def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _nested_lists(values: Tensor) -> Any:
+def _nan_if_none(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _as_lists(values: Tensor) -> Any:
     """Nested lists with None for what is not finite."""
-    if values.ndim == 0:
-        return _finite_or_none(values.item())
-    return [_nested_lists(value) for value in values]
+    array = values.cpu().numpy()
+    result = array.astype(object)
+    result[~np.isfinite(array)] = None
+    return result.tolist()
 
 
-def headline(evaluation: Evaluation) -> str:
-    """What was evaluated, in one line."""
-    counts = evaluation.counts
-    split = "" if evaluation.split is None else f" of the split {evaluation.split!r}"
-    return f"Evaluation of {counts['rows']:,} rows{split} x {counts['labels']:,} labels ({', '.join(evaluation.kinds)})"
-
-
-def all_notes(evaluation: Evaluation) -> list[str]:
-    """What must be known before any value is read."""
-    return [*filter(None, [evaluation.too_small]), *evaluation.notes]
-
-
-def counts_line(evaluation: Evaluation) -> str:
-    """What is present, unknown and empty, in one line."""
-    return format_counts({name: count for name, count in evaluation.counts.items() if name not in ("rows", "labels")})
+def _as_tensor(lists: list[Any]) -> Tensor:
+    """Nested lists as a tensor: of whole numbers if all of them are, otherwise with NaN for None."""
+    array = np.array(lists)
+    return torch.from_numpy(array.astype(np.float64) if array.dtype == object else array)
 
 
 def format_counts(counts: dict[str, int]) -> str:
@@ -325,19 +371,14 @@ def format_counts(counts: dict[str, int]) -> str:
 
 def value_rows(group: Group, evaluation: Evaluation) -> list[list[str]]:
     """Title, value, interval and counts of each value of a group; counts only where they change."""
-    output, before, too_small = [], None, evaluation.too_small is not None
+    output: list[list[str]] = []
+    before, small = None, evaluation.too_small is not None
     for name, value in group.values.items():
-        interval = None if too_small else value.interval
-        between = (
-            "" if interval is None else f"[{format_value(name, interval.low)}, {format_value(name, interval.high)}]"
-        )
+        ends = None if small else value.interval
+        between = "" if ends is None else f"[{format_value(name, ends.low)}, {format_value(name, ends.high)}]"
+        shown = format_value(name, None if small else value.value)
         output.append(
-            [
-                metric_title(name),
-                format_value(name, None if too_small else value.value),
-                between,
-                "" if value.counts == before else format_counts(value.counts),
-            ]
+            [metric_title(name), shown, between, "" if value.counts == before else format_counts(value.counts)]
         )
         before = value.counts
     return output
@@ -353,45 +394,3 @@ def text_table(rows: list[list[str]], *, left: tuple[int, ...] = (0,)) -> list[s
         ).rstrip()
         for row in rows
     ]
-
-
-def as_text(evaluation: Evaluation) -> str:
-    """Plain text, as `print` shows it."""
-    output = [headline(evaluation), *filter(None, [counts_line(evaluation)]), *all_notes(evaluation)]
-    for name, group in evaluation.groups.items():
-        output += ["", GROUP_TITLES[name]]
-        output += [f"  {line}" for line in text_table(value_rows(group, evaluation), left=(0, 3))]
-        output += [f"  Note: {note}" for note in group.notes]
-    return "\n".join(output)
-
-
-def as_rich(evaluation: Evaluation) -> RichGroup:
-    """For a terminal, by rich."""
-    from rich.console import Group as RichGroup
-    from rich.table import Table
-    from rich.text import Text
-
-    parts: list[Table | Text] = [Text(headline(evaluation), style="bold"), Text(counts_line(evaluation), style="dim")]
-    parts += [Text(note) for note in all_notes(evaluation)]
-    for name, group in evaluation.groups.items():
-        table = Table(title=GROUP_TITLES[name], title_justify="left", title_style="bold", show_header=False, box=None)
-        for justify, style in (("left", ""), ("right", "bold"), ("right", "dim"), ("left", "dim")):
-            table.add_column(justify=justify, style=style)  # type: ignore[arg-type]
-        for line in value_rows(group, evaluation):
-            table.add_row(*(Text(text) for text in line))
-        parts += [Text(""), table if group.values else Text(GROUP_TITLES[name], style="bold")]
-        parts += [Text(f"  Note: {note}", style="italic") for note in group.notes]
-    return RichGroup(*parts)
-
-
-def as_html(evaluation: Evaluation) -> str:
-    """For a notebook."""
-    output = [f"<h3>{escape(headline(evaluation))}</h3><p>{escape(counts_line(evaluation))}</p>"]
-    output += [f"<p>{escape(note)}</p>" for note in all_notes(evaluation)]
-    for name, group in evaluation.groups.items():
-        output.append(f"<h4>{escape(GROUP_TITLES[name])}</h4>")
-        output += (
-            [html_table([["", "value", "interval", "from"], *value_rows(group, evaluation)])] if group.values else []
-        )
-        output += [f"<p><em>{escape(note)}</em></p>" for note in group.notes]
-    return "".join(output)

@@ -17,9 +17,10 @@ from manyhot.checks import describe_type
 from manyhot.decide import AverageK, ConformalRiskControl, Threshold, UniformThreshold
 from manyhot.decide.rule import Decision
 from manyhot.errors import InputError, owned
-from manyhot.evaluation import Evaluation, evaluate
+from manyhot.evaluation import Evaluation
+from manyhot.evaluation.bootstrap import with_intervals
 from manyhot.evaluation.passes import TargetCounts, count_targets, has_probs
-from manyhot.evaluation.pipeline import ALL_ROWS, split_to_evaluate
+from manyhot.evaluation.pipeline import before_calibration, evaluate_both, evaluation_options, split_to_evaluate
 from manyhot.image_paths import find_image_roots
 from manyhot.predictions.parquet import open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate
@@ -84,11 +85,8 @@ class ModelResults:
     @cached_property
     def before(self) -> Tensor | None:
         """(N, K), the probabilities of the link before calibration; None without a calibrator."""
-        table = self.table
-        if table.calibrator is None or table.scores is None or table.link is None or not table.link.gives_probs:
-            return None
-        with torch.no_grad():
-            return table.link.probs(table.scores).cpu()
+        before = before_calibration(self.table)
+        return None if before is None or before.probs is None else before.probs.cpu()
 
     @cached_property
     def readings(self) -> dict[str, Tensor]:
@@ -167,22 +165,30 @@ class ModelResults:
         return "row" if self.table.paths is None else "image"
 
     @cached_property
+    def evaluations(self) -> tuple[Evaluation, Evaluation | None]:
+        """The evaluation, and that before calibration: those that the run has saved, if they are of these rows."""
+        run, all_rows = self.run, len(self.table) == self.rows
+        if run is not None and all_rows and run.evaluation_is_current:
+            saved = run.evaluation
+            if saved is not None and saved.split == self.split:
+                return saved, run.evaluation_before
+        return evaluate_both(self.table, self.split)
+
+    @cached_property
     def evaluation(self) -> Evaluation:
         """The evaluation, with intervals if they are fast to compute."""
+        evaluation = self.evaluations[0]
         cells = len(self.table) * len(self.labels)
         replicates = next((times for most, times in REPLICATES.items() if cells <= most), None)
         if replicates is None:
-            return evaluate(self.table, split=ALL_ROWS)
-        return evaluate(self.table, split=ALL_ROWS, intervals=LEVEL, replicates=replicates)
+            return evaluation
+        options = evaluation_options(len(self.labels))
+        return with_intervals(evaluation, self.table, options, level=LEVEL, replicates=replicates)
 
-    @cached_property
+    @property
     def evaluation_before(self) -> Evaluation | None:
         """The same for the probabilities before calibration, without intervals."""
-        return (
-            None
-            if self.before is None
-            else evaluate(self.table.replace(probs=self.before, decisions=None), split=ALL_ROWS)
-        )
+        return self.evaluations[1]
 
 
 @owned("Report")

@@ -18,7 +18,6 @@ from manyhot.engine.devices import DeviceContext, open_device_context
 from manyhot.engine.validation import lower_is_better
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import METRIC_INFO, format_value
-from manyhot.evaluation.result import too_small
 from manyhot.losses import Loss
 from manyhot.registry import classes
 from manyhot.settings import ALL_LOSSES, DataSource, TrainSettings, as_text
@@ -31,7 +30,7 @@ from manyhot.training.pipeline import (
     write_run,
 )
 from manyhot.training.prepare import Notes, PreparedData, Watch, prepare
-from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compared_values, stem_of, write_text
+from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compared_values, stem_of, write_json
 
 
 @dataclass(frozen=True)
@@ -116,17 +115,18 @@ def compare(
         run = train_one(
             loss_settings, folder / slug(name), prepared, source, context, loss_progress, overwrite=overwrite
         )
-        figures = run.figures
+        after, before = run.evaluation, run.evaluation_before
+        assert after is not None
         rows[name] = {
             "loss": text,
-            "before": None if figures["before"] is None else compared_values(figures["before"]),
-            "after": compared_values(figures["after"]),
-            "seconds": figures["seconds"],
+            "before": None if before is None else compared_values(before),
+            "after": compared_values(after),
+            "seconds": run.figures["seconds"],
         }
-        judged, small = figures["judged"], too_small(figures["after"]["counts"])
-    comparison = Comparison(rows, judged, folder, small)
+        split, small = str(after.split), after.too_small
+    comparison = Comparison(rows, split, folder, small)
     if context.rank == 0:
-        write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1) + "\n")
+        write_json(folder / "comparison.json", comparison.to_dict())
     return comparison
 
 

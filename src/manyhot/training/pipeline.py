@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,12 +19,11 @@ from manyhot.decide import Rule
 from manyhot.distributed import rank, world_size
 from manyhot.engine import Progress, fit, score
 from manyhot.errors import InputError
-from manyhot.evaluation import Evaluation, evaluate
-from manyhot.evaluation.pipeline import split_to_evaluate
+from manyhot.evaluation.pipeline import evaluate_both, split_to_evaluate
 from manyhot.links import Link
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
-from manyhot.predictions import Predictions
+from manyhot.predictions import Predictions, open_predictions
 from manyhot.settings import DataSource, TrainSettings, write_settings
 from manyhot.training.build import (
     HeadEnsemble,
@@ -48,7 +46,19 @@ from manyhot.training.prepare import (
     with_all_splits,
     with_learnable_labels,
 )
-from manyhot.training.run import CHECKPOINT, CONFIG, FIGURES, LABELS, PREDICTIONS, Run, new_folder, write_text
+from manyhot.training.run import (
+    CHECKPOINT,
+    CONFIG,
+    EVALUATION,
+    FIGURES,
+    LABELS,
+    PREDICTIONS,
+    Run,
+    file_digest,
+    new_folder,
+    write_json,
+    write_text,
+)
 
 
 def train(
@@ -149,40 +159,25 @@ def start_run(folder: Path, settings: TrainSettings, prepared: PreparedData, sou
 
 
 def write_run(folder: Path, trained: TrainingResult, prepared: PreparedData) -> None:
-    """Writes classifier, predictions and figures; the figures last, whose file marks the run as finished."""
+    """Writes classifier, predictions, evaluation and figures; the last of these files marks the run as finished."""
     trained.classifier.save(folder)
     trained.predictions.save(folder / PREDICTIONS)
-    figures = figures_of(trained, prepared)
-    write_text(folder / FIGURES, json.dumps(figures, indent=1) + "\n")
-
-
-def figures_of(trained: TrainingResult, prepared: PreparedData) -> dict[str, Any]:
-    """The content of `figures.json`: row counts, training time, and the evaluation before and after calibration."""
-    table = trained.predictions
-    sizes = {name: len(part) for name, part in prepared.parts.items()}
-    judged = split_to_evaluate(table)
-    figures: dict[str, Any] = {
-        "rows": sizes,
+    table = open_predictions(folder / PREDICTIONS)
+    split = split_to_evaluate(table)
+    if split is not None:  # of the file, so that every other evaluation of it gives the same values
+        after, before = evaluate_both(table.of_split(split).read(), split)
+        evaluations = {"before": None if before is None else before.to_dict(), "after": after.to_dict()}
+        digest = file_digest(folder / PREDICTIONS)
+        write_json(folder / EVALUATION, {"format": 1, "predictions": digest, **evaluations})
+    figures = {
+        "rows": {name: len(part) for name, part in prepared.parts.items()},
         "seconds": trained.seconds,
         "best epoch": trained.best_epoch,
         "bad images": trained.bad,
-        "judged": judged,
+        "judged": split,
         "calibrated": table.calibrator is not None,
     }
-    if judged is None:
-        return figures
-    rows = table.of_split(judged)
-    figures["after"] = evaluate(rows).to_dict()
-    before = before_calibration(rows)
-    figures["before"] = None if before is None else before.to_dict()
-    return figures
-
-
-def before_calibration(rows: Predictions) -> Evaluation | None:
-    """The evaluation of the probabilities of the loss's own link; None without a link or without a calibrator."""
-    if rows.calibrator is None or rows.scores is None or rows.link is None or not rows.link.gives_probs:
-        return None
-    return evaluate(rows.replace(probs=rows.link.probs(rows.scores), decisions=None))
+    write_json(folder / FIGURES, figures)
 
 
 @dataclass(frozen=True)

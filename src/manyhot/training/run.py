@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -16,21 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import METRIC_INFO, format_value
-from manyhot.evaluation.result import too_small
+from manyhot.evaluation.result import Evaluation
 from manyhot.files import atomic_write
+from manyhot.formatting import html_table
 from manyhot.settings import read_settings
 
 if TYPE_CHECKING:
     from manyhot.classifier import Classifier
     from manyhot.predictions import StoredPredictions
 
-CONFIG, LABELS, METRICS, PREDICTIONS, FIGURES = (
-    "config.yaml",
-    "labels.txt",
-    "metrics.csv",
-    "predictions.parquet",
-    "figures.json",
-)
+CONFIG, LABELS, METRICS, PREDICTIONS = "config.yaml", "labels.txt", "metrics.csv", "predictions.parquet"
+FIGURES, EVALUATION = "figures.json", "evaluation.json"
 NORMALISER, REPORT, CHECKPOINT = "normaliser.csv", "report.html", "checkpoint/last.safetensors"
 
 
@@ -62,11 +60,38 @@ class Run:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The evaluation, before and after calibration."""
+        """Numbers of rows and seconds, and the evaluation "before" and "after" calibration as JSON."""
         if not self.finished:
             hint = f"Go on with it: manyhot train --resume {self.folder}."
             raise InputError("run", "Run", "be finished", repr(str(self.folder)), hint)
-        content: dict[str, Any] = json.loads((self.folder / FIGURES).read_text(encoding="utf-8"))
+        # Those of older runs are in the first file.
+        figures, saved = self._read_json(FIGURES), self._read_json(EVALUATION)
+        return figures | {name: saved[name] for name in ("before", "after") if name in saved}
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The evaluation of the split "test", or of "val" without it; None for a run without these."""
+        return self._evaluation("after")
+
+    @property
+    def evaluation_before(self) -> Evaluation | None:
+        """That of the probabilities before calibration; None where there was no calibration, or there were none."""
+        return self._evaluation("before")
+
+    def _evaluation(self, which: str) -> Evaluation | None:
+        content = self.figures.get(which)
+        return None if content is None else Evaluation.from_dict(content)
+
+    @property
+    def evaluation_is_current(self) -> bool:
+        """Whether the saved evaluation is known to be that of the predictions in the folder."""
+        digest = self._read_json(EVALUATION).get("predictions")
+        return digest is not None and digest == file_digest(self.folder / PREDICTIONS)
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        """The content of a file; nothing if it is not there."""
+        path = self.folder / name
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return content
 
     @property
@@ -148,7 +173,7 @@ def clear_run(folder: Path) -> None:
     """Removes what a run leaves behind, and nothing else; the settings go last, without which it is no run."""
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     tables = (PREDICTIONS, METRICS, NORMALISER, LABELS)
-    for name in (FIGURES, REPORT, *tables, "model.safetensors", "classifier.json", CONFIG):
+    for name in (FIGURES, EVALUATION, REPORT, *tables, "model.safetensors", "classifier.json", CONFIG):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -165,6 +190,17 @@ def write_text(path: Path, text: str) -> None:
     """Writes a text file atomically."""
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON file atomically."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def file_digest(path: Path) -> str:
+    """A text that is another one when the content of a file is another."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def read_trace(path: Path) -> dict[str, Any]:
@@ -204,24 +240,17 @@ SUMMARY_SETTINGS = {
 PROBABILITY_SOURCES = {"before": "own link", "after": "calibrated"}
 
 
-def summary(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
+def summary(after: Evaluation, before: Evaluation | None) -> list[tuple[str, str, str]]:
     """Title, value before and value after calibration of the main metrics."""
-    before = None if figures["before"] is None else compared_values(figures["before"])
-    after, rows = compared_values(figures["after"]), []
-    for name, value in after.items():
-        if value is None:
-            continue
-        earlier = None if before is None else before[name]
-        rows.append((METRIC_INFO[name].title, format_value(name, earlier), format_value(name, value)))
-    return rows
+    earlier = {} if before is None else compared_values(before)
+    return [
+        (METRIC_INFO[name].title, format_value(name, earlier.get(name)), format_value(name, value))
+        for name, value in compared_values(after).items()
+        if value is not None
+    ]
 
 
-def too_small_of(figures: dict[str, Any]) -> str | None:
-    """A message if a run has too few evaluated rows to report metrics; None where it has enough."""
-    return None if figures["judged"] is None else too_small(figures["after"]["counts"])
-
-
-def probability_sources(figures: dict[str, Any]) -> list[str]:
+def probability_sources(figures: Mapping[str, Any]) -> list[str]:
     """Titles of the probabilities that were evaluated."""
     return list(PROBABILITY_SOURCES.values()) if figures["calibrated"] else ["as trained"]
 
@@ -235,29 +264,26 @@ def run_as_html(run: Run) -> str:
     parts = [f"<h3>{escape(repr(run))}</h3><p>{escape(listed)}</p>"]
     if not run.finished:
         return "".join(parts)
-    figures = run.figures
+    figures, after, before = run.figures, run.evaluation, run.evaluation_before
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
-    split = figures["judged"]
-    evaluated = "" if split is None else f"; evaluated on {split!r}"
+    evaluated = "" if after is None else f"; evaluated on {after.split!r}"
     parts.append(f"<p>{escape(f'Rows: {rows}{evaluated}')}</p>")
-    small = too_small_of(figures)
-    if small is not None:
-        parts.append(f"<p>{escape(small)}</p>")
-    elif split is not None:
+    if after is not None and after.too_small is not None:
+        parts.append(f"<p>{escape(after.too_small)}</p>")
+    elif after is not None:
         columns = probability_sources(figures)
-        parts.append(
-            table_as_html(["", *columns], [[title, *values[-len(columns) :]] for title, *values in summary(figures)])
-        )
-        parts.append(reliability_image(figures))
+        rows_of_table = [[title, *values[-len(columns) :]] for title, *values in summary(after, before)]
+        parts.append(html_table([["", *columns], *rows_of_table]))
+        parts.append(reliability_image({"before": before, "after": after}))
     return "".join(parts)
 
 
-def reliability_image(figures: dict[str, Any]) -> str:
+def reliability_image(evaluations: Mapping[str, Evaluation | None]) -> str:
     """The reliability diagram as an image in the text; "" without matplotlib or without probabilities."""
     curves = {
-        title: figures[key]["groups"]["probabilities"]["details"]
-        for key, title in PROBABILITY_SOURCES.items()
-        if figures[key] is not None and figures[key]["groups"]["probabilities"]["details"]
+        PROBABILITY_SOURCES[key]: evaluation.groups["probabilities"].details
+        for key, evaluation in evaluations.items()
+        if evaluation is not None and evaluation.groups["probabilities"].details
     }
     if not curves or importlib.util.find_spec("matplotlib") is None:
         return ""
@@ -268,22 +294,11 @@ def reliability_image(figures: dict[str, Any]) -> str:
     return f'<img src="data:image/png;base64,{image}" alt="{name}">'
 
 
-def table_as_html(head: list[str], rows: list[list[str]]) -> str:
-    """Rows of texts as an HTML table."""
-    from manyhot.formatting import html_table
-
-    return html_table([head, *rows])
-
-
 # What is compared, by the names of the evaluation.
 COMPARED_METRICS = ("map", "map_sample", "log_loss_per_row", "ece", "ace", "mce", "micro_f", "macro_f")
 
 
-def compared_values(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
-    """The figures that are compared, by name."""
-    values = {
-        name.split("@")[0]: entry["value"]
-        for group in evaluation["groups"].values()
-        for name, entry in group["values"].items()
-    }
-    return {name: values.get(name) for name in COMPARED_METRICS}
+def compared_values(evaluation: Evaluation) -> dict[str, float | None]:
+    """The figures that are compared, by name; None for what is not defined."""
+    values = {name: evaluation.values.get(name, math.nan) for name in COMPARED_METRICS}
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
