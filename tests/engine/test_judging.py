@@ -46,7 +46,7 @@ def test_more_is_better_of_the_others(name):
 def test_every_value_of_an_evaluation_has_its_direction():
     lower = {name for name in METRIC_INFO if is_better(name, 0.1, than=0.2)}
     errors = {f"{kind}{error}" for kind in ("", "label_", "top_", "mass_") for error in ("ece", "ace", "mce")}
-    losses = {"coverage_error", "ranking_loss", "hamming_loss", "fpr95"}
+    losses = {"coverage_error", "ranking_loss", "hamming_loss", "fpr95", "mmc"}
     assert lower == errors | losses | {"brier", "brier_per_row", "log_loss", "log_loss_per_row"}
 
 

@@ -16,6 +16,7 @@ from manyhot.distributed import gather
 from manyhot.engine.devices import DeviceContext, device_context_of
 from manyhot.engine.optim import groups_of_epoch
 from manyhot.errors import InputError
+from manyhot.evaluation.catalog import METRIC_INFO
 from manyhot.links import Link
 from manyhot.metrics.calibration import LogLoss
 from manyhot.metrics.ranking import MeanAveragePrecision
@@ -24,7 +25,8 @@ from manyhot.settings import FitSettings
 
 MetricFunction = Callable[[Tensor, Tensor], Mapping[str, float]]
 
-# A figure whose name holds one of these is better when lower; of the short ones, only whole words count.
+# A figure that is not in the catalogue is better when lower if its name holds one of these; of the short ones, only
+# whole words count.
 LOWER_IS_BETTER = ("loss", "error", "brier", "divergence", "regret", "perplexity")
 LOWER_IS_BETTER_WORDS = {"ece", "ace", "mce", "nll", "kl", "mse", "rmse", "mae", "fpr", "fpr95", "fnr", "risk"}
 
@@ -64,6 +66,8 @@ def lower_is_better(name: str) -> bool:
         >>> [name for name in ("mAP", "log loss", "ECE", "top-5 error", "label_ace", "pace") if lower_is_better(name)]
         ['log loss', 'ECE', 'top-5 error', 'label_ace']
     """
+    if name in METRIC_INFO:
+        return METRIC_INFO[name].higher_is_better is False
     lowered = name.lower()
     words = set(re.findall(r"[a-z0-9]+", lowered))
     return bool(words & LOWER_IS_BETTER_WORDS) or any(part in lowered for part in LOWER_IS_BETTER)

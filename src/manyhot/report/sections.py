@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from manyhot.decide import AverageK
-from manyhot.evaluation.catalog import GROUP_TITLES, METRIC_INFO, format_value, metric_title
+from manyhot.evaluation.catalog import (
+    GROUP_TITLES,
+    METRIC_INFO,
+    METRICS_BY_GROUP,
+    format_value,
+    metric_info,
+    metric_title,
+)
 from manyhot.evaluation.result import COLUMN_TITLES, Evaluation, Value
 from manyhot.links import SoftmaxLink
 from manyhot.metrics import CalibrationError, RetrievalCurve
@@ -50,41 +57,6 @@ from manyhot.report.results import HALF, THRESHOLD_TOLERANCE, ModelResults, samp
 from manyhot.report.style import plot_label, plot_labels
 from manyhot.training.run import CONFIG, METRICS
 
-# The first metrics of each group, and their explanations.
-METRIC_NOTES = {
-    "ranking": {
-        "map": "{noun}s with a label rank above those without it, mean over labels",
-        "map_sample": "labels of each {noun} rank above the others, mean over {noun}s",
-        "map_cell": "all cells in one ranking",
-        "auroc": "chance that one with a label ranks above one without it",
-    },
-    "probabilities": {
-        "ece": "how far probabilities are off, mean over cells",
-        "ace": "how far probabilities are off, mean over bins",
-        "log_loss_per_row": "log loss of the probabilities per {noun}, less is better",
-        "brier": "mean squared error of the probabilities, less is better",
-    },
-    "sets": {
-        "micro_f": "precision and recall of all cells in one figure",
-        "macro_f": "the same of each label, mean over labels",
-        "micro_precision": "share of predicted labels that are right",
-        "micro_recall": "share of true labels that are predicted",
-        "exact_match": "{noun}s with exactly the right labels",
-        "mean_size": "mean number of labels",
-        "known_size": "the same of those whose truth is known",
-        "coverage": "share of {noun}s on which the rule does not abstain",
-    },
-    "no_label": {
-        "no_label_auroc": "chance that one with labels has the higher top confidence",
-        "mmc": "mean top confidence in {noun}s without labels, less is better",
-    },
-    "one_label": {
-        "sample_wise_accuracy": "the label has the highest score of its {noun}",
-        "class_wise_accuracy": "and one threshold per class separates it from the others",
-        "uniform_accuracy": "and one threshold for all separates it from the others",
-        "softmax_uniform_accuracy": "the same by log-probabilities, so that losses can be compared",
-    },
-}
 # Metrics that are left out if they have this value.
 DEFAULT_VALUES = {"coverage": 1.0}
 
@@ -218,7 +190,7 @@ def headline_table(model: ModelResults) -> Table:
         rows = [
             [metric_title(key), format_cell(key, value), *value_before(before, name, key)]
             for key, value in group.values.items()
-            if key in METRIC_NOTES.get(name, {}) and DEFAULT_VALUES.get(key) != value.value
+            if metric_info(key).help and DEFAULT_VALUES.get(key) != value.value
         ]
         if rows:
             groups.append(RowGroup(GROUP_TITLES[name], rows))
@@ -235,7 +207,7 @@ def value_before(before: Evaluation | None, group: str, key: str) -> list[str]:
 
 def metric_notes(noun: str) -> dict[str, str]:
     """What the figures say, by their titles."""
-    return {metric_title(key): text.format(noun=noun) for group in METRIC_NOTES.values() for key, text in group.items()}
+    return {info.title: info.help.format(noun=noun) for info in METRIC_INFO.values() if info.help}
 
 
 def format_interval(key: str, value: Value) -> str:
@@ -269,7 +241,7 @@ def comparison_table(models: Sequence[ModelResults]) -> Table:
     names = dict.fromkeys(name for model in models for name in model.evaluation.groups)
     for name in names:
         rows = []
-        for key in METRIC_NOTES.get(name, {}):
+        for key in [key for key, info in METRICS_BY_GROUP[name].items() if info.help]:
             values = [
                 model.evaluation.groups[name].values.get(key) if name in model.evaluation.groups else None
                 for model in models
@@ -290,8 +262,8 @@ def format_cell(key: str, value: Value | None) -> str:
     return f"{format_value(key, value.value)}\n{ends}" if ends else format_value(key, value.value)
 
 
-# What is drawn, and whether more is better.
-COMPARED_METRICS = {"map": True, "micro_f": True, "log_loss_per_row": False, "ece": False}
+# What is drawn.
+COMPARED_METRICS = ("map", "micro_f", "log_loss_per_row", "ece")
 FRONTIER_METRICS = ("ece", "map")
 
 
@@ -340,7 +312,7 @@ def describe_best(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> st
     parts = []
     for figure, title in titles.items():
         known = {name: getattr(row[figure], "value", row[figure]) for name, row in rows.items() if figure in row}
-        best = (max if COMPARED_METRICS[figure] else min)(known, key=known.__getitem__)
+        best = (max if METRIC_INFO[figure].higher_is_better else min)(known, key=known.__getitem__)
         unit = f"{100 * known[best]:.1f} %" if METRIC_INFO[figure].percent else f"{known[best]:.3g}"
         parts.append(f"best {title}: {best}, {unit}")
     return "; ".join(parts)
@@ -349,13 +321,14 @@ def describe_best(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> st
 def frontier_figure(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> Figure:
     """Ranking against honesty."""
     x, y = FRONTIER_METRICS
+    higher = [figure for figure in FRONTIER_METRICS if METRIC_INFO[figure].higher_is_better]
     caption = "Ranking against honesty: filled marks are beaten by no other in both."
     alt = f"{titles[y]} against {titles[x]} of {len(rows)} models."
     return Figure(
         "frontier",
         caption,
         alt,
-        lambda dark: draw_frontier(rows, x, y, higher=(y,), percent=FRONTIER_METRICS, titles=titles, dark=dark),
+        lambda dark: draw_frontier(rows, x, y, higher=higher, percent=FRONTIER_METRICS, titles=titles, dark=dark),
     )
 
 

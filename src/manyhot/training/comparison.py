@@ -15,7 +15,6 @@ from typing import Any
 from manyhot.data.dataset import Dataset
 from manyhot.engine import NoProgress, Progress, ProgressBar
 from manyhot.engine.devices import DeviceContext, open_device_context
-from manyhot.engine.validation import lower_is_better
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import METRIC_INFO, format_value
 from manyhot.losses import Loss
@@ -57,7 +56,7 @@ class Comparison:
                 "figure", "Comparison", f"be one of {', '.join(COMPARED_METRICS)}", repr(figure), "Pick one."
             )
         known = {name: row["after"][figure] for name, row in self.rows.items() if row["after"].get(figure) is not None}
-        return (min if lower_is_better(figure) else max)(known, key=known.__getitem__)
+        return (max if METRIC_INFO[figure].higher_is_better else min)(known, key=known.__getitem__)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
