@@ -6,10 +6,14 @@ import json
 import numpy as np
 import pytest
 import torch
+from fastapi.testclient import TestClient
 
 import manyhot as mh
+from manyhot.evaluation.catalog import format_value
 from manyhot.report import Report
 from manyhot.report.findings import describe_sets
+from manyhot.studio import open_studio
+from manyhot.studio.app import build_api
 from manyhot.studio.decisions import DecisionChoice, DecisionExplorer
 
 LABELS = ["cat", "dog", "a bird, flying"]
@@ -85,6 +89,49 @@ def test_labels_given_a_row_are_all_that_are_given_in_every_command(tmp_path, ru
     assert told["known_size"] == pytest.approx(among_known)
     (subject,) = Report(table).models
     assert f"is given {told['labels a row']:.2f} labels on average" in next(describe_sets(subject))
+
+
+def test_commands_report_and_studio_agree_to_the_last_digit(tmp_path, run_json):
+    scores, targets, splits = population(rows=400)
+    draw = torch.Generator().manual_seed(1)
+    targets[torch.rand(targets.shape, generator=draw) < 0.4] = -1
+    targets[::25] = -1
+    path, calibrated, decided = (tmp_path / f"{name}.parquet" for name in ("scores", "calibrated", "decided"))
+    ids, link = [f"{row}" for row in range(400)], mh.SigmoidLink()
+    mh.Predictions(scores=scores, targets=targets, splits=splits, ids=ids, labels=LABELS, link=link).save(path)
+    reported = run_json("calibrate", path, "--fit-on", "val", "-o", calibrated)
+    rule = "Abstain(Threshold(0.3), at_most=0.1)"
+    told = run_json("decide", calibrated, "--rule", rule, "--fit-on", "val", "-o", decided)
+
+    def values_of(file):
+        groups = run_json("evaluate", file)["groups"].values()
+        return {name: value["value"] for group in groups for name, value in group["values"].items()}
+
+    before, values = values_of(path), values_of(decided)
+    assert values["coverage"] < 1
+    for way, evaluated in (("before", before), ("after", values)):
+        assert reported[way] == {"log loss": evaluated["log_loss"], "ECE": evaluated["ece"]}
+    sets = [name for name in told if name in values]
+    assert {"micro_f", "macro_f", "sample_f", "known_size", "coverage", "exact_match"} <= set(sets)
+    assert {name: told[name] for name in sets} == {name: values[name] for name in sets}
+    (model,) = Report(decided).models
+    assert {name: model.evaluation[name] for name in values} == values
+    assert model.evaluation_before["ece"] == before["ece"]
+    assert model.evaluation_before["log_loss"] == before["log_loss"]
+    (overall, *_) = [figure for figure in Report(decided).plots if figure.key == "reliability"]
+    assert f"calibrated: calibration error {format_value('ece', values['ece'])}" in overall.alt
+    assert f"is given {values['mean_size']:.2f} labels on average" in next(describe_sets(model))
+    studio, _ = open_studio(decided, read_only=True)
+    with TestClient(build_api(studio)) as client:
+        summary, trust = (
+            client.get(f"/api/{page}", params={"split": "test"}).json() for page in ("decide", "reliability")
+        )
+    assert summary["mean_size"] == values["mean_size"]
+    observed = summary["observed"]
+    assert [observed[name] for name in ("precision", "recall", "f")] == [
+        values[f"micro_{name}"] for name in ("precision", "recall", "f")
+    ]
+    assert (trust["ece"], trust["ace"]) == (values["ece"], values["ace"])
 
 
 def test_decide_without_anything_to_learn(table, run_json):

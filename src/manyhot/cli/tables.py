@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyhot.cli import options
-from manyhot.cli.console import error_console, print_notes, progress
+from manyhot.cli.console import error_console, print_json, print_notes, progress
 from manyhot.cli.options import (
     AtMostOption,
     FitOnOption,
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from torch import Tensor
 
+    from manyhot.calibrate import Calibrator
     from manyhot.decide import Rule
     from manyhot.decide.rule import Unclipped
     from manyhot.labels import Labels
@@ -159,17 +158,12 @@ def evaluate(
     if as_json:
         typer.echo(evaluation.to_json())
         return
-    print_evaluation(evaluation, by_label=by_label)
-
-
-def print_evaluation(evaluation: Any, *, by_label: bool) -> None:
-    """Prints the tables."""
     from rich.console import Console
 
-    console = Console()
-    console.print(evaluation)
+    output = Console()
+    output.print(evaluation)
     if by_label:
-        console.print(evaluation.by_label())
+        output.print(evaluation.by_label())
 
 
 def read_train_counts(path: Path, labels: Labels) -> dict[str, int]:
@@ -192,24 +186,49 @@ def read_train_counts(path: Path, labels: Labels) -> dict[str, int]:
 
 def build_or_load(text: str, base: type, *, argument: str, owner: str) -> Any:
     """A calibrator or a rule: read from a JSON file if the text names one, otherwise built from the text."""
-    if text.endswith(".json"):
-        module = load_module(text, argument, owner)
-    else:
-        module = construct(text, base, argument=argument, owner=owner)
+    import manyhot
+
+    if not text.endswith(".json"):
+        return construct(text, base, argument=argument, owner=owner)
+    if not Path(text).is_file():
+        hint = "Pass a file that --save or manyhot.save wrote."
+        raise InputError(argument, owner, "be a file that is there", repr(text), hint)
+    module = manyhot.load(text)
     if not isinstance(module, base):
         hint = f"Pass for example a {base.__name__.lower()} that manyhot.save wrote."
         raise InputError(argument, owner, f"be a {base.__name__.lower()}", type(module).__name__, hint)
     return module
 
 
-def load_module(path: str, argument: str, owner: str) -> Any:
-    """What `manyhot.save` wrote."""
-    import manyhot
-
-    hint = "Pass a file that --save or manyhot.save wrote."
-    if not Path(path).is_file():
-        raise InputError(argument, owner, "be a file that is there", repr(path), hint)
-    return manyhot.load(path)
+def rows_to_fit(
+    owner: str,
+    table: PredictionTable,
+    fit_on: str | None,
+    fit_table: str | None,
+    kind: Kind | None,
+    targets: Path | None,
+    console: Console,
+) -> PredictionTable:
+    """The rows to fit on: those of a split, or another table with the same labels."""
+    if (fit_on is None) == (fit_table is None):
+        got = "neither" if fit_on is None else "both"
+        splits = ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in table.split_sizes().items())
+        hint = f"Name a split that is not evaluated later; this table has {splits}."
+        if not splits:
+            hint = "This table has no splits: add a column `split`, or pass --fit-table."
+        raise InputError("--fit-on or --fit-table", owner, "name the rows to learn from", got, hint)
+    if fit_table is not None:
+        other = open_fit_table(fit_table, kind, targets, console)
+        if other.labels.names != table.labels.names:
+            hint = "Pass a table of the same model."
+            got = f"{len(other.labels)} labels, {len(table.labels)} in PREDICTIONS"
+            raise InputError("--fit-table", owner, "have the labels of PREDICTIONS in the same order", got, hint)
+        return other
+    assert fit_on is not None
+    if not table.split_sizes():
+        hint = "Add a column `split`, or name the rows to learn from with --fit-table."
+        raise InputError("--fit-on", owner, "name a split of the table, which has none", repr(fit_on), hint)
+    return table.of_split(fit_on)
 
 
 def open_fit_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
@@ -227,35 +246,6 @@ def open_fit_table(path: str, kind: Kind | None, targets: Path | None, console: 
         raise
 
 
-def table_to_fit(
-    table: PredictionTable, fit_on: str | None, other: PredictionTable | None, *, owner: str
-) -> PredictionTable:
-    """The rows to fit on: those of a split, or another table with the same labels."""
-    if (fit_on is None) == (other is None):
-        got = "neither" if fit_on is None else "both"
-        hint = f"Name a split that is not evaluated later; this table has {describe_splits(table)}."
-        if not table.split_sizes():
-            hint = "This table has no splits: add a column `split`, or pass --fit-table."
-        raise InputError("--fit-on or --fit-table", owner, "name the rows to learn from", got, hint)
-    if other is not None:
-        if other.labels.names != table.labels.names:
-            hint = "Pass a table of the same model."
-            got = f"{len(other.labels)} labels, {len(table.labels)} in PREDICTIONS"
-            raise InputError("--fit-table", owner, "have the labels of PREDICTIONS in the same order", got, hint)
-        return other
-    assert fit_on is not None
-    if not table.split_sizes():
-        hint = "Add a column `split`, or name the rows to learn from with --fit-table."
-        raise InputError("--fit-on", owner, "name a split of the table, which has none", repr(fit_on), hint)
-    return table.of_split(fit_on)
-
-
-def describe_splits(table: PredictionTable) -> str:
-    """The splits of a table with their sizes."""
-    sizes = table.split_sizes()
-    return ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in sizes.items()) or "no splits"
-
-
 def collect_rows(
     table: PredictionTable, read: Callable[[Predictions], Any], *, at_most: int, seed: int
 ) -> tuple[Any, Any]:
@@ -263,21 +253,16 @@ def collect_rows(
     import torch
 
     from manyhot.decide.rule import Unclipped
+    from manyhot.predictions.predictions import sample_batches
 
     if not len(table):
         raise InputError("rows to learn from", "manyhot", "be there", "an empty table", "Name a split with rows.")
-    drawn = torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[:at_most].sort().values
-    values, targets, start = [], [], 0
-    for part in table.batches():
-        inside = drawn[(drawn >= start) & (drawn < start + len(part))] - start
-        start += len(part)
-        values.append(read(part)[inside])
-        if part.targets is not None:
-            targets.append(part.targets[inside])
-    concatenated = torch.cat([part.values if isinstance(part, Unclipped) else part for part in values])
-    return Unclipped(concatenated) if isinstance(values[0], Unclipped) else concatenated, torch.cat(
-        targets
-    ) if targets else None
+    values, targets = [], []
+    for part in sample_batches(table, at_most, seed=seed):
+        values.append(read(part))
+        targets += [] if part.targets is None else [part.targets]
+    joined = torch.cat([part.values if isinstance(part, Unclipped) else part for part in values])
+    return Unclipped(joined) if isinstance(values[0], Unclipped) else joined, torch.cat(targets) if targets else None
 
 
 def rewrite_table(
@@ -294,61 +279,74 @@ def rewrite_table(
             advance(len(part))
 
 
-@dataclass(frozen=True)
-class FittingRows:
-    """Which rows of a table a calibrator or rule is fitted on, and which are held out to evaluate it.
+def held_out_rows(
+    table: PredictionTable, path: str, fit_on: str | None, fit_table: str | None, console: Console
+) -> Callable[[Predictions], Predictions] | None:
+    """Takes of a batch the rows of the default split of `evaluate`, or else those that were not used for fitting.
 
-    Attributes:
-        owner: The command, for errors.
-        table: The table that is rewritten.
-        path: Its path.
-        fit_on: The split to fit on, or None.
-        fit_table: Another table to fit on, or None.
-        kind: What the numbers of tables of other programs are.
-        targets: The file of true labels, or None.
-        console: Where notes are printed.
+    None where no row is evaluated; prints why if all are used for fitting.
     """
+    from manyhot.evaluation.pipeline import split_to_evaluate
 
-    owner: str
-    table: PredictionTable
-    path: str
-    fit_on: str | None
-    fit_table: str | None
-    kind: Kind | None
-    targets: Path | None
-    console: Console
+    if "targets" not in table.kinds:
+        return None
+    names = set(table.split_sizes())
+    if names == {fit_on} or (fit_table is not None and os.path.exists(path) and os.path.samefile(path, fit_table)):
+        console.print("No row is evaluated, because all of them are used for fitting.")
+        return None
+    evaluated = split_to_evaluate(table)
+    chosen = names - {fit_on} if evaluated in (None, fit_on) else {evaluated}
+    return lambda part: part if part.splits is None else part.take([name in chosen for name in part.splits])
 
-    def rows(self, read: Callable[[Predictions], Any], *, at_most: int, seed: int) -> tuple[Any, Any]:
-        """Values and targets to fit on, of at most `at_most` rows sampled with `seed`."""
-        other = open_fit_table(self.fit_table, self.kind, self.targets, self.console) if self.fit_table else None
-        source = table_to_fit(self.table, self.fit_on, other, owner=self.owner)
-        return collect_rows(source, read, at_most=at_most, seed=seed)
 
-    @cached_property
-    def from_all(self) -> bool:
-        """Whether all rows were used for fitting, so that none is left for the evaluation; prints it."""
-        same = self.fit_table is not None and os.path.exists(self.path) and os.path.samefile(self.path, self.fit_table)
-        every = same or (self.fit_on is not None and set(self.table.split_sizes()) == {self.fit_on})
-        if every and "targets" in self.table.kinds:
-            self.console.print("No row is evaluated, because all of them are used for fitting.")
-        return every
+def too_few(evaluated: int) -> str | None:
+    """A message if some rows were evaluated, but too few."""
+    from manyhot.evaluation.result import too_small
 
-    @cached_property
-    def evaluated_split(self) -> str | None:
-        """The default split of `evaluate`."""
-        from manyhot.evaluation.pipeline import split_to_evaluate
+    return too_small({"rows": evaluated, "rows without known cells": 0}) if evaluated else None
 
-        return split_to_evaluate(self.table)
 
-    def rows_to_evaluate(self, part: Predictions) -> Tensor:
-        """(N,) bool, the rows of the default split of `evaluate`, or those that were not used for fitting."""
-        import torch
+def print_results(
+    module: Calibrator | Rule,
+    path: Path,
+    figures: dict[str, Any],
+    *,
+    title: str,
+    head: list[str],
+    lines: list[list[str]],
+    next_step: str,
+    as_json: bool,
+) -> None:
+    """Prints the metrics of the evaluated rows, the calibrator or the rule, and what was written.
 
-        if self.from_all or part.splits is None:
-            return torch.full((len(part),), not self.from_all)
-        if self.evaluated_split is None or self.evaluated_split == self.fit_on:
-            return torch.tensor([split != self.fit_on for split in part.splits], dtype=torch.bool)
-        return torch.tensor([split == self.evaluated_split for split in part.splits], dtype=torch.bool)
+    Args:
+        module: The calibrator or the rule.
+        path: The table that was written.
+        figures: What `--json` prints, "rows" and "too_small" among them.
+        title: What the table of metrics is about.
+        head: Its first row.
+        lines: Its other rows.
+        next_step: The command to run next.
+        as_json: Whether to print JSON.
+    """
+    if as_json:
+        print_json({"written": str(path), **figures})
+        return
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    console = Console(markup=False, highlight=False)
+    if lines or figures["too_small"] is not None:
+        console.print(title, style="bold")
+    if lines:
+        table = Table(head[0], *(Column(name, justify="right") for name in head[1:]))
+        for line in lines:
+            table.add_row(*line)
+        console.print(table)
+    if figures["too_small"] is not None:
+        console.print(figures["too_small"])
+    console.print(repr(module))
+    console.print(f"Wrote {figures['rows']:,} rows to {path}. Next: {next_step}", soft_wrap=True)
 
 
 MethodOption = Annotated[
@@ -392,29 +390,61 @@ def calibrate(
     """
     import manyhot
     from manyhot.calibrate import Calibrator
+    from manyhot.evaluation.catalog import format_value
+    from manyhot.evaluation.passes import MetricInputs, MetricSpec, MetricSums, has_probs
+    from manyhot.metrics import CalibrationError, LogLoss
 
     console = error_console()
     calibrator = build_or_load(method, Calibrator, argument="--method", owner="manyhot calibrate")
     path = options.table_path(out or options.path_beside(predictions, "calibrated"), overwrite=overwrite, save=save)
     table = options.open_table(predictions, kind, targets, console)
-    fit_rows = FittingRows("manyhot calibrate", table, predictions, fit_on, fit_table, kind, targets, console)
     learns = not bool(calibrator.fitted)
     of = calibrator.kind or ("scores" if "scores" in table.kinds else "probs")
     if learns:
-        values, truth = fit_rows.rows(partial(values_to_calibrate, kind=of), at_most=at_most, seed=seed)
+        source = rows_to_fit("manyhot calibrate", table, fit_on, fit_table, kind, targets, console)
+        values, truth = collect_rows(source, partial(values_to_calibrate, kind=of), at_most=at_most, seed=seed)
+        if truth is None:
+            hint = "Pass the file of true labels as --targets."
+            raise InputError("PREDICTIONS", "manyhot calibrate", "hold targets in the rows to fit on", "none", hint)
         if calibrator.link is None and of == "scores" and (table.link is None or table.link.gives_probs):
             calibrator.link = table.link
-        calibrator.fit(values, require_targets(truth), kind=of)
+        calibrator.fit(values, truth, kind=of)
     if save:
         manyhot.save(calibrator, save)
-    summary = CalibrationSummary(learns=learns)
+    measures = [
+        MetricSpec(LogLoss, "probs", {"log_loss": "log loss"}),
+        MetricSpec(CalibrationError, "probs", {"ece": "ECE"}),
+    ]
+    before, after = MetricSums(measures), MetricSums(measures)
+    held_out = held_out_rows(table, predictions, fit_on, fit_table, console)
 
     def calibrated(part: Predictions) -> Predictions:
         return part.replace(probs=calibrator(values_to_calibrate(part, kind=of), kind=of), calibrator=calibrator)
 
-    for before, after in rewrite_table(table, path, calibrated, "Calibrating", console):
-        summary.update(before, after, fit_rows.rows_to_evaluate(before))
-    print_calibration(summary, calibrator, path, len(table), as_json=as_json)
+    for old, new in rewrite_table(table, path, calibrated, "Calibrating", console):
+        if held_out is not None:
+            after.update(MetricInputs(held_out(new)))
+            if has_probs(table):
+                before.update(MetricInputs(held_out(old)))
+    rows = after.results()["log loss"].counts["rows"]
+    figures: dict[str, Any] = {"rows": len(table), EVALUATED_ROWS: rows, "too_small": too_few(rows)}
+    lines = []
+    if rows:
+        figures["before"] = before.values() if has_probs(table) else {"log loss": None, "ECE": None}
+        figures["after"] = after.values()
+    if rows and figures["too_small"] is None:
+        for title, name in (("log loss", "log_loss"), ("ECE", "ece")):
+            lines.append([title, *(format_value(name, figures[way][title]) for way in ("before", "after"))])
+    print_results(
+        calibrator,
+        path,
+        figures,
+        title=f"{rows:,} {'held-out rows' if learns else 'rows evaluated'}",
+        head=["", "before", "after"],
+        lines=lines,
+        next_step=f"manyhot decide {quote(str(path))} --rule ...",
+        as_json=as_json,
+    )
 
 
 def values_to_calibrate(part: Predictions, *, kind: str) -> Tensor:
@@ -424,92 +454,6 @@ def values_to_calibrate(part: Predictions, *, kind: str) -> Tensor:
         hint = "Calibrate scores by a calibrator that was fitted on scores, and probabilities by one of probabilities."
         raise InputError("PREDICTIONS", "manyhot calibrate", f"hold {kind} for this calibrator", "none", hint)
     return values
-
-
-def require_targets(targets: Tensor | None) -> Tensor:
-    """The targets; an error if there are none."""
-    if targets is None:
-        hint = "Pass the file of true labels as --targets."
-        raise InputError("PREDICTIONS", "manyhot calibrate", "hold targets in the rows to fit on", "none", hint)
-    return targets
-
-
-class CalibrationSummary:
-    """Log loss and calibration error before and after, of the held-out rows.
-
-    Args:
-        learns: Whether the calibrator was fitted in this call; the rows that one from a file was fitted on are unknown.
-    """
-
-    def __init__(self, *, learns: bool) -> None:
-        from manyhot.metrics import CalibrationError, LogLoss
-
-        self.learns = learns
-        self.names = {"log loss": LogLoss, "ECE": CalibrationError}
-        self.before = {name: make() for name, make in self.names.items()}
-        self.after = {name: make() for name, make in self.names.items()}
-        self.rows = 0
-        self.had_probs = True
-
-    def update(self, before: Predictions, after: Predictions, rows: Tensor) -> None:
-        """Collects a batch."""
-        if before.targets is None:
-            return
-
-        rows = rows & (before.targets >= 0).any(1)
-        self.rows += int(rows.sum())
-        linked = before.link is not None and before.link.gives_probs
-        self.had_probs = before.probs is not None or before.calibrator is not None or linked
-        for metric in self.after.values():
-            metric.update(after.probs[rows], before.targets[rows])  # type: ignore[index]
-        for metric in self.before.values() if self.had_probs else ():
-            metric.update(before.probabilities()[rows], before.targets[rows])
-
-    def figures(self) -> dict[str, dict[str, float | None]]:
-        """Before and after by name; None where there were no probabilities before."""
-        after = {name: metric.compute().value for name, metric in self.after.items()}
-        before = {name: metric.compute().value if self.had_probs else None for name, metric in self.before.items()}
-        return {"before": before, "after": after}
-
-
-def print_calibration(summary: CalibrationSummary, calibrator: Any, path: Any, rows: int, *, as_json: bool) -> None:
-    """Prints the metrics before and after, and what was written."""
-    from manyhot.evaluation.result import too_small
-
-    figures: dict[str, Any] = summary.figures() if summary.rows else {}
-    small = too_small({"rows": summary.rows, "rows without known cells": 0}) if summary.rows else None
-    if as_json:
-        output = {"written": str(path), "rows": rows, EVALUATED_ROWS: summary.rows, "too_small": small, **figures}
-        typer.echo(json.dumps(output))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False)
-    if summary.rows:
-        which = "held-out rows" if summary.learns else "rows evaluated"
-        console.print(f"{summary.rows:,} {which}", style="bold", highlight=False)
-    if small is not None:
-        console.print(small, highlight=False)
-    elif summary.rows:
-        table = Table()
-        table.add_column("")
-        table.add_column("before", justify="right")
-        table.add_column("after", justify="right")
-        for name, after in figures["after"].items():
-            before = figures["before"][name]
-            table.add_row(name, "–" if before is None else format_metric(name, before), format_metric(name, after))
-        console.print(table)
-    console.print(f"{calibrator!r}", highlight=False)
-    next_step = f"manyhot decide {quote(str(path))} --rule ..."
-    console.print(f"Wrote {rows:,} rows to {path}. Next: {next_step}", soft_wrap=True, highlight=False)
-
-
-def format_metric(name: str, value: float | None) -> str:
-    """A metric as text."""
-    if value is None or value != value:
-        return "–"
-    return f"{100 * value:.2f} %" if name == "ECE" else f"{value:.4f}"
 
 
 RuleOption = Annotated[
@@ -558,8 +502,13 @@ def decide(
 
     manyhot decide tomorrow.parquet --rule rule.json
     """
+    import torch
+
     import manyhot
-    from manyhot.decide import Rule
+    from manyhot.decide import ConformalRiskControl, Rule
+    from manyhot.evaluation.catalog import format_value, metric_title
+    from manyhot.evaluation.passes import MetricInputs, MetricSums, set_measures
+    from manyhot.metrics.sets import PredictedSetSize
 
     console = error_console()
     chosen = build_or_load(rule, Rule, argument="--rule", owner="manyhot decide")
@@ -568,17 +517,62 @@ def decide(
     read_values = rule_input(chosen, on)
     if bool(chosen.fitted) and fit_on is not None:
         table.of_split(fit_on)  # nothing is fitted on it, but rows of a mistyped split would be evaluated
-    fit_rows = FittingRows("manyhot decide", table, predictions, fit_on, fit_table, kind, targets, console)
     if not bool(chosen.fitted):
-        fit_rule(chosen, *fit_rows.rows(read_values, at_most=at_most, seed=seed))
+        source = rows_to_fit("manyhot decide", table, fit_on, fit_table, kind, targets, console)
+        fit_rule(chosen, *collect_rows(source, read_values, at_most=at_most, seed=seed))
     if save:
         manyhot.save(chosen, save)
-    summary = DecisionSummary(chosen)
-    for before, after in rewrite_table(
-        table, path, lambda part: apply_rule(part, chosen, read_values), "Deciding", console
-    ):
-        summary.update(after, fit_rows.rows_to_evaluate(before))
-    print_decisions(summary, chosen, path, len(table), as_json=as_json)
+    held_out = held_out_rows(table, predictions, fit_on, fit_table, console)
+    control = next((part for part in chosen.modules() if isinstance(part, ConformalRiskControl)), None)
+    sizes, sets, losses = PredictedSetSize(), MetricSums(set_measures(known_size=True)), []
+
+    def decided(part: Predictions) -> Predictions:
+        decision = chosen(read_values(part))
+        return part.replace(decisions=decision.labels, abstain=decision.abstain, rule=chosen)
+
+    for _, new in rewrite_table(table, path, decided, "Deciding", console):
+        sizes.update(MetricInputs(new).decisions, None)
+        if held_out is not None:
+            rows = MetricInputs(held_out(new))
+            sets.update(rows)
+            if control is not None:
+                answered = ~rows.decisions.abstain
+                losses.append(control.row_losses(rows.decisions.labels[answered], rows.targets[answered]))
+    evaluated, of_all = sets.results()["micro_f"].counts["rows"], sizes.compute()
+    # Nothing was predicted where the rule abstained on all rows.
+    mean_size, no_label = (0.0 if value != value else value for value in of_all.values.values())
+    abstained = 1 - of_all.counts["rows"] / max(len(table), 1)
+    figures: dict[str, Any] = {"rows": len(table), EVALUATED_ROWS: evaluated, "too_small": too_few(evaluated)}
+    figures |= {MEAN_SIZE: mean_size, "rows without labels": no_label, ABSTAINED: abstained}
+    lines = [
+        [metric_title("mean_size"), format_value("mean_size", mean_size)],
+        ["rows without predicted labels", format_share(no_label)],
+        ["rows where the rule abstained", format_share(abstained)],
+    ]
+    if evaluated:
+        values = sets.values()
+        figures |= values
+        metrics = [[metric_title(name), format_value(name, values[name])] for name in PRINTED_METRICS]
+        if control is not None and any(map(len, losses)):
+            figures |= {"risk": float(torch.cat(losses).mean()), RISK_BOUND: control.alpha}
+            title = f"{RISK_TITLES[control.risk]}, at most {100 * control.alpha:g} % guaranteed"
+            metrics.append([title, format_share(figures["risk"])])
+        lines += [] if figures["too_small"] else metrics
+    print_results(
+        chosen,
+        path,
+        figures,
+        title=f"{len(table):,} rows, {evaluated:,} of them evaluated",
+        head=["", ""],
+        lines=lines,
+        next_step=f"manyhot evaluate {quote(str(path))}",
+        as_json=as_json,
+    )
+
+
+def format_share(share: float) -> str:
+    """A share of rows, in percent."""
+    return f"{100 * share:.1f} %"
 
 
 def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
@@ -610,118 +604,11 @@ def fit_rule(rule: Rule, values: Any, targets: Tensor | None) -> None:
         raise
 
 
-def apply_rule(part: Predictions, rule: Rule, read_values: Callable[[Predictions], Tensor | Unclipped]) -> Predictions:
-    """A batch with its decisions."""
-    decision = rule(read_values(part))
-    return part.replace(decisions=decision.labels, abstain=decision.abstain, rule=rule)
-
-
 # Keys of the JSON, which stay as they are.
 EVALUATED_ROWS, MEAN_SIZE, ABSTAINED, RISK_BOUND = "judged rows", "labels a row", "rows for a person", "promised risk"
-
-
-class DecisionSummary:
-    """How many labels were predicted, and the metrics of the decisions on the held-out rows.
-
-    Args:
-        rule: The rule; for one that controls a risk, the observed risk is reported as well.
-    """
-
-    def __init__(self, rule: Rule) -> None:
-        from manyhot.decide import ConformalRiskControl
-        from manyhot.metrics import FScores, SetAccuracy
-        from manyhot.metrics.sets import PredictedSetSize
-
-        self.sizes, self.scores, self.sets = PredictedSetSize(), FScores(), SetAccuracy()
-        self.risk_control = next((part for part in rule.modules() if isinstance(part, ConformalRiskControl)), None)
-        self.rows = self.evaluated = self.abstained = self.risk_rows = 0
-        self.risk_sum = 0.0
-
-    def update(self, part: Predictions, rows: Tensor) -> None:
-        """Collects a batch."""
-        from manyhot.decide import Decision
-
-        assert part.decisions is not None
-        assert part.abstain is not None
-        self.sizes.update(Decision(part.decisions, part.abstain), None)
-        self.rows += len(part)
-        self.abstained += int(part.abstain.sum())
-        if part.targets is not None:
-            rows = rows & ~part.abstain & (part.targets >= 0).any(1)
-            self.evaluated += int(rows.sum())
-            self.scores.update(part.decisions[rows], part.targets[rows])
-            self.sets.update(part.decisions[rows], part.targets[rows])
-            if self.risk_control is not None:
-                losses = self.risk_control.row_losses(part.decisions[rows], part.targets[rows])
-                self.risk_sum, self.risk_rows = self.risk_sum + float(losses.sum()), self.risk_rows + len(losses)
-
-    def figures(self) -> dict[str, float]:
-        """The main figures, as fractions."""
-        # NaN where the rule abstained on all rows.
-        sizes = {name: 0.0 if value != value else value for name, value in self.sizes.compute().values.items()}
-        figures = {
-            MEAN_SIZE: sizes["mean_size"],
-            "rows without labels": sizes["empty_share"],
-            ABSTAINED: self.abstained / max(self.rows, 1),
-        }
-        if self.evaluated:
-            sets = self.sets.compute().values
-            figures |= self.scores.compute().values | sets | {"known_size": sets["mean_size"]}
-            del figures["mean_size"]
-        if self.risk_control is not None and self.risk_rows:
-            figures |= {"risk": self.risk_sum / self.risk_rows, RISK_BOUND: self.risk_control.alpha}
-        return figures
-
-
-def print_decisions(summary: DecisionSummary, rule: Any, path: Any, rows: int, *, as_json: bool) -> None:
-    """Prints the metrics of the decisions, and what was written."""
-    from manyhot.evaluation.result import too_small
-
-    figures = summary.figures()
-    small = too_small({"rows": summary.evaluated, "rows without known cells": 0}) if summary.evaluated else None
-    if as_json:
-        output = {"written": str(path), "rows": rows, EVALUATED_ROWS: summary.evaluated, "too_small": small, **figures}
-        typer.echo(json.dumps(output))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False)
-    table = Table(
-        title=f"{rows:,} rows, {summary.evaluated:,} of them evaluated", title_style="bold", title_justify="left"
-    )
-    table.add_column("")
-    table.add_column("", justify="right")
-    for name, text in METRIC_TITLES.items():
-        if name in figures and (small is None or name in COUNT_METRICS):
-            table.add_row(text, f"{figures[name]:.2f}" if name == MEAN_SIZE else f"{100 * figures[name]:.1f} %")
-    if summary.risk_control is not None and "risk" in figures and small is None:
-        risk_title = (
-            f"{RISK_TITLES[summary.risk_control.risk]}, at most {100 * summary.risk_control.alpha:g} % guaranteed"
-        )
-        table.add_row(risk_title, f"{100 * figures['risk']:.1f} %")
-    console.print(table)
-    if small is not None:
-        console.print(small, highlight=False)
-    console.print(f"{rule!r}", highlight=False)
-    next_step = f"manyhot evaluate {quote(str(path))}"
-    console.print(f"Wrote {rows:,} rows to {path}. Next: {next_step}", soft_wrap=True, highlight=False)
-
-
 RISK_TITLES = {
     "false_negatives": "labels of a row that are missed",
     "false_discoveries": "labels predicted for a row that are wrong",
 }
 # The figures that are printed; --json has all of them.
-METRIC_TITLES = {
-    MEAN_SIZE: "labels predicted per row",
-    "rows without labels": "rows without predicted labels",
-    ABSTAINED: "rows where the rule abstained",
-    "micro_f": "F1 of all cells",
-    "macro_f": "F1 over labels",
-    "micro_precision": "precision of all cells",
-    "micro_recall": "recall of all cells",
-    "exact_match": "exact match",
-}
-# Those of them that need no true labels.
-COUNT_METRICS = (MEAN_SIZE, "rows without labels", ABSTAINED)
+PRINTED_METRICS = ("micro_f", "macro_f", "micro_precision", "micro_recall", "exact_match")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -141,7 +141,7 @@ class MetricInputs:
         by_scores: Whether cells are ranked by scores; by probabilities otherwise.
     """
 
-    def __init__(self, batch: Predictions, *, by_scores: bool) -> None:
+    def __init__(self, batch: Predictions, *, by_scores: bool = False) -> None:
         self.batch, self.by_scores = batch, by_scores
 
     @property
@@ -180,6 +180,35 @@ class MetricInputs:
         abstain = None if self.batch.decisions is None else self.batch.abstain
         nobody = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
         return Decision(labels, nobody if abstain is None else abstain)
+
+
+class MetricSums:
+    """Metrics that collect sums, or little of each row, batch by batch.
+
+    Args:
+        measures: The metrics.
+    """
+
+    def __init__(self, measures: Sequence[MetricSpec]) -> None:
+        self.measures = [(measure, measure.make()) for measure in measures]
+
+    def update(self, inputs: MetricInputs) -> None:
+        """Collects some rows."""
+        for measure, metric in self.measures:
+            metric.update(getattr(inputs, measure.of), inputs.targets)
+
+    def results(self) -> dict[str, MetricResult]:
+        """The result that holds each value, by the name of the value."""
+        results: dict[str, MetricResult] = {}
+        for measure, metric in self.measures:
+            result = metric.compute()
+            values = {name: result[key] for key, name in measure.names.items()}
+            results |= dict.fromkeys(values, replace(result, values=values))
+        return results
+
+    def values(self) -> dict[str, float]:
+        """All values by name."""
+        return {name: result[name] for name, result in self.results().items()}
 
 
 def has_probs(table: PredictionTable) -> bool:
@@ -368,18 +397,18 @@ def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
         if not has_probs(table):
             return [], ["Left out: there are neither decisions nor probabilities to decide by. Run decide."]
         notes.append(f"Without decisions, labels with a probability of at least {100 * HALF:.0f} % count as predicted.")
+    # The mean size counts all predicted labels, whether the target is known or not; the others count known cells.
+    measures = set_measures(known_size=facts.counts()["unknown cells"] > 0)
+    return [*measures, MetricSpec(PredictedSetSize, "decisions", _names("mean_size"))], notes
+
+
+def set_measures(*, known_size: bool) -> list[MetricSpec]:
+    """Precision, recall and agreement of sets, of known cells; also the mean size of their sets if asked for."""
     scores = ("micro_f", "macro_f", "macro_f_supported", "f_of_means", "sample_f")
     parts = [f"{average}_{name}" for average in ("micro", "macro", "sample") for name in ("precision", "recall")]
     sets = _names("exact_match", "jaccard", "hamming_loss", "coverage")
-    if facts.counts()["unknown cells"]:
-        # The mean size counts all predicted labels, whether the target is known or not; the others count known cells.
-        sets |= {"mean_size": "known_size"}
-    measures = [
-        MetricSpec(FScores, "decisions", _names(*scores, *parts)),
-        MetricSpec(SetAccuracy, "decisions", sets),
-        MetricSpec(PredictedSetSize, "decisions", _names("mean_size")),
-    ]
-    return measures, notes
+    sets |= {"mean_size": "known_size"} if known_size else {}
+    return [MetricSpec(FScores, "decisions", _names(*scores, *parts)), MetricSpec(SetAccuracy, "decisions", sets)]
 
 
 def no_label_metrics(table: PredictionTable) -> MetricGroup:
@@ -443,15 +472,10 @@ def run_passes(table: PredictionTable, options: EvaluationOptions, train_counts:
     selected = select_metrics(table, facts, options)
     measures = [measure for measures, _ in selected.values() for measure in measures]
     notes = {name: list(remarks) for name, (_, remarks) in selected.items()}
-    metrics = [measure.make() for measure in measures]
-    for piece in input_batches(table):
-        for measure, metric in zip(measures, metrics, strict=True):
-            metric.update(getattr(piece, measure.of), piece.targets)
-    results: dict[str, MetricResult] = {}
-    for measure, metric in zip(measures, metrics, strict=True):
-        result = metric.compute()
-        renamed = {name: result[key] for key, name in measure.names.items()}
-        results |= dict.fromkeys(renamed, replace(result, values=renamed))
+    sums = MetricSums(measures)
+    for inputs in input_batches(table):
+        sums.update(inputs)
+    results = sums.results()
     if has_probs(table):
         mass = equal_mass(table, facts, options.bins)
         results |= dict.fromkeys(mass.values, mass)

@@ -489,6 +489,25 @@ def concatenate(tables: Sequence[Predictions]) -> Predictions:
     return Predictions.from_checked(first.labels, rows, first._modules())
 
 
+def sample_batches(table: PredictionTable, most: int, *, seed: int = 0) -> Iterator[Predictions]:
+    """At most `most` rows of a table, drawn at random, in their order and batch by batch."""
+    chosen, start = sample_rows(len(table), most, seed=seed), 0
+    for part in table.batches():
+        inside = chosen[(chosen >= start) & (chosen < start + len(part))] - start
+        start += len(part)
+        yield part.take(inside)
+
+
+def sample_rows(rows: int, most: int, *, seed: int = 0) -> Tensor:
+    """The sorted numbers of at most `most` rows, drawn at random.
+
+    Example:
+        >>> sample_rows(2, 3)
+        tensor([0, 1])
+    """
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+
+
 HTML_ROWS, HTML_TOP_LABELS = 5, 3
 
 

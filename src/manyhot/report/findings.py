@@ -200,17 +200,18 @@ def describe_sets(model: ModelResults) -> Iterator[str]:
     if not rows:
         return
     article = "An" if noun == "image" else "A"
-    every = f"{article} {noun} is given {float(decision.sizes[answered].double().mean()):.2f} labels on average"
-    if not bool(known[answered].all()):
-        every += f". Of labels whose truth is known it is given {float(predicted.sum()) / rows:.2f}"
+    values = model.evaluation.values
+    every = f"{article} {noun} is given {values['mean_size']:.2f} labels on average"
+    if "known_size" in values:
+        every += f". Of labels whose truth is known it is given {values['known_size']:.2f}"
     yield (
         f"{every} and has {float(true.sum()) / rows:.2f}; "
         f"that is {format_rate(float((predicted & ~true).sum()) / rows, 'label too many', noun)}, "
         f"and {format_rate(float((true & ~predicted).sum()) / rows, 'label missed', noun)}."
     )
     yield from describe_precision_recall(predicted, true)
-    exact = int(((predicted == true).all(1) & known.any(1)).sum())
-    yield f"Of {count_noun(rows, noun)}, {exact:,} ({format_share(exact / rows)}) get exactly the right labels."
+    exact = values["exact_match"]
+    yield f"Of {count_noun(rows, noun)}, {round(exact * rows):,} ({format_share(exact)}) get exactly the right labels."
     abstained = int(decision.abstain.sum())
     if abstained:
         yield f"Abstained: {count_noun(abstained, noun)} ({format_share(abstained / len(answered))})."

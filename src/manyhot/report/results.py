@@ -23,7 +23,7 @@ from manyhot.evaluation.passes import TargetCounts, count_targets, has_probs
 from manyhot.evaluation.pipeline import before_calibration, evaluate_both, evaluation_options, split_to_evaluate
 from manyhot.image_paths import find_image_roots
 from manyhot.predictions.parquet import open_predictions
-from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate
+from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate, sample_batches
 from manyhot.training.run import CONFIG, PREDICTIONS, Run
 
 # Larger tables are sampled: more rows would not change the page, and memory is limited.
@@ -98,6 +98,12 @@ class ModelResults:
         linked = table.scores is not None and table.link is not None and table.link.gives_probs
         last = "calibrated" if table.calibrator is not None else "own link" if linked else "as given"
         return result | {last: self.probs}
+
+    @property
+    def evaluations_by_reading(self) -> dict[str, Evaluation]:
+        """The evaluations of `readings`."""
+        both = [] if self.evaluation_before is None else [self.evaluation_before]
+        return dict(zip(self.readings, [*both, self.evaluation], strict=True))
 
     @cached_property
     def decision(self) -> Decision | None:
@@ -239,22 +245,4 @@ def open_source(source: Any) -> tuple[Run | None, PredictionTable, list[Path]]:
 def read_sample(table: PredictionTable) -> Predictions:
     """All rows of a table in memory, or a random sample with a fixed seed if they are too many."""
     most = max(1, MOST_CELLS // len(table.labels))
-    if len(table) <= most:
-        return table.read()
-    chosen = sample_rows(len(table), most)
-    parts, start = [], 0
-    for part in table.batches():
-        inside = chosen[(chosen >= start) & (chosen < start + len(part))] - start
-        start += len(part)
-        parts.append(part.take(inside.numpy()))
-    return concatenate(parts)
-
-
-def sample_rows(rows: int, most: int) -> Tensor:
-    """The sorted numbers of at most `most` rows, drawn at random with a fixed seed.
-
-    Example:
-        >>> sample_rows(2, 3)
-        tensor([0, 1])
-    """
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:most].sort().values
+    return table.read() if len(table) <= most else concatenate(list(sample_batches(table, most)))

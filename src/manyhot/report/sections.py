@@ -21,7 +21,8 @@ from manyhot.evaluation.catalog import (
 )
 from manyhot.evaluation.result import COLUMN_TITLES, Evaluation, Value
 from manyhot.links import SoftmaxLink
-from manyhot.metrics import CalibrationError, RetrievalCurve
+from manyhot.metrics import RetrievalCurve
+from manyhot.predictions.predictions import sample_rows
 from manyhot.report.blocks import Figure, Header, RowGroup, Section, Table
 from manyhot.report.curves import (
     count_curve,
@@ -53,7 +54,7 @@ from manyhot.report.plots_compare import (
     draw_retrieval,
     parse_log,
 )
-from manyhot.report.results import HALF, THRESHOLD_TOLERANCE, ModelResults, sample_rows
+from manyhot.report.results import HALF, THRESHOLD_TOLERANCE, ModelResults
 from manyhot.report.style import plot_label, plot_labels
 from manyhot.training.run import CONFIG, METRICS
 
@@ -334,7 +335,7 @@ def frontier_figure(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> 
 
 def overlaid_reliability(models: dict[str, ModelResults]) -> Figure:
     """The reliability of all models in one panel."""
-    curves = {name: (model.probs, model.targets) for name, model in models.items()}
+    curves = {name: model.evaluation.groups["probabilities"].details for name, model in models.items()}
     errors = "; ".join(f"{name}: ECE {100 * one.evaluation['ece']:.1f} %" for name, one in models.items())
     return Figure(
         "comparison-reliability",
@@ -392,17 +393,18 @@ def reliability_section(models: Sequence[ModelResults]) -> Section | None:
 def overall_reliability(models: Sequence[ModelResults]) -> Figure:
     """All cells together, one panel per model."""
     names = plot_labels([model.name for model in models])
+    groups = [
+        {way: evaluation.groups["probabilities"] for way, evaluation in model.evaluations_by_reading.items()}
+        for model in models
+    ]
     curves = {
-        name: {
-            way: CalibrationError(RELIABILITY_BINS).update(probs, model.targets).compute()
-            for way, probs in model.readings.items()
-        }
-        for name, model in zip(names, models, strict=True)
+        name: {way: group.details for way, group in by_reading.items()}
+        for name, by_reading in zip(names, groups, strict=True)
     }
     errors = "; ".join(
-        f"{model.name}, {way}: calibration error {format_value('ece', one['ece'])}"
-        for model, by_reading in zip(models, curves.values(), strict=True)
-        for way, one in by_reading.items()
+        f"{model.name}, {way}: calibration error {format_value('ece', group['ece'])}"
+        for model, by_reading in zip(models, groups, strict=True)
+        for way, group in by_reading.items()
     )
     alt = f"Reliability diagram of all cells. {errors}."
     caption = "All cells: predicted against observed frequency with 95 % intervals; below, the number of cells."
