@@ -146,7 +146,7 @@ def evaluate(
     import manyhot
 
     console = error_console()
-    table = options.open_table(predictions, kind, targets, console)
+    table = open_table(predictions, kind, targets, console)
     if "targets" not in table.kinds:
         hint = "Pass the file of true labels as --targets."
         raise InputError("PREDICTIONS", "manyhot evaluate", "hold targets", ", ".join(table.kinds), hint)
@@ -205,45 +205,38 @@ def rows_to_fit(
     table: PredictionTable,
     fit_on: str | None,
     fit_table: str | None,
-    kind: Kind | None,
     targets: Path | None,
-    console: Console,
+    opened: Callable[[str], PredictionTable],
 ) -> PredictionTable:
-    """The rows to fit on: those of a split, or another table with the same labels."""
+    """The rows to fit on: those of a split, or another table with the same labels, which `opened` opens."""
+    splits = ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in table.split_sizes().items())
     if (fit_on is None) == (fit_table is None):
-        got = "neither" if fit_on is None else "both"
-        splits = ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in table.split_sizes().items())
         hint = f"Name a split that is not evaluated later; this table has {splits}."
         if not splits:
             hint = "This table has no splits: add a column `split`, or pass --fit-table."
+        got = "neither" if fit_on is None else "both"
         raise InputError("--fit-on or --fit-table", owner, "name the rows to learn from", got, hint)
-    if fit_table is not None:
-        other = open_fit_table(fit_table, kind, targets, console)
-        if other.labels.names != table.labels.names:
-            hint = "Pass a table of the same model."
-            got = f"{len(other.labels)} labels, {len(table.labels)} in PREDICTIONS"
-            raise InputError("--fit-table", owner, "have the labels of PREDICTIONS in the same order", got, hint)
-        return other
-    assert fit_on is not None
-    if not table.split_sizes():
-        hint = "Add a column `split`, or name the rows to learn from with --fit-table."
-        raise InputError("--fit-on", owner, "name a split of the table, which has none", repr(fit_on), hint)
-    return table.of_split(fit_on)
-
-
-def open_fit_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
-    """The table of --fit-table; targets without ids cannot be those of two tables."""
+    if fit_table is None:
+        assert fit_on is not None
+        if not splits:
+            hint = "Add a column `split`, or name the rows to learn from with --fit-table."
+            raise InputError("--fit-on", owner, "name a split of the table, which has none", repr(fit_on), hint)
+        return table.of_split(fit_on)
     from manyhot.tables.arrow import is_archive
 
-    if targets is not None and is_archive(targets):
+    if targets is not None and is_archive(targets):  # without ids, they cannot be those of two tables
         hint = "Put them into each table with `manyhot import --targets` first."
         raise InputError("--targets", "manyhot", "have ids where there is a --fit-table", repr(str(targets)), hint)
     try:
-        return open_table(path, kind, targets, console)
+        other = opened(fit_table)
     except InputError as error:
         if error.argument in ("path", "source"):
             error.argument, error.owner = "--fit-table", ""
         raise
+    if other.labels.names != table.labels.names:
+        hint, got = "Pass a table of the same model.", f"{len(other.labels)} labels, {len(table.labels)} in PREDICTIONS"
+        raise InputError("--fit-table", owner, "have the labels of PREDICTIONS in the same order", got, hint)
+    return other
 
 
 def collect_rows(
@@ -299,54 +292,42 @@ def held_out_rows(
     return lambda part: part if part.splits is None else part.take([name in chosen for name in part.splits])
 
 
-def too_few(evaluated: int) -> str | None:
-    """A message if some rows were evaluated, but too few."""
-    from manyhot.evaluation.result import too_small
-
-    return too_small({"rows": evaluated, "rows without known cells": 0}) if evaluated else None
-
-
 def print_results(
-    module: Calibrator | Rule,
-    path: Path,
-    figures: dict[str, Any],
-    *,
-    title: str,
-    head: list[str],
-    lines: list[list[str]],
-    next_step: str,
-    as_json: bool,
+    module: Calibrator | Rule, path: Path, figures: dict[str, Any], title: str, lines: list[list[str]], next_step: str
 ) -> None:
     """Prints the metrics of the evaluated rows, the calibrator or the rule, and what was written.
 
     Args:
         module: The calibrator or the rule.
         path: The table that was written.
-        figures: What `--json` prints, "rows" and "too_small" among them.
+        figures: What `--json` prints.
         title: What the table of metrics is about.
-        head: Its first row.
-        lines: Its other rows.
+        lines: The table of metrics, its head first.
         next_step: The command to run next.
-        as_json: Whether to print JSON.
     """
-    if as_json:
-        print_json({"written": str(path), **figures})
-        return
     from rich.console import Console
     from rich.table import Column, Table
 
     console = Console(markup=False, highlight=False)
-    if lines or figures["too_small"] is not None:
+    if len(lines) > 1 or figures["too_small"]:
         console.print(title, style="bold")
-    if lines:
-        table = Table(head[0], *(Column(name, justify="right") for name in head[1:]))
-        for line in lines:
+    if len(lines) > 1:
+        table = Table("", *(Column(name, justify="right") for name in lines[0]))
+        for line in lines[1:]:
             table.add_row(*line)
         console.print(table)
-    if figures["too_small"] is not None:
+    if figures["too_small"]:
         console.print(figures["too_small"])
     console.print(repr(module))
     console.print(f"Wrote {figures['rows']:,} rows to {path}. Next: {next_step}", soft_wrap=True)
+
+
+def row_figures(path: Path, rows: int, evaluated: int) -> dict[str, Any]:
+    """What was written and how many rows were evaluated, for `--json`."""
+    from manyhot.evaluation.result import too_small
+
+    small = too_small({"rows": evaluated, "rows without known cells": 0}) if evaluated else None
+    return {"written": str(path), "rows": rows, EVALUATED_ROWS: evaluated, "too_small": small}
 
 
 MethodOption = Annotated[
@@ -397,11 +378,12 @@ def calibrate(
     console = error_console()
     calibrator = build_or_load(method, Calibrator, argument="--method", owner="manyhot calibrate")
     path = options.table_path(out or options.path_beside(predictions, "calibrated"), overwrite=overwrite, save=save)
-    table = options.open_table(predictions, kind, targets, console)
+    opened = partial(open_table, kind=kind, targets=targets, console=console)
+    table = opened(predictions)
     learns = not bool(calibrator.fitted)
     of = calibrator.kind or ("scores" if "scores" in table.kinds else "probs")
     if learns:
-        source = rows_to_fit("manyhot calibrate", table, fit_on, fit_table, kind, targets, console)
+        source = rows_to_fit("manyhot calibrate", table, fit_on, fit_table, targets, opened)
         values, truth = collect_rows(source, partial(values_to_calibrate, kind=of), at_most=at_most, seed=seed)
         if truth is None:
             hint = "Pass the file of true labels as --targets."
@@ -427,24 +409,18 @@ def calibrate(
             if has_probs(table):
                 before.update(MetricInputs(held_out(old)))
     rows = after.results()["log loss"].counts["rows"]
-    figures: dict[str, Any] = {"rows": len(table), EVALUATED_ROWS: rows, "too_small": too_few(rows)}
-    lines = []
+    figures, lines = row_figures(path, len(table), rows), [["before", "after"]]
     if rows:
         figures["before"] = before.values() if has_probs(table) else {"log loss": None, "ECE": None}
         figures["after"] = after.values()
-    if rows and figures["too_small"] is None:
-        for title, name in (("log loss", "log_loss"), ("ECE", "ece")):
-            lines.append([title, *(format_value(name, figures[way][title]) for way in ("before", "after"))])
-    print_results(
-        calibrator,
-        path,
-        figures,
-        title=f"{rows:,} {'held-out rows' if learns else 'rows evaluated'}",
-        head=["", "before", "after"],
-        lines=lines,
-        next_step=f"manyhot decide {quote(str(path))} --rule ...",
-        as_json=as_json,
-    )
+    if as_json:
+        print_json(figures)
+        return
+    if rows and not figures["too_small"]:
+        for key, name in (("log loss", "log_loss"), ("ECE", "ece")):
+            lines.append([key, *(format_value(name, figures[way][key]) for way in lines[0])])
+    title = f"{rows:,} {'held-out rows' if learns else 'rows evaluated'}"
+    print_results(calibrator, path, figures, title, lines, f"manyhot decide {quote(str(path))} --rule ...")
 
 
 def values_to_calibrate(part: Predictions, *, kind: str) -> Tensor:
@@ -513,12 +489,13 @@ def decide(
     console = error_console()
     chosen = build_or_load(rule, Rule, argument="--rule", owner="manyhot decide")
     path = options.table_path(out or options.path_beside(predictions, "decided"), overwrite=overwrite, save=save)
-    table = options.open_table(predictions, kind, targets, console)
+    opened = partial(open_table, kind=kind, targets=targets, console=console)
+    table = opened(predictions)
     read_values = rule_input(chosen, on)
     if bool(chosen.fitted) and fit_on is not None:
         table.of_split(fit_on)  # nothing is fitted on it, but rows of a mistyped split would be evaluated
     if not bool(chosen.fitted):
-        source = rows_to_fit("manyhot decide", table, fit_on, fit_table, kind, targets, console)
+        source = rows_to_fit("manyhot decide", table, fit_on, fit_table, targets, opened)
         fit_rule(chosen, *collect_rows(source, read_values, at_most=at_most, seed=seed))
     if save:
         manyhot.save(chosen, save)
@@ -541,49 +518,41 @@ def decide(
     evaluated, of_all = sets.results()["micro_f"].counts["rows"], sizes.compute()
     # Nothing was predicted where the rule abstained on all rows.
     mean_size, no_label = (0.0 if value != value else value for value in of_all.values.values())
-    abstained = 1 - of_all.counts["rows"] / max(len(table), 1)
-    figures: dict[str, Any] = {"rows": len(table), EVALUATED_ROWS: evaluated, "too_small": too_few(evaluated)}
+    abstained = (len(table) - of_all.counts["rows"]) / max(len(table), 1)
+    figures = row_figures(path, len(table), evaluated)
     figures |= {MEAN_SIZE: mean_size, "rows without labels": no_label, ABSTAINED: abstained}
+    figures |= sets.values() if evaluated else {}
+    if control is not None and any(map(len, losses)):
+        figures |= {"risk": float(torch.cat(losses).mean()), RISK_BOUND: control.alpha}
+    if as_json:
+        print_json(figures)
+        return
     lines = [
+        [""],
         [metric_title("mean_size"), format_value("mean_size", mean_size)],
-        ["rows without predicted labels", format_share(no_label)],
-        ["rows where the rule abstained", format_share(abstained)],
+        ["rows without predicted labels", f"{100 * no_label:.1f} %"],
+        ["rows where the rule abstained", f"{100 * abstained:.1f} %"],
     ]
-    if evaluated:
-        values = sets.values()
-        figures |= values
-        metrics = [[metric_title(name), format_value(name, values[name])] for name in PRINTED_METRICS]
-        if control is not None and any(map(len, losses)):
-            figures |= {"risk": float(torch.cat(losses).mean()), RISK_BOUND: control.alpha}
-            title = f"{RISK_TITLES[control.risk]}, at most {100 * control.alpha:g} % guaranteed"
-            metrics.append([title, format_share(figures["risk"])])
-        lines += [] if figures["too_small"] else metrics
-    print_results(
-        chosen,
-        path,
-        figures,
-        title=f"{len(table):,} rows, {evaluated:,} of them evaluated",
-        head=["", ""],
-        lines=lines,
-        next_step=f"manyhot evaluate {quote(str(path))}",
-        as_json=as_json,
-    )
-
-
-def format_share(share: float) -> str:
-    """A share of rows, in percent."""
-    return f"{100 * share:.1f} %"
+    if evaluated and not figures["too_small"]:
+        lines += [[metric_title(name), format_value(name, figures[name])] for name in PRINTED_METRICS]
+    if control is not None and "risk" in figures and not figures["too_small"]:
+        guarantee = f"{RISK_TITLES[control.risk]}, at most {100 * control.alpha:g} % guaranteed"
+        lines.append([guarantee, f"{100 * figures['risk']:.1f} %"])
+    title = f"{len(table):,} rows, {evaluated:,} of them evaluated"
+    print_results(chosen, path, figures, title, lines, f"manyhot evaluate {quote(str(path))}")
 
 
 def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
     """A function that gives the input of the rule for a batch."""
+    from manyhot.evaluation.passes import has_probs
+
     if on == "scores" and rule.needs_probs:
         hint = "Leave --on out."
         raise InputError("--on", "manyhot decide", f"be probs for {type(rule).__name__}", "scores", hint)
 
     def read_values(part: Predictions) -> Tensor | Unclipped:
         if on == "probs":
-            if part.probs is None and part.calibrator is None and (part.link is None or not part.link.gives_probs):
+            if not has_probs(part):
                 hint = "Run `manyhot calibrate` first, or pass --on scores to a rule that only compares."
                 raise InputError("PREDICTIONS", "manyhot decide", "hold probabilities", "scores alone", hint)
             return part.rule_values()
