@@ -192,9 +192,9 @@ def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
 def print_run(run: Run, page: Path | None) -> None:
     """Prints the results of the training, and the next commands."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    from manyhot.training.run import probability_sources, summary
+    from manyhot.training.run import summary
 
     figures, split = run.figures, run.figures["judged"]
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
@@ -211,11 +211,10 @@ def print_run(run: Run, page: Path | None) -> None:
         if after.too_small is not None:
             typer.echo(f"{title}. {after.too_small}")
         else:
-            table, columns = Table("", title=title, title_style="bold"), probability_sources(figures)
-            for source in columns:
-                table.add_column(source, justify="right")
-            for name, *values in summary(after, run.evaluation_before):
-                table.add_row(name, *values[-len(columns) :])
+            (first, *ways), *lines = summary(after, run.evaluation_before, calibrated=figures["calibrated"])
+            table = Table(first, *(Column(way, justify="right") for way in ways), title=title, title_style="bold")
+            for line in lines:
+                table.add_row(*line)
             Console(highlight=False).print(table)
     folder = quote(str(run.folder))
     if page is not None:

@@ -18,8 +18,8 @@ from manyhot.engine.devices import DeviceContext, open_device_context
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import METRIC_INFO, format_value
 from manyhot.losses import Loss
-from manyhot.registry import classes
 from manyhot.settings import ALL_LOSSES, DataSource, TrainSettings, as_text
+from manyhot.training.build import build_loss
 from manyhot.training.pipeline import (
     changed_settings,
     fit_classifier,
@@ -150,7 +150,7 @@ def texts_of(losses: Mapping[str, str | Loss] | Sequence[str], data: Dataset, no
     named = dict(losses) if isinstance(losses, Mapping) else {text: text for text in losses}
     if named.get("all") == "all":
         single = bool((data.targets.sizes() <= 1).all())
-        fitting = {name: text for name, text in ALL_LOSSES.items() if single or not class_of(text).single_label}
+        fitting = {name: text for name, text in ALL_LOSSES.items() if single or not build_loss(text).single_label}
         left_out = [name for name in ALL_LOSSES if name not in fitting]
         if left_out and notes is not None:
             notes(f"Left out {', '.join(left_out)}: for data with one label per row.")
@@ -158,11 +158,6 @@ def texts_of(losses: Mapping[str, str | Loss] | Sequence[str], data: Dataset, no
     if len(set(map(slug, named))) < len(named):
         raise InputError("losses", "compare", "be different", ", ".join(named), "Name each loss once.")
     return {name: as_text("loss", "compare", loss) for name, loss in named.items()}
-
-
-def class_of(text: str) -> type[Loss]:
-    """The class that the text of a loss names."""
-    return classes(Loss)[text.split("(")[0]]
 
 
 def train_one(

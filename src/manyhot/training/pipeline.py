@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import torch
 from manyhot.calibrate import Calibrator
 from manyhot.classifier import Classifier
 from manyhot.data.dataset import Dataset
-from manyhot.data.loading import Batches
 from manyhot.decide import Rule
 from manyhot.distributed import rank, world_size
 from manyhot.engine import Progress, fit, score
@@ -24,6 +24,7 @@ from manyhot.links import Link
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
 from manyhot.predictions import Predictions, open_predictions
+from manyhot.predictions.predictions import concatenate
 from manyhot.settings import DataSource, TrainSettings, write_settings
 from manyhot.training.build import (
     HeadEnsemble,
@@ -40,7 +41,6 @@ from manyhot.training.prepare import (
     PreparedData,
     Watch,
     on_raw_features,
-    open_backbone,
     prepare,
     read_source,
     with_all_splits,
@@ -92,8 +92,8 @@ def train(
     data = validated_data(data, settings, notes)
     if rank() == 0:
         check_folder(folder, resume=resume)
-    prepared = prepare(data, settings, open_backbone(data, settings), watch=watch)
-    begin = lambda: start_run(folder, settings, prepared, source)  # noqa: E731
+    prepared = prepare(data, settings, watch=watch)
+    begin = partial(start_run, folder, settings, prepared, source)
     trained = fit_classifier(prepared, settings, folder=folder, resume=resume, progress=progress, begin=begin)
     if rank() == 0:
         write_run(folder, trained, prepared)
@@ -304,29 +304,17 @@ def build_network(prepared: PreparedData, settings: TrainSettings, loss: Loss) -
 
 def held_out_predictions(network: Network, prepared: PreparedData, settings: TrainSettings, link: Link) -> Predictions:
     """The scores of the splits "val" and "test", with their targets."""
-    names = [name for name in ("val", "test") if name in prepared.parts]
-    scores, targets, ids, paths, splits = [], [], [], [], []
-    for name in names:
-        part: Batches = prepared.parts[name]
-        part_scores, rows = score(network, part, settings=settings)
-        data = prepared.data.of_split(name).take(rows.numpy())
-        scores.append(part_scores)
-        targets.append(part.targets.dense(rows))
-        ids += data.ids
-        if data.images is not None:
-            paths += [data.images.name(row) for row in range(len(data))]
-        splits += [name] * len(data)
-    if not names:
-        scores, targets = [torch.zeros(0, len(prepared.data.labels))], [torch.zeros(0, len(prepared.data.labels))]
-    return Predictions(
-        scores=torch.cat(scores),
-        targets=torch.cat(targets),
-        ids=ids,
-        paths=paths or None,
-        splits=splits,
-        labels=prepared.data.labels,
-        link=link,
-    )
+    labels, tables = prepared.data.labels, []
+    for name in ("val", "test"):
+        if name in prepared.parts:
+            part = prepared.parts[name]
+            scores, rows = score(network, part, settings=settings)
+            data = prepared.data.of_split(name).take(rows.numpy())
+            table = Predictions(scores=scores, targets=part.targets.dense(rows), ids=data.ids, labels=labels, link=link)
+            paths = None if data.images is None else [data.images.name(row) for row in range(len(data))]
+            tables.append(table.replace(paths=paths, splits=name))
+    nothing = torch.zeros(0, len(labels))
+    return concatenate(tables or [Predictions(scores=nothing, targets=nothing, splits=[], labels=labels, link=link)])
 
 
 def fit_calibrator_and_rule(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from manyhot.backbones import Backbone, create_backbone, extract_features
 from manyhot.data import read_corrections, read_data
 from manyhot.data.dataset import Dataset
-from manyhot.data.loading import Batches, FeatureBatches
+from manyhot.data.loading import Batches, FeatureBatches, ImageBatches, augmentation
 from manyhot.data.sources import Files, ImageSource
 from manyhot.data.split import stratified_split
 from manyhot.data.targets import SparseTargets
@@ -190,29 +190,19 @@ class PreparedData:
         return self.parts["train"].targets.rates()
 
 
-def open_backbone(data: Dataset, settings: TrainSettings) -> Backbone | None:
-    """The backbone that the settings name; None where the data are features already."""
-    if data.features is not None:
-        return None
-    weights = None if settings.weights is None else Path(settings.weights)
-    return create_backbone(settings.backbone, pretrained=settings.pretrained, size=settings.size, weights=weights)
-
-
-def prepare(
-    data: Dataset, settings: TrainSettings, backbone: Backbone | None = None, *, watch: Watch | None = None
-) -> PreparedData:
+def prepare(data: Dataset, settings: TrainSettings, *, watch: Watch | None = None) -> PreparedData:
     """Reads every row of the data, and extracts its features for a frozen backbone.
 
     Args:
         data: With the splits "train", "val" and "test".
         settings: Backbone, size, augmentation, and how to handle unreadable images.
-        backbone: That of the settings, if it has been opened already.
         watch: Shows how many images are done.
     """
+    centre = settings.head != "cosine"
     if data.features is not None:
-        return with_features(data, data.features, None, centre=settings.head != "cosine")
-    backbone = backbone or open_backbone(data, settings)
-    assert backbone is not None
+        return with_features(data, data.features, None, centre=centre)
+    weights = None if settings.weights is None else Path(settings.weights)
+    backbone = create_backbone(settings.backbone, pretrained=settings.pretrained, size=settings.size, weights=weights)
     if settings.tune == "head":
         cache = False if settings.cache in ("none", "None") else settings.cache
         with watch(len(data)) if watch is not None else nullcontext() as advance:
@@ -228,12 +218,10 @@ def prepare(
         backbone.cpu()
         readable = data.take(rows)
         if "train" not in readable.split_sizes():
-            hint = "Run `manyhot inspect` on the data."
-            raise InputError(
-                "data", "train", "have images to train on that can be read", f"{len(bad)} that cannot", hint
-            )
+            rule, hint = "have images to train on that can be read", "Run `manyhot inspect` on the data."
+            raise InputError("data", "train", rule, f"{len(bad)} that cannot", hint)
         readable = with_learnable_labels(readable, settings.min_count)
-        return with_features(readable, features, backbone, centre=settings.head != "cosine", bad=bad)
+        return with_features(readable, features, backbone, centre=centre, bad=bad)
     return with_images(data, backbone, settings)
 
 
@@ -250,24 +238,25 @@ def with_features(
     One scale is used for all features: informative features of a network vary most, and a scale per feature would
     amplify the noise of the others.
     """
+    splits, targets = data.splits, data.targets
+    assert splits is not None
+    assert targets is not None
     values = torch.as_tensor(features, dtype=torch.float32)
     mean, scale = torch.zeros(values.shape[1]), torch.ones(values.shape[1])
     if centre:
-        train = values[torch.from_numpy(np.flatnonzero(_splits(data) == "train"))]
+        train = values[torch.from_numpy(np.flatnonzero(splits == "train"))]
         mean, variance = train.mean(0), train.var(0, correction=0)
         # A feature that is constant in the training rows carries no information.
         scale = torch.where(variance > 1e-12 * mean.square(), variance.mean().sqrt(), torch.inf)
     parts: dict[str, Batches] = {}
     for name in splits_of(data):
-        rows = np.flatnonzero(_splits(data) == name)
-        parts[name] = FeatureBatches((values[rows] - mean) / scale, _targets(data).take(rows))
+        rows = np.flatnonzero(splits == name)
+        parts[name] = FeatureBatches((values[rows] - mean) / scale, targets.take(rows))
     return PreparedData(data, backbone, values.shape[1], parts, mean, scale, bad or {})
 
 
 def with_images(data: Dataset, backbone: Backbone, settings: TrainSettings) -> PreparedData:
     """Images that are read again in each epoch, with augmentation."""
-    from manyhot.data.loading import ImageBatches, augmentation
-
     parts: dict[str, Batches] = {}
     for name in splits_of(data):
         changes = augmentation(
@@ -306,16 +295,6 @@ def on_raw_features(head: nn.Module, prepared: PreparedData) -> nn.Module:
     return head
 
 
-def _targets(data: Dataset) -> SparseTargets:
-    assert data.targets is not None
-    return data.targets
-
-
 def splits_of(data: Dataset) -> list[str]:
     """The splits that have rows, in the order in which they are used."""
     return [name for name in SPLITS if name in data.split_sizes()]
-
-
-def _splits(data: Dataset) -> np.ndarray[Any, Any]:
-    assert data.splits is not None
-    return data.splits

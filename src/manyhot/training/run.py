@@ -108,12 +108,23 @@ class Run:
         """
         if not (self.folder / NORMALISER).is_file():
             return None
-        trace = read_trace(self.folder / NORMALISER)
+        with (self.folder / NORMALISER).open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        trace: dict[str, Any] = {
+            "steps": [int(row["step"]) for row in rows],
+            "batch": [float(row["batch"]) if row["batch"] else None for row in rows],  # none without labels
+            "average": [float(row["average"]) for row in rows],
+        }
         if self.finished:
+            from manyhot.classifier.bundle import read_content
+            from manyhot.serialization import from_dict
+
+            link = from_dict(read_content(self.folder)["link"])
             best_epoch = self.figures.get("best epoch") or len(self.history)
-            trace["all_rows"] = normaliser_of_all_rows(
-                self.folder, trace["steps"], int(self.history[best_epoch - 1]["steps"])
-            )
+            last = int(self.history[best_epoch - 1]["steps"])
+            position = sum(step <= last for step in trace["steps"]) - 1
+            trace["all_rows"] = [None] * len(rows)
+            trace["all_rows"][position] = float(link.log_normaliser)
         return trace
 
     def classifier(self) -> Classifier:
@@ -203,33 +214,6 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def read_trace(path: Path) -> dict[str, Any]:
-    """The recorded steps, with log C of their batches, None for a batch without labels, and its moving average."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        "steps": [int(row["step"]) for row in rows],
-        "batch": [float(row["batch"]) if row["batch"] else None for row in rows],
-        "average": [float(row["average"]) for row in rows],
-    }
-
-
-def normaliser_of_all_rows(folder: Path, steps: list[int], last: int) -> list[float | None]:
-    """log C over all training rows, which the classifier reads scores by: a value at the step its weights are of.
-
-    Args:
-        folder: Of the run.
-        steps: Those that were noted.
-        last: After how many steps the weights that were kept were reached.
-    """
-    from manyhot.classifier.bundle import read_content
-    from manyhot.serialization import from_dict
-
-    link = from_dict(read_content(folder)["link"])
-    position = sum(step <= last for step in steps) - 1
-    return [float(link.log_normaliser) if index == position else None for index in range(len(steps))]
-
-
 SUMMARY_SETTINGS = {
     "loss": "Loss",
     "backbone": "Backbone",
@@ -240,19 +224,15 @@ SUMMARY_SETTINGS = {
 PROBABILITY_SOURCES = {"before": "own link", "after": "calibrated"}
 
 
-def summary(after: Evaluation, before: Evaluation | None) -> list[tuple[str, str, str]]:
-    """Title, value before and value after calibration of the main metrics."""
+def summary(after: Evaluation, before: Evaluation | None, *, calibrated: bool) -> list[list[str]]:
+    """The main metrics as a table, its head first, with those before calibration where there was one."""
     earlier = {} if before is None else compared_values(before)
-    return [
-        (METRIC_INFO[name].title, format_value(name, earlier.get(name)), format_value(name, value))
-        for name, value in compared_values(after).items()
-        if value is not None
-    ]
-
-
-def probability_sources(figures: Mapping[str, Any]) -> list[str]:
-    """Titles of the probabilities that were evaluated."""
-    return list(PROBABILITY_SOURCES.values()) if figures["calibrated"] else ["as trained"]
+    rows = [["", *(PROBABILITY_SOURCES.values() if calibrated else ["as trained"])]]
+    for name, value in compared_values(after).items():
+        if value is not None:
+            first = [format_value(name, earlier.get(name))] if calibrated else []
+            rows.append([METRIC_INFO[name].title, *first, format_value(name, value)])
+    return rows
 
 
 def run_as_html(run: Run) -> str:
@@ -271,9 +251,7 @@ def run_as_html(run: Run) -> str:
     if after is not None and after.too_small is not None:
         parts.append(f"<p>{escape(after.too_small)}</p>")
     elif after is not None:
-        columns = probability_sources(figures)
-        rows_of_table = [[title, *values[-len(columns) :]] for title, *values in summary(after, before)]
-        parts.append(html_table([["", *columns], *rows_of_table]))
+        parts.append(html_table(summary(after, before, calibrated=figures["calibrated"])))
         parts.append(reliability_image({"before": before, "after": after}))
     return "".join(parts)
 
