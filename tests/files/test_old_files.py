@@ -330,6 +330,18 @@ def test_the_figures_of_a_run_are_those_of_its_table(name):
 
 
 @pytest.mark.parametrize("name", RUNS)
+def test_the_evaluation_of_a_run_is_read_from_its_figures(name):
+    run = Run(FILES / "trained" / name)
+    for evaluation, wanted in ((run.evaluation, run.figures["after"]), (run.evaluation_before, run.figures["before"])):
+        assert (evaluation is None) == (wanted is None)
+        if evaluation is not None:
+            # The first version noted no split, and another message for too few rows.
+            assert evaluation.to_dict() == {"split": None, **wanted, "too_small": evaluation.too_small}
+            assert str(evaluation).startswith("Evaluation of")
+    assert not run.evaluation_is_current  # so that a report evaluates its table anew
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_was_broken_off_goes_on_to_the_end_that_it_would_have_come_to(name, tmp_path, monkeypatch, capsys):
     broken = name.replace("finished", "broken-off")
     copied(tmp_path, f"trained/{broken}", "trained/features.npz")

@@ -222,14 +222,13 @@ def ranks_by_scores(table: PredictionTable) -> bool:
     """Whether cells are ranked by scores: where these mean no probabilities, or have the order of the probabilities."""
     if not has_probs(table):
         return True
-    linked = "probs" not in table.kinds and table.calibrator is None and table.link is not None
-    return linked and table.link is not None and table.link.preserves_order
+    if "probs" in table.kinds or table.calibrator is not None or table.link is None:
+        return False
+    return table.link.preserves_order
 
 
-def kinds_of(table: PredictionTable, of: str | None) -> tuple[str, ...]:
-    """What must be read of a table: all that it holds, or what "ranked", "scores" or "probs" need."""
-    if of is None:
-        return table.kinds
+def kinds_of(table: PredictionTable, of: str) -> tuple[str, ...]:
+    """What must be read of a table for "ranked" values, "scores" or "probs"."""
     if of == "scores" or (of == "ranked" and ranks_by_scores(table)):
         wanted = {"scores"}
     else:
@@ -238,9 +237,9 @@ def kinds_of(table: PredictionTable, of: str | None) -> tuple[str, ...]:
 
 
 def input_batches(table: PredictionTable, of: str | None = None) -> Iterator[MetricInputs]:
-    """The rows of a table, some at a time; see `kinds_of`."""
+    """The rows of a table, some at a time: all that it holds, or what `of` needs."""
     by_scores = ranks_by_scores(table)
-    batches = table.batches(rows_per_batch(table), kinds=kinds_of(table, of))
+    batches = table.batches(rows_per_batch(table), kinds=None if of is None else kinds_of(table, of))
     return (MetricInputs(batch, by_scores=by_scores) for batch in batches)
 
 
@@ -253,9 +252,8 @@ def rank_labels(table: PredictionTable) -> tuple[Tensor, Tensor]:
         names = table.labels.names[start : start + step]
         # Probabilities that need the other labels as well are computed before these go, if all kinds are asked for.
         whole = not by_scores and needs_all_labels(table, Labels(names))
-        part = MetricInputs(
-            table.read(labels=names, kinds=None if whole else kinds_of(table, "ranked")), by_scores=by_scores
-        )
+        columns_read = table.read(labels=names, kinds=None if whole else kinds_of(table, "ranked"))
+        part = MetricInputs(columns_read, by_scores=by_scores)
         columns = sorted_columns([part.ranked], [part.targets])
         result += [(precision_of_column(column), auroc_of_column(column)) for column in columns]
     precisions, areas = torch.tensor(result, dtype=torch.float64).reshape(-1, 2).unbind(1)
@@ -462,6 +460,8 @@ def _names(*names: str, to: str = "") -> dict[str, str]:
     return {name: f"{to}{name}" for name in names}
 
 
+# The values whose curves and histograms a group shows.
+DETAILS = {"probabilities": "ece", "sets": "mean_size"}
 # Cells that may be held at once to be ranked together.
 MOST_RANKED_CELLS = 1 << 27
 
@@ -492,16 +492,12 @@ def run_passes(table: PredictionTable, options: EvaluationOptions, train_counts:
     if train_counts is not None:
         notes["shots"] = []
         values |= shot_values(ap, train_counts)
-    details = {"probabilities": "ece", "sets": "mean_size"}
-    groups = {
-        name: Group(values_of_group(values, name), remarks, results[key].details if key in results else {})
-        for name, remarks in notes.items()
-        for key in [details.get(name, "")]
-    }
+    details = {name: results[key].details for name, key in DETAILS.items() if key in results}
+    groups = {name: Group(values_of_group(values, name), notes[name], details.get(name, {})) for name in notes}
     by_label = label_columns(facts, results, ap, auroc, train_counts)
     counts = facts.counts()
-    names = table.labels.names
-    return Evaluation(groups, counts, table.kinds, LabelTable(names, by_label, too_small(counts) is not None))
+    label_table = LabelTable(table.labels.names, by_label, too_small(counts) is not None)
+    return Evaluation(groups, counts, table.kinds, label_table)
 
 
 def values_of_group(values: dict[str, Value], group: str) -> dict[str, Value]:

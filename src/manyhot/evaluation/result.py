@@ -266,9 +266,10 @@ class Evaluation:
             True
         """
         groups = {name: Group.from_dict(group) for name, group in content["groups"].items()}
-        by_label = LabelTable.from_dict(content["by_label"], too_small=content["too_small"] is not None)
-        same = {name: content[name] for name in ("counts", "level", "notes", "split")}
-        return cls(groups=groups, kinds=tuple(content["kinds"]), label_table=by_label, **same)
+        counts = content["counts"]
+        by_label = LabelTable.from_dict(content["by_label"], too_small=too_small(counts) is not None)
+        kinds, split = tuple(content["kinds"]), content.get("split")  # the first version had no split
+        return cls(groups, counts, kinds, by_label, content["level"], content["notes"], split)
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""

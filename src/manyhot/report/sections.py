@@ -19,7 +19,7 @@ from manyhot.evaluation.catalog import (
     metric_info,
     metric_title,
 )
-from manyhot.evaluation.result import COLUMN_TITLES, Evaluation, Value
+from manyhot.evaluation.result import Evaluation, Value
 from manyhot.links import SoftmaxLink
 from manyhot.metrics import RetrievalCurve
 from manyhot.predictions.predictions import sample_rows
@@ -793,8 +793,8 @@ def label_table(model: ModelResults, *, several: bool) -> Table:
     caption = f"{len(ordered_rows):,} labels" + (f" of {model.name}" if several else "")
     if len(ordered_rows) < len(table):
         caption = f"The {len(ordered_rows):,} most frequent of {len(table):,} labels"
-    head = ["label", *(COLUMN_TITLES[name] for name in table.columns)]
-    return Table(caption, head, [RowGroup("", ordered_rows)], folded=several or len(ordered_rows) > MAX_OPEN_ROWS)
+    folded = several or len(ordered_rows) > MAX_OPEN_ROWS
+    return Table(caption, table.head(), [RowGroup("", ordered_rows)], folded=folded)
 
 
 # The most labels of a query, and how many queries of each kind are drawn.

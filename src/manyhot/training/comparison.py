@@ -114,16 +114,16 @@ def compare(
         run = train_one(
             loss_settings, folder / slug(name), prepared, source, context, loss_progress, overwrite=overwrite
         )
-        after, before = run.evaluation, run.evaluation_before
+        figures, after, before = run.figures, run.evaluation, run.evaluation_before
         assert after is not None
         rows[name] = {
             "loss": text,
             "before": None if before is None else compared_values(before),
             "after": compared_values(after),
-            "seconds": run.figures["seconds"],
+            "seconds": figures["seconds"],
         }
-        split, small = str(after.split), after.too_small
-    comparison = Comparison(rows, split, folder, small)
+        judged, small = figures["judged"], after.too_small
+    comparison = Comparison(rows, judged, folder, small)
     if context.rank == 0:
         write_json(folder / "comparison.json", comparison.to_dict())
     return comparison

@@ -246,7 +246,8 @@ def run_as_html(run: Run) -> str:
         return "".join(parts)
     figures, after, before = run.figures, run.evaluation, run.evaluation_before
     rows = ", ".join(f"{name} {count:,}" for name, count in figures["rows"].items())
-    evaluated = "" if after is None else f"; evaluated on {after.split!r}"
+    split = figures["judged"]
+    evaluated = "" if split is None else f"; evaluated on {split!r}"
     parts.append(f"<p>{escape(f'Rows: {rows}{evaluated}')}</p>")
     if after is not None and after.too_small is not None:
         parts.append(f"<p>{escape(after.too_small)}</p>")
