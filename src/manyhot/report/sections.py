@@ -314,8 +314,7 @@ def describe_best(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> st
     for figure, title in titles.items():
         known = {name: getattr(row[figure], "value", row[figure]) for name, row in rows.items() if figure in row}
         best = (max if METRIC_INFO[figure].higher_is_better else min)(known, key=known.__getitem__)
-        unit = f"{100 * known[best]:.1f} %" if METRIC_INFO[figure].percent else f"{known[best]:.3g}"
-        parts.append(f"best {title}: {best}, {unit}")
+        parts.append(f"best {title}: {best}, {format_value(figure, known[best])}")
     return "; ".join(parts)
 
 
@@ -336,7 +335,7 @@ def frontier_figure(rows: dict[str, dict[str, Any]], titles: dict[str, str]) -> 
 def overlaid_reliability(models: dict[str, ModelResults]) -> Figure:
     """The reliability of all models in one panel."""
     curves = {name: model.evaluation.groups["probabilities"].details for name, model in models.items()}
-    errors = "; ".join(f"{name}: ECE {100 * one.evaluation['ece']:.1f} %" for name, one in models.items())
+    errors = "; ".join(f"{name}: ECE {format_value('ece', one.evaluation['ece'])}" for name, one in models.items())
     return Figure(
         "comparison-reliability",
         "Predicted against observed frequency of all models.",

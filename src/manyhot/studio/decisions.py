@@ -13,6 +13,7 @@ from torch import Tensor
 from manyhot.decide import AverageK, ConformalRiskControl, Decision, Rule, Threshold
 from manyhot.errors import InputError, owned
 from manyhot.evaluation.result import too_small
+from manyhot.formatting import format_prob
 from manyhot.predictions import Predictions
 from manyhot.studio.schemas import DecisionKind, DecisionMethod, DecisionSummary, ObservedQuality, Quality
 
@@ -216,8 +217,7 @@ class DecisionExplorer:
         if threshold > 1 and math.isfinite(threshold):
             return "The labels whose scores exceed 100 % the most are predicted."
         if math.isfinite(threshold):
-            shown = f"{100 * threshold:.0f}" if 0.01 <= threshold <= 0.99 else f"{100 * threshold:.2g}"
-            return f"Labels of at least {shown} % are predicted."
+            return f"Labels of at least {format_prob(threshold)} are predicted."
         return "No labels are predicted." if threshold > 0 else "All labels are predicted."
 
 
