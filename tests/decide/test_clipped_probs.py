@@ -39,17 +39,15 @@ def test_the_decisions_of_a_training_are_those_of_the_scores():
     scores, targets, link = drawn()
     splits = ["val", "test"] * 100
     table = mh.Predictions(scores=scores, targets=targets, splits=splits, link=link)
-    assert torch.equal(fit_calibrator_and_rule(table, None, mh.TopK(1))[0].decisions, argmax(scores))
-    given = fit_calibrator_and_rule(table, None, mh.AverageK(0.5))[0].of_split("val").decisions
+    assert torch.equal(fit_calibrator_and_rule(table, None, mh.TopK(1)).decisions, argmax(scores))
+    given = fit_calibrator_and_rule(table, None, mh.AverageK(0.5)).of_split("val").decisions
     assert int(given.sum()) == 50  # more are cut off
 
 
 def test_a_person_is_asked_about_decisions_of_the_scores():
     scores, targets, link = drawn()
     rule = mh.Abstain(mh.TopK(1), at_most=0.2)
-    table = fit_calibrator_and_rule(
-        mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule
-    )[0]
+    table = fit_calibrator_and_rule(mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule)
     assert torch.equal(table.decisions, argmax(scores))
     probs = link.probs(scores)
     doubts = torch.where(table.decisions, 1 - probs, probs).sum(1)
@@ -59,9 +57,7 @@ def test_a_person_is_asked_about_decisions_of_the_scores():
 def test_rows_are_turned_away_by_what_was_cut_off():
     scores, targets, link = drawn()
     rule = mh.NoneOfThese(mh.ExpectedFBeta(), keep=0.3)
-    table = fit_calibrator_and_rule(
-        mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule
-    )[0]
+    table = fit_calibrator_and_rule(mh.Predictions(scores=scores, targets=targets, splits="val", link=link), None, rule)
     kept, labelled = table.decisions.any(1), (targets == 1).any(1)
     assert float(kept[labelled].float().mean()) == pytest.approx(0.3, abs=0.01)
     assert float(scores[kept].amax(1).min()) > float(scores[~kept].amax(1).max())

@@ -19,6 +19,7 @@ from manyhot.decide import Rule
 from manyhot.distributed import rank, world_size
 from manyhot.engine import Progress, fit, score
 from manyhot.errors import InputError
+from manyhot.evaluation.passes import has_probs
 from manyhot.evaluation.pipeline import evaluate_both, split_to_evaluate
 from manyhot.links import Link
 from manyhot.losses import Loss, SumLoss
@@ -187,7 +188,6 @@ class TrainingResult:
     Attributes:
         classifier: All that is needed for new samples.
         predictions: Of the splits "val" and "test".
-        history: What was measured after each epoch.
         seconds: How long the epochs took, also those before a break.
         bad: Images that could not be read, and why.
         best_epoch: The epoch whose weights were kept, from 1; None where that was the last.
@@ -195,7 +195,6 @@ class TrainingResult:
 
     classifier: Classifier
     predictions: Predictions
-    history: list[dict[str, Any]]
     seconds: float
     bad: dict[str, str]
     best_epoch: int | None
@@ -244,14 +243,15 @@ def fit_classifier(
         scores, rows = score(network, train, settings=settings)
         loss.link.fit([(scores, train.targets.dense(rows))])
     table = held_out_predictions(network, prepared, settings, loss.link)
-    table, calibrator, rule = fit_calibrator_and_rule(table, calibrator, rule)
+    table = fit_calibrator_and_rule(table, calibrator, rule)
     network.cpu()
     network.head = on_raw_features(network.head, prepared)
     if prepared.frozen:
         network = Network(prepared.backbone, network.head, reading=network.reading)
-    classifier = Classifier(network, prepared.data.labels, link=loss.link, calibrator=calibrator, rule=rule)
+    labels, link = prepared.data.labels, loss.link
+    classifier = Classifier(network, labels, link=link, calibrator=table.calibrator, rule=table.rule)
     seconds = sum(float(epoch["seconds"]) for epoch in fitted.history)
-    return TrainingResult(classifier, table, fitted.history, seconds, unreadable_images(prepared), fitted.best_epoch)
+    return TrainingResult(classifier, table, seconds, unreadable_images(prepared), fitted.best_epoch)
 
 
 def unreadable_images(prepared: PreparedData) -> dict[str, str]:
@@ -317,26 +317,19 @@ def held_out_predictions(network: Network, prepared: PreparedData, settings: Tra
     return concatenate(tables or [Predictions(scores=nothing, targets=nothing, splits=[], labels=labels, link=link)])
 
 
-def fit_calibrator_and_rule(
-    table: Predictions, calibrator: Calibrator | None, rule: Rule | None
-) -> tuple[Predictions, Calibrator | None, Rule | None]:
-    """The table with probabilities and decisions, and the calibrator and rule, fitted on its split "val".
+def fit_calibrator_and_rule(table: Predictions, calibrator: Calibrator | None, rule: Rule | None) -> Predictions:
+    """The table with probabilities and decisions of a calibrator and a rule that were fitted on its split "val".
 
     Without a readable image in that split nothing is fitted, and probabilities are those of the loss's own link.
     """
-    assert table.scores is not None
     val = table.of_split("val") if "val" in table.split_sizes() else None
     if calibrator is not None and val is not None:
         calibrator.fit(val.scores, val.targets)
         table = table.replace(probs=calibrator(table.scores), calibrator=calibrator)
-    else:
-        calibrator = None
-    has_probs = calibrator is not None or table.link is None or table.link.gives_probs
-    if rule is None or not has_probs or (val is None and not bool(rule.fitted)):
-        return table, calibrator, None
-    probs = table.probabilities()
+    if rule is None or not has_probs(table) or (val is None and not bool(rule.fitted)):
+        return table
     values = table.rule_values()
     if val is not None and not bool(rule.fitted):
-        rows = torch.tensor([split == "val" for split in table.splits or ()])
-        rule.fit(values[rows], val.targets)
-    return table.replace(probs=probs, decisions=rule(values), calibrator=calibrator, rule=rule), calibrator, rule
+        rule.fit(values[torch.tensor([split == "val" for split in table.splits or ()])], val.targets)
+    probs = table.probabilities()
+    return table.replace(probs=probs, calibrator=table.calibrator, decisions=rule(values), rule=rule)
