@@ -8,10 +8,11 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.data import SparseTargets
 from manyhot.engine import FitSettings
 from manyhot.settings import PRESETS, parse_overrides, read_settings, write_settings
 from manyhot.training import TrainSettings
-from manyhot.training.build import build_calibrator, build_loss, build_rule
+from manyhot.training.build import build_loss, build_parts
 from tests.errors.expected import raises_input_error
 
 
@@ -47,8 +48,8 @@ def test_objects_become_the_texts_that_build_them():
     recipe = TrainSettings(loss=loss, calibrator=calibrator, rule=rule)
     assert recipe == TrainSettings.build({"loss": loss, "calibrator": calibrator, "rule": rule})
     assert repr(build_loss(recipe.loss)) == repr(loss)
-    assert build_calibrator(recipe.calibrator, loss.link).sharing == "none"
-    built = build_rule(recipe.rule)
+    _, calibrator, built = build_parts(recipe, SparseTargets.from_rows([[0]], num_labels=1))
+    assert calibrator.sharing == "none"
     assert (built.rule.k, built.at_most) == (3, 0.123456789)
     assert (TrainSettings(calibrator=None).calibrator, TrainSettings(rule=None).rule) == ("none", "none")
 

@@ -11,7 +11,7 @@ from manyhot.data import SparseTargets, from_arrays
 from manyhot.engine import NoProgress
 from manyhot.settings import ALL_LOSSES
 from manyhot.training import Run, TrainSettings, compare, train
-from manyhot.training import pipeline as fitting
+from manyhot.training import build as building
 from manyhot.training.build import build_head, build_loss
 from manyhot.training.comparison import texts_of
 from manyhot.training.prepare import with_all_splits
@@ -170,9 +170,9 @@ def test_two_heads_are_of_the_kind_that_was_asked_for(settings, tmp_path):
 def test_the_thresholds_of_the_class_wise_loss_are_kept_and_no_score_has_a_bias(settings, tmp_path, monkeypatch):
     features, dense = population()
     data = from_arrays(features, torch.nn.functional.one_hot(dense.argmax(1), 5).numpy())
-    built, build = [], fitting.build_loss
+    built, build = [], building.build_loss
     monkeypatch.setattr(
-        fitting, "build_loss", lambda *given, **named: built.append(build(*given, **named)) or built[-1]
+        building, "build_loss", lambda *given, **named: built.append(build(*given, **named)) or built[-1]
     )
     run = train(data, recipe(**settings, loss="class-wise"), folder=tmp_path, progress=NoProgress())
     head = mh.load(run.folder).network.head

@@ -68,21 +68,17 @@ def _build_role_loss(text: str, targets: SparseTargets, mean_labels: float, seed
     return manyhot.losses.ROLELoss(targets.dense(), expected, generator=torch.Generator().manual_seed(seed))
 
 
-def build_calibrator(text: str | None, link: Link, *, owner: str = "train") -> Calibrator | None:
-    """The calibrator of a text, reading scores through the link of the loss; None for "none"."""
-    calibrator: Calibrator | None = build_part(text, Calibrator, "calibrator", owner)
-    if calibrator is not None and calibrator.link is None and link.gives_probs:
-        calibrator.link = link
-    return calibrator
+def build_parts(settings: TrainSettings, targets: SparseTargets) -> tuple[Loss, Calibrator | None, Rule | None]:
+    """Loss, calibrator and rule of the settings; the calibrator reads scores through the link of the loss."""
+    loss = build_loss(settings.loss, targets, seed=settings.seed)
+    calibrator: Calibrator | None = build_part(settings.calibrator, Calibrator, "calibrator")
+    rule: Rule | None = build_part(settings.rule, Rule, "rule")
+    if calibrator is not None and calibrator.link is None and loss.link.gives_probs:
+        calibrator.link = loss.link
+    return loss, calibrator, rule
 
 
-def build_rule(text: str | None, *, owner: str = "train") -> Rule | None:
-    """The rule of a text; None for "none"."""
-    rule: Rule | None = build_part(text, Rule, "rule", owner)
-    return rule
-
-
-def build_part(text: str | None, base: type, argument: str, owner: str) -> Any:
+def build_part(text: str | None, base: type, argument: str, owner: str = "train") -> Any:
     """What a text describes, of one kind; None for "none"."""
     if text is None or text.strip() in NONE:
         return None
@@ -107,10 +103,8 @@ def build_head(settings: TrainSettings, width: int, num_labels: int, loss: Loss,
     else:
         head = LinearHead(width, num_labels, bias=bias)
         nn.init.normal_(head.weight, std=1e-3)
-    if isinstance(
-        head_loss, LabelPairRegulariser
-    ):  # which may have no link, though the loss within says where to start
-        head_loss = head_loss.loss
+    if isinstance(head_loss, LabelPairRegulariser):
+        head_loss = head_loss.loss  # it may have no link itself, though the loss within says where to start
     start = starting_probs(head_loss, rates)
     if start is not None:
         head.init_bias(start, link=head_loss.link if head_loss.link.gives_probs else SigmoidLink())

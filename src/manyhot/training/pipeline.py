@@ -29,10 +29,8 @@ from manyhot.predictions.predictions import concatenate
 from manyhot.settings import DataSource, TrainSettings, write_settings
 from manyhot.training.build import (
     HeadEnsemble,
-    build_calibrator,
     build_head,
-    build_loss,
-    build_rule,
+    build_parts,
     ensemble_loss,
     reading_of,
     transfer_thresholds,
@@ -219,21 +217,12 @@ def fit_classifier(
         progress: Shows the progress.
         begin: Called after all checks, before the first step.
     """
-    train = prepared.parts["train"]
-    loss = build_loss(settings.loss, train.targets, seed=settings.seed)
-    calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
+    train, val = prepared.parts["train"], prepared.parts.get("val")
+    loss, calibrator, rule = build_parts(settings, train.targets)
     learnt = ensemble_loss(loss, settings)
     network = build_network(prepared, settings, learnt)
     fitted = fit(
-        network,
-        learnt,
-        train,
-        settings=settings,
-        val=prepared.parts.get("val"),
-        folder=folder,
-        resume=resume,
-        progress=progress,
-        begin=begin,
+        network, learnt, train, val=val, settings=settings, folder=folder, resume=resume, progress=progress, begin=begin
     )
     if isinstance(network.head, HeadEnsemble):
         network.head = network.head.merged().eval()
@@ -269,8 +258,7 @@ def unreadable_images(prepared: PreparedData) -> dict[str, str]:
 def check_settings(settings: TrainSettings, data: Dataset) -> None:
     """Raises an error, before anything is written or trained, for parts that cannot be built or do not fit the data."""
     assert data.targets is not None
-    loss = build_loss(settings.loss, data.targets.take([]), seed=settings.seed)
-    calibrator, rule = build_calibrator(settings.calibrator, loss.link), build_rule(settings.rule)
+    loss, calibrator, rule = build_parts(settings, data.targets.take([]))
     learnt = data.of_split("train").targets
     if loss.single_label and learnt is not None and bool((learnt.sizes() > 1).any()):
         hint = "Choose a loss for several labels per row, such as BCE."
