@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 import manyhot as mh
 from manyhot.report import Report
 from manyhot.report import sections as beyond
+from manyhot.report.findings import format_share
 from manyhot.report.sections import crossing, make_header, score_of_one_half
 from manyhot.studio import open_studio
 from manyhot.studio.app import build_api
@@ -227,3 +228,18 @@ def test_search_is_judged_on_rows_drawn_from_all_of_them(monkeypatch):
     assert len(first) == 200
     assert torch.equal(first, second)
     assert abs(first.float().mean() - share) < 0.05
+
+
+def test_rows_without_labels_are_told_apart_as_in_the_evaluation():
+    """Of scores whose probabilities are rounded to 1, which scores still rank."""
+    probs, targets = population(200, 3)
+    scores = torch.logit(probs) + 18
+    saturated = mh.Predictions(scores=scores, probs=torch.sigmoid(scores), targets=targets)
+    assert float((saturated.probs == 1).float().mean()) > 0.3
+    report = Report(saturated)
+    (table,) = section(report, "no-labels").tables
+    area = mh.evaluate(saturated)["no_label_auroc"]
+    assert report.models[0].evaluation["no_label_auroc"] == area
+    assert table.groups[0].rows[0][-1] == format_share(area)
+    by_probs = mh.metrics.OpenSetScores().update(saturated.probs, targets).compute()["auroc"]
+    assert format_share(by_probs) != format_share(area)

@@ -254,8 +254,8 @@ def collect_rows(
     for part in sample_batches(table, at_most, seed=seed):
         values.append(read(part))
         targets += [] if part.targets is None else [part.targets]
-    joined = torch.cat([part.values if isinstance(part, Unclipped) else part for part in values])
-    return Unclipped(joined) if isinstance(values[0], Unclipped) else joined, torch.cat(targets) if targets else None
+    stacked = torch.cat([part.values if isinstance(part, Unclipped) else part for part in values])
+    return Unclipped(stacked) if isinstance(values[0], Unclipped) else stacked, torch.cat(targets) if targets else None
 
 
 def rewrite_table(

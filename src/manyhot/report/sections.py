@@ -809,8 +809,9 @@ def no_label_section(models: Sequence[ModelResults]) -> Section | None:
     for name, model in zip(plot_labels([one.name for one in models]), models, strict=True):
         if model.probs is None or not model.facts.empty_rows or not model.facts.labelled_rows:
             continue
-        groups[name] = count_zero_labels(model.probs, model.targets)
-        counts = groups[name]
+        # The area is that of the evaluation, which breaks ties of probabilities by scores.
+        counts = count_zero_labels(model.probs, model.targets) | {"auroc": model.evaluation["no_label_auroc"]}
+        groups[name] = counts
         rows.append([model.name, *(format_share(counts[key]) for key in ("mmc_in", "mmc_out", "auroc"))])
     if not groups:
         return None
