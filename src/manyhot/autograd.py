@@ -24,7 +24,7 @@ Function = Callable[..., tuple[Tensor, Tensor]]
 
 # On the CPU, blocks of about so many numbers keep all intermediate results in the cache, and their memory in use:
 # fresh memory costs more time than the arithmetic.
-CHUNK_NUMEL = 1 << 17
+CHUNK_NUMEL = 1 << 16
 
 
 def in_chunks(function: Function, scores: Tensor, *constants: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -32,13 +32,9 @@ def in_chunks(function: Function, scores: Tensor, *constants: Tensor | None) -> 
     if scores.numel() <= CHUNK_NUMEL or torch.is_grad_enabled() or not can_read_values(scores):
         return function(scores, *constants)
     size = max(1, CHUNK_NUMEL * scores.shape[0] // scores.numel())
-    slopes, values = torch.empty_like(scores), []
     blocks = (repeat(None) if tensor is None else tensor.split(size) for tensor in (scores, *constants))
-    for part, *block in zip(slopes.split(size), *blocks, strict=False):
-        value, slope = function(*block)
-        part.copy_(slope)
-        values.append(value)
-    return torch.cat(values) if values[0].ndim else torch.stack(values).sum(), slopes
+    values, slopes = zip(*(function(*block) for block in zip(*blocks, strict=False)), strict=True)
+    return torch.cat(values) if values[0].ndim else torch.stack(values).sum(), torch.cat(slopes)
 
 
 class _WithSlope(torch.autograd.Function):

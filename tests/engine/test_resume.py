@@ -281,7 +281,7 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         save_file({"x": torch.zeros(2)}, str(path))
     else:
         path.write_text("nothing of the kind")
-    rules = {"flipped": "hold what was written", "foreign": "hold format 1 to 3 of manyhot"}
+    rules = {"flipped": "hold what was written", "foreign": "hold format 1 to 4 of manyhot"}
     words = rules.get(damage, "be a whole file")
     with raises_input_error(match=f"`checkpoint` of `fit` must {words}; got .*last.safetensors.*Delete it"):
         start(CASES["bce"], plan_of(), folder=tmp_path, resume=True)
