@@ -166,6 +166,15 @@ def test_two_heads_are_of_the_kind_that_was_asked_for(settings, tmp_path):
     torch.testing.assert_close(predicted.scores, table.scores, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("bias", ["label", "shared", "none"])
+@pytest.mark.parametrize("settings", [{"hidden": 0}, {"hidden": 8, "heads": 2}, {"head": "cosine", "scale": 4.0}])
+def test_bias_and_scale_of_heads_can_be_set(data, settings, bias, tmp_path):
+    run = train(data, recipe(**settings, bias=bias, epochs=1), folder=tmp_path, progress=NoProgress())
+    head = run.classifier().network.head
+    assert head.bias_kind == bias
+    assert getattr(head, "scale", 4.0) == 4.0
+
+
 @pytest.mark.parametrize("settings", [{}, {"hidden": 8}, {"hidden": 8, "heads": 2}, {"head": "cosine"}])
 def test_the_thresholds_of_the_class_wise_loss_are_kept_and_no_score_has_a_bias(settings, tmp_path, monkeypatch):
     features, dense = population()

@@ -106,7 +106,7 @@ def build_head(settings: TrainSettings, width: int, num_labels: int, loss: Loss,
     if isinstance(head_loss, LabelPairRegulariser):
         head_loss = head_loss.loss  # it may have no link itself, though the loss within says where to start
     start = starting_probs(head_loss, rates)
-    if start is not None:
+    if start is not None and bias != "none":
         head.init_bias(start, link=head_loss.link if head_loss.link.gives_probs else SigmoidLink())
     return head
 
