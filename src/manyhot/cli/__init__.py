@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def main() -> None:
     """Runs the command that was typed."""
     try:
+        gc.disable()  # importing makes many objects and little garbage
         from manyhot.cli.app import app
+
+        gc.enable()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
