@@ -9,10 +9,8 @@ import sys
 def main() -> None:
     """Runs the command that was typed."""
     try:
-        gc.disable()  # importing makes many objects and little garbage
+        gc.disable()  # until a command runs: importing and help make many objects and little garbage
         from manyhot.cli.app import app
-
-        gc.enable()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

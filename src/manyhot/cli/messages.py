@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -49,6 +50,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
+        gc.enable()  # `main` started without it
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the program that reads our output has ended
