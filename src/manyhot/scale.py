@@ -1,7 +1,7 @@
 """Scoring with Ray on many processes and machines, in Parquet parts that survive a crash; no image is scored twice.
 
-Ray Data would map and retry batches as well, but its Parquet sink knows no earlier run: the same 2,000 rows written to a
-folder twice are 4,000 (Ray 2.60). The record of what is done, of changed images and of those that cannot be read is
+Ray Data would map and retry batches as well, but its Parquet sink knows no earlier run: the same 2,000 rows, written to
+a folder twice, are 4,000 (Ray 2.60). The record of what is done, of changed images and of those that cannot be read is
 what this module and `PartsFolder` consist of, so Ray's actors are used directly.
 """
 
