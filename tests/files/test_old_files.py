@@ -37,7 +37,7 @@ from manyhot.training.comparison import run_state
 from tests.files.write import SETTINGS, StopsAt, engine_parts, engine_plan, experiment, small_network
 
 # By the commit that wrote them; the names of the files are the same in all of them.
-FOLDERS = [Path(__file__).parent / name for name in ("0.1.0-29efffe", "0.1.0-10dc239")]
+FOLDERS = [Path(__file__).parent / name for name in ("0.1.0-29efffe", "0.1.0-10dc239", "0.1.0-11e3d50")]
 FILES = FOLDERS[0]
 LABELS = ["cat", "dog", "bird"]
 
@@ -45,6 +45,11 @@ LABELS = ["cat", "dog", "bird"]
 @pytest.fixture(autouse=True, params=FOLDERS, ids=lambda folder: folder.name)
 def every_folder(request, monkeypatch):
     monkeypatch.setitem(globals(), "FILES", request.param)
+
+
+# What has other names or files in some of the folders.
+with_old_names = pytest.mark.parametrize("every_folder", FOLDERS[:2], indirect=True, ids=lambda folder: folder.name)
+with_new_names = pytest.mark.parametrize("every_folder", FOLDERS[2:], indirect=True, ids=lambda folder: folder.name)
 
 
 def expected(folder):
@@ -86,8 +91,8 @@ def copied(tmp_path, *names):
     return tmp_path / Path(names[0]).name
 
 
-def names_of(folder):
-    return sorted(path.stem for path in (FILES / "modules" / folder).glob("*.json"))
+def names_of(folder, files=FILES):
+    return sorted(path.stem for path in (files / "modules" / folder).glob("*.json"))
 
 
 @pytest.mark.parametrize("name", names_of("links"))
@@ -99,8 +104,19 @@ def test_link(name):
     assert_numbers(link.probs(scores)[usual], tensor(wanted["probs"])[usual], within=1e-12)
 
 
+@with_old_names
 @pytest.mark.parametrize("name", names_of("calibrators"))
 def test_calibrator(name):
+    check_calibrator(name)
+
+
+@with_new_names
+@pytest.mark.parametrize("name", names_of("calibrators", FOLDERS[2]))
+def test_calibrator_by_its_new_name(name):
+    check_calibrator(name)
+
+
+def check_calibrator(name):
     calibrator, given = mh.load(FILES / "modules" / "calibrators" / f"{name}.json"), expected("modules")
     scores, wanted = tensor(given["scores"]), given["calibrators"][name]
     assert_numbers(calibrator.log_odds(scores), wanted["log odds"])
@@ -119,7 +135,7 @@ def test_rule(name):
 def test_what_was_loaded_can_be_saved_and_is_the_same_then(folder, tmp_path):
     given = expected("modules")
     values = tensor(given["probs" if folder == "rules" else "scores"])
-    for name in names_of(folder):
+    for name in names_of(folder, FILES):
         first = mh.load(FILES / "modules" / folder / f"{name}.json")
         mh.save(first, tmp_path / "again.json")
         again = mh.load(tmp_path / "again.json")
@@ -162,6 +178,7 @@ def test_link_calibrator_and_rule_of_a_table_give_its_columns(name):
     assert torch.equal(decision.abstain, table.abstain)
 
 
+@with_old_names
 def test_a_table_whose_footer_names_a_calibrator_by_its_old_name(tmp_path):
     """The calibrator is one of the old files, and the metadata are as its version wrote them: `Isotonic` and `per`."""
     path, module = tmp_path / "table.parquet", FILES / "modules" / "calibrators" / "isotonic-shrunk-sigmoid.json"
@@ -253,6 +270,7 @@ def test_a_folder_of_parts_knows_what_is_done(tmp_path):
     assert told == [2]
 
 
+@with_old_names
 @pytest.mark.parametrize("name", names_of("rules"))
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_folder_of_parts_that_was_begun_with_another_rule_is_known(version, name, tmp_path):
@@ -285,16 +303,31 @@ def features():
         return torch.from_numpy(arrays["x"])
 
 
+@with_old_names
 @pytest.mark.parametrize("name", RUNS)
 def test_finished_run(name):
     run, given = Run(FILES / "trained" / name), expected("trained")[name]
-    assert run.finished
     renamed = {"calibrator": "BetaCalibration()", "rule": "ExpectedFBeta()"}
     before = given["config"]
     assert (before.pop("nodes"), before.pop("strategy")) == (1, "auto")
     assert run.config == before | {"find_unused_parameters": False} | {
         name: text for name, text in renamed.items() if before[name] != "none"
     }
+    check_finished_run(run, given)
+
+
+@with_new_names
+@pytest.mark.parametrize("name", RUNS)
+def test_finished_run_with_its_evaluation(name):
+    run, given = Run(FILES / "trained" / name), expected("trained")[name]
+    assert run.config == given["config"]
+    check_finished_run(run, given)
+    assert run.evaluation_is_current  # so that a report does not evaluate its table again
+    assert run.evaluation.to_dict() == run.figures["after"]
+
+
+def check_finished_run(run, given):
+    assert run.finished
     assert (run.figures, run.history) == (given["figures"], given["history"])
     table = run.predictions().load()
     assert (table.labels.names, table.ids, table.splits) == (given["labels"], given["ids"], given["splits"])
@@ -329,6 +362,7 @@ def test_the_figures_of_a_run_are_those_of_its_table(name):
             assert now == pytest.approx(value["value"], rel=1e-5, nan_ok=True), figure
 
 
+@with_old_names
 @pytest.mark.parametrize("name", RUNS)
 def test_the_evaluation_of_a_run_is_read_from_its_figures(name):
     run = Run(FILES / "trained" / name)

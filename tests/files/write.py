@@ -1,7 +1,7 @@
 """Writes the files that `test_old_files.py` opens: every kind of file that manyhot leaves on a disk, small.
 
-The folders `0.1.0-29efffe` and `0.1.0-10dc239` were written by the code of these commits, with this script as it was
-there:
+The folders `0.1.0-29efffe`, `0.1.0-10dc239` and `0.1.0-11e3d50` were written by the code of these commits, with this
+script as it was there:
 
     python -m tests.files.write tests/files/0.1.0-29efffe
 
