@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -68,6 +69,7 @@ def process(rank, address, folder, threads):
     del model
     gc.collect()
     dist.destroy_process_group()
+    os._exit(0)  # threads of gloo sometimes abort a process while Python ends, when all is done
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What each of two processes runs: every way of training once."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def main(folder: Path) -> None:
     tensors |= {"score|scores": scores, "score|rows": rows}
     save_file(tensors, str(folder / f"{torch.distributed.get_rank()}.safetensors"))
     torch.distributed.destroy_process_group()
+    os._exit(0)  # threads of gloo sometimes abort a process while Python ends, when all is done
 
 
 if __name__ == "__main__":
