@@ -1,14 +1,13 @@
 """The page of the evidence: prose from a template; tables, verdicts and figures from the stored runs."""
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from experiments import default, linear_evaluation
 from experiments.claims import TIED, Claim, all_claims
-from experiments.runs import SEEDS, RunStore, jobs_of
+from experiments.runs import SEEDS, RunStore, distinct, jobs_of
 from experiments.studies import (
     MANY_LABEL_METRICS,
     ONE_LABEL_METRICS,
@@ -190,20 +189,15 @@ def claim_text(claim: Claim) -> str:
 
 
 def machine_table(store: RunStore) -> str:
-    """How many runs each dataset has, on which device, and their speed."""
-    counts: Counter[tuple[str, str]] = Counter()
+    """How many runs each dataset has, on which device, and their speed; one that several studies share counts once."""
     speeds: dict[tuple[str, str], list[int]] = {}
-    for study in STUDIES.values():
-        for job in study.runs(Scope()):
-            run = store.find(job)
-            if run is not None and "diverged" not in run:
-                key = job.dataset.partition(": ")[0], run["device"]
-                counts[key] += 1
-                speeds.setdefault(key, []).append(run["samples a second"])
+    for job in distinct([job for study in STUDIES.values() for job in study.runs(Scope())]):
+        run = store.find(job)
+        if run is not None and "diverged" not in run:
+            speeds.setdefault((job.dataset.partition(": ")[0], run["device"]), []).append(run["samples a second"])
     lines = ["| dataset | machine | runs | samples a second, each of several runs at once |", "|---|---|---:|---:|"]
-    for (dataset, device), count in sorted(counts.items()):
-        own = sorted(speeds[dataset, device])
-        lines.append(f"| {dataset} | {device} | {count} | {own[0]:,} to {own[-1]:,} |")
+    for (dataset, device), own in sorted(speeds.items()):
+        lines.append(f"| {dataset} | {device} | {len(own)} | {min(own):,} to {max(own):,} |")
     return "\n".join(lines)
 
 

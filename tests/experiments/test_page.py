@@ -4,7 +4,7 @@ import json
 
 from experiments import default, linear_evaluation, tuning
 from experiments.__main__ import RUNS
-from experiments.evidence import DOCS, folded, page_of, write_page
+from experiments.evidence import DOCS, folded, machine_table, page_of, write_page
 from experiments.runs import RunStore
 from experiments.studies import STUDIES, Scope
 from manyhot.training.comparison import slug
@@ -66,3 +66,14 @@ def test_tuned_hyperparameters_are_read_and_written_as_they_are_stored():
             record = stored[family][name]
             scores = [trial["choice"] for trial in record["tried"]]
             assert tuning.shown(tuning.tuned(family, name), trials, scores) == record
+
+
+def test_a_run_that_studies_share_is_counted_once(tmp_path):
+    store = RunStore(tmp_path)
+    studies = STUDIES["ranking"], STUDIES["many-labels"]
+    ranked, evaluated = ({job.file(): job for job in study.runs(Scope())} for study in studies)
+    shared = ranked.keys() & evaluated.keys()
+    assert shared
+    for file in shared:
+        store.save(ranked[file], {"figures": {}, "device": "CPU", "samples a second": 1000})
+    assert machine_table(store).splitlines()[2:] == [f"| coco features | CPU | {len(shared)} | 1,000 to 1,000 |"]
