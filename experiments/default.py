@@ -7,7 +7,6 @@ first table of test rows had shown that 0.01 was little; so these tables are the
 first.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.runs import RunStore
+from experiments.runs import RunStore, digest_of
 from experiments.tables import Cell, Column, Table, paired
 from experiments.training import Method, old_spelling
 from manyhot.data import from_arrays
@@ -121,8 +120,8 @@ class TrainingJob:
 
     def file(self) -> Path:
         """The file of its figures, below the folder of the store."""
-        digest = hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
-        return Path("default") / slug(self.dataset) / f"{slug(self.method_name)}-s{self.seed}-{digest}.json"
+        name = f"{slug(self.method_name)}-s{self.seed}-{digest_of(self.settings())}.json"
+        return Path("default") / slug(self.dataset) / name
 
 
 @dataclass(frozen=True)

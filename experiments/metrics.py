@@ -520,16 +520,6 @@ def _share_of_true(which: Tensor) -> float:
     return float(which.double().mean())
 
 
-METRICS: dict[str, Callable[[RunOutput], dict[str, Any]]] = {
-    "one_label": one_label,
-    "zero_label": zero_label,
-    "many_label": many_label,
-    "retrieval": retrieval,
-    "average_k": average_k,
-    "uniform": uniform,
-    "open_set": open_set,
-}
-
 TRIAL_K = 5
 
 
@@ -542,7 +532,7 @@ def trial(output: RunOutput) -> dict[str, float]:
     targets = output.targets["test"]
     scores = comparable(output)
     if (targets.sum(1) > 1).any():
-        figures = {"mAP": _mean_precision(scores["test"], targets)}
+        figures = {"mAP": float(MeanAveragePrecision().update(scores["test"], targets).compute().value)}
         if not isinstance(output.loss.link, NoLink | QuasibinaryLink):
             probs = output.loss.link.probs(output.scores["test"])
             figures["log loss"] = float(LogLoss().update(probs, targets).compute().value)
@@ -559,5 +549,13 @@ def trial(output: RunOutput) -> dict[str, float]:
     return {"choice": (accuracy + auroc) / 2, "accuracy": accuracy, "AUROC": auroc}
 
 
-def _mean_precision(scores: torch.Tensor, targets: torch.Tensor) -> float:
-    return float(MeanAveragePrecision().update(scores, targets).compute().value)
+METRICS: dict[str, Callable[[RunOutput], dict[str, Any]]] = {
+    "one_label": one_label,
+    "zero_label": zero_label,
+    "many_label": many_label,
+    "retrieval": retrieval,
+    "average_k": average_k,
+    "uniform": uniform,
+    "open_set": open_set,
+    "trial": trial,
+}

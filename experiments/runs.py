@@ -4,18 +4,19 @@ import hashlib
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
-from queue import Empty
 from typing import Any, Protocol
 
 import torch
-import torch.multiprocessing as processes
 
 from experiments.data import ExperimentDataset, fit_settings_for, input_settings, is_features
-from experiments.metrics import trial
-from experiments.training import Method, RunOutput, old_spelling, train
+from experiments.metrics import METRICS
+from experiments.training import Method, old_spelling, train
 from manyhot.engine import FitSettings, NotFinite
 from manyhot.errors import InputError
 from manyhot.files import atomic_write
@@ -39,8 +40,12 @@ DECIDING = (
     "precision",
     "seed",
 )
-POLL_SECONDS = 5.0
 SEEDS = (0, 1, 2)
+
+
+def digest_of(settings: dict[str, Any]) -> str:
+    """Eight digits that name a stored run by its settings."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Job:
         dataset: Name in the catalogue.
         method: Loss and head.
         fit_settings: How to train; its seed is that of the run.
-        metrics: Names in `METRICS`, or "trial".
+        metrics: Names in `METRICS`.
     """
 
     dataset: str
@@ -74,9 +79,8 @@ class Job:
 
     def file(self) -> Path:
         """The file of its figures, below the folder of the store."""
-        digest = hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
         loss = slug(old_spelling(self.method.loss))[:48]
-        return Path(slug(self.dataset)) / f"{loss}-s{self.fit_settings.seed}-{digest}.json"
+        return Path(slug(self.dataset)) / f"{loss}-s{self.fit_settings.seed}-{digest_of(self.settings())}.json"
 
 
 class Storable(Protocol):
@@ -108,11 +112,6 @@ class RunStore:
         path = self.folder / job.file()
         return json.loads(path.read_text()) if path.is_file() else None
 
-    def figures(self, jobs: Iterable[Job], metric: str) -> list[dict[str, Any]]:
-        """The figures of a metric for each run that is done."""
-        runs = [self.find(job) for job in jobs]
-        return [run["figures"].get(metric) for run in runs if run is not None]
-
     def save(self, job: Storable, run: dict[str, Any]) -> None:
         """Writes the record of a run atomically."""
         path = self.folder / job.file()
@@ -133,7 +132,7 @@ def carry_out(job: Job, dataset: ExperimentDataset) -> dict[str, Any]:
         "samples a second": round(output.speed),
         "device": device,
         "torch": torch.__version__,
-        "figures": {name: metric_of(name)(output) for name in job.metrics},
+        "figures": {name: METRICS[name](output) for name in job.metrics},
     }
     link = output.loss.link
     if output.trace and isinstance(link, QuasibinaryLink):
@@ -143,15 +142,6 @@ def carry_out(job: Job, dataset: ExperimentDataset) -> dict[str, Any]:
             "of all rows": float(link.log_normaliser),
         }
     return run
-
-
-def metric_of(name: str) -> Callable[[RunOutput], dict[str, Any]]:
-    """A metric by name."""
-    if name == "trial":
-        return trial
-    from experiments.metrics import METRICS
-
-    return METRICS[name]
 
 
 def distinct(jobs: Sequence[Job]) -> list[Job]:
@@ -183,89 +173,70 @@ def run_all(
     """
     missing = [job for job in distinct(jobs) if store.find(job) is None]
     log(f"{len(missing)} runs to do, {len(distinct(jobs)) - len(missing)} done before.")
-    end = None if minutes is None else time.time() + 60 * minutes
+    session = Session(open_dataset, store, None if minutes is None else time.time() + 60 * minutes)
     if workers < 2 or len(missing) < 2:
-        return _run_jobs(iter(missing), open_dataset, store, end, log)
-    return _run_in_processes(missing, open_dataset, store, end, log, workers)
-
-
-def _run_in_processes(
-    jobs: Sequence[Job],
-    open_dataset: Callable[[str], ExperimentDataset],
-    store: RunStore,
-    end: float | None,
-    log: Callable[[str], None],
-    workers: int,
-) -> int:
-    """The runs in several processes; one that is killed from outside counts as a failure and blocks no other."""
-    context = processes.get_context("spawn")
-    queue, messages = context.Queue(), context.Queue()
-    for job in [*jobs, *(None for _ in range(workers))]:
-        queue.put(job)
-    common = queue, messages, open_dataset, store, end
-    pool = [context.Process(target=_worker, args=(index, *common)) for index in range(workers)]
-    for process in pool:
-        process.start()
-    failures: dict[int, int] = {}
-    while len(failures) < len(pool):
-        try:
-            index, message = messages.get(timeout=POLL_SECONDS)
-        except Empty:
-            failures |= {n: 1 for n, one in enumerate(pool) if one.exitcode is not None and n not in failures}
-            continue
-        if isinstance(message, int):
-            failures[index] = message
-        else:
-            log(message)
-    for process in pool:
-        process.join()
-    return sum(failures.values())
-
-
-def _worker(
-    index: int,
-    queue: Any,
-    messages: Any,
-    open_dataset: Callable[[str], ExperimentDataset],
-    store: RunStore,
-    end: float | None,
-) -> None:
-    torch.set_num_threads(1)
-    failed = 1  # unless it finishes
-    try:
-        failed = _run_jobs(iter(queue.get, None), open_dataset, store, end, lambda line: messages.put((index, line)))
-    finally:
-        messages.put((index, failed))
-
-
-def _run_jobs(
-    jobs: Iterable[Job],
-    open_dataset: Callable[[str], ExperimentDataset],
-    store: RunStore,
-    end: float | None,
-    log: Callable[[str], None],
-) -> int:
+        outcomes: Iterable[tuple[bool, str]] = map(session, missing)
+    else:
+        outcomes = _in_processes(session, missing, workers)
     failed = 0
-    for job in jobs:
-        if end is not None and time.time() > end:
-            log(f"left for later: {job.dataset}, {job.method.name}, seed {job.fit_settings.seed}")
-            continue
+    for succeeded, line in outcomes:
+        failed += not succeeded
+        log(line)
+    return failed
+
+
+@dataclass(frozen=True)
+class Session:
+    """Carries out runs one by one and stores them.
+
+    Attributes:
+        open_dataset: From a name to the dataset.
+        store: Of the runs.
+        end: When to start no further run, in seconds since the epoch; None for never.
+    """
+
+    open_dataset: Callable[[str], ExperimentDataset]
+    store: RunStore
+    end: float | None
+
+    def __call__(self, job: Job) -> tuple[bool, str]:
+        """Whether the run succeeded or was left for later, and a line about it."""
+        name = f"{job.dataset}, {job.method.name}, seed {job.fit_settings.seed}"
+        if self.end is not None and time.time() > self.end:
+            return True, f"left for later: {name}"
         start = time.time()
         try:
-            run = carry_out(job, open_dataset(job.dataset))
+            run = carry_out(job, self.open_dataset(job.dataset))
         except InputError as error:
-            failed += 1
-            log(f"FAILED {job.dataset}, {job.method.name}, seed {job.fit_settings.seed}: {error}")
-            continue
+            return False, f"FAILED {name}: {error}"
         except Exception:  # one failure must not end a long session; it is reported, counted and run again
-            failed += 1
-            log(f"FAILED {job.dataset}, {job.method.name}, seed {job.fit_settings.seed}\n{traceback.format_exc()}")
-            continue
-        store.save(job, run)
-        took = time.time() - start
-        speed = run["samples a second"]
-        log(f"{job.dataset}, {job.method.name}, seed {job.fit_settings.seed}: {took:.1f} s, {speed:,} samples/s")
-    return failed
+            return False, f"FAILED {name}\n{traceback.format_exc()}"
+        self.store.save(job, run)
+        return True, f"{name}: {time.time() - start:.1f} s, {run['samples a second']:,} samples/s"
+
+
+# The session of a worker process, which keeps the datasets that it has opened from run to run.
+_SESSION: dict[str, Session] = {}
+
+
+def _start_worker(session: Session) -> None:
+    torch.set_num_threads(1)
+    _SESSION["own"] = session
+
+
+def _work(job: Job) -> tuple[bool, str]:
+    return _SESSION["own"](job)
+
+
+def _in_processes(session: Session, jobs: Sequence[Job], workers: int) -> Iterator[tuple[bool, str]]:
+    """What came of the runs, as they end; if a worker is killed, those that were not done count as failures."""
+    options: dict[str, Any] = {"mp_context": get_context("spawn"), "initializer": _start_worker, "initargs": (session,)}
+    with ProcessPoolExecutor(min(workers, len(jobs)), **options) as pool:
+        for future in as_completed([pool.submit(_work, job) for job in jobs]):
+            try:
+                yield future.result()
+            except BrokenProcessPool as error:
+                yield False, f"FAILED: {error}"
 
 
 def jobs_of(methods: Sequence[Method], dataset: str, metrics: Sequence[str], seeds: Sequence[int]) -> list[Job]:

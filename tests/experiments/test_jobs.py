@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.data import Generated
-from experiments.runs import Job, RunStore, carry_out, distinct, metric_of, run_all, shorten
+from experiments.runs import Job, RunStore, carry_out, distinct, run_all, shorten
 from experiments.training import Method
 from manyhot.engine import FitSettings
 
@@ -46,8 +46,7 @@ def test_what_a_run_gave_is_found_again(store):
     assert store.find(job()) is None
     store.save(job(), run)
     assert store.find(job()) == {"arm": "BCE", "settings": job().settings(), **run}
-    assert store.figures([job(), job(seed=1)], "trial") == [{"choice": 0.25}]
-    assert store.figures([job()], "other") == [None]
+    assert store.find(job(seed=1)) is None
     assert len(stored(store)) == 1
     json.loads((store.folder / job().file()).read_text())
 
@@ -117,7 +116,6 @@ def test_that_an_arm_diverges_is_a_result(store, messages):
     run = store.find(diverging)
     assert "finite" in run["diverged"]
     assert run["figures"] == {}
-    assert store.figures([diverging], "trial") == [None]
     assert run_all([diverging], never, store, log=messages.append) == 0
 
 
@@ -137,13 +135,6 @@ def test_a_run_says_what_it_was_made_by():
     assert len(run["normaliser"]["log C"]) == len(run["normaliser"]["steps"]) > 0
     assert isinstance(run["normaliser"]["of all rows"], float)
     json.dumps(run, allow_nan=False)
-
-
-def test_judges_are_found_by_name():
-    from experiments.metrics import METRICS, trial
-
-    assert metric_of("trial") is trial
-    assert metric_of("uniform") is METRICS["uniform"]
 
 
 def test_a_shortened_run_is_another_run():
