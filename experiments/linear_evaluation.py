@@ -12,7 +12,6 @@ are optimistic. All losses use the same features.
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import binomtest
 from torch import Tensor
 
 from experiments.data import ExperimentDataset, fit_settings_for, input_settings
-from experiments.tables import MISSING, NORMAL_QUANTILE, Cell, Column, Table
+from experiments.tables import MISSING, Cell, Column, Table
 from experiments.training import old_spelling
 from manyhot.data.loading import FeatureBatches
 from manyhot.errors import InputError
@@ -192,14 +192,6 @@ def unpacked(text: str, count: int) -> np.ndarray:
     return np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8), count=count).astype(bool)
 
 
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a share of `count` rows, which stays within 0 and 1."""
-    z = NORMAL_QUANTILE
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
     """The accuracy of `one` less that of `other`, and its 95 % interval by a bootstrap over rows.
 
@@ -283,12 +275,12 @@ def _right(result: Run, top: str) -> np.ndarray:
 
 
 def _accuracy(right: Mapping[str, np.ndarray], loss: str) -> str:
-    """An accuracy with its interval, bold unless the paired difference to the best is significant."""
-    share, count = float(right[loss].mean()), len(right[loss])
-    low, high = wilson(share, count)
-    text = f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    """An accuracy with its Wilson interval, bold unless the paired difference to the best is significant."""
+    own = right[loss]
+    interval = binomtest(int(own.sum()), len(own)).proportion_ci(method="wilson")
+    text = f"{100 * own.mean():.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
     best = max(right.values(), key=lambda values: values.mean())
-    is_best = difference(right[loss], best)[2] >= 0
+    is_best = difference(own, best)[2] >= 0
     return f"**{text}**" if is_best and len(right) > 1 else text
 
 

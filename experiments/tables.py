@@ -4,14 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev, variance
 from typing import Any
 
-from experiments.runs import Job, RunStore
-from manyhot.errors import InputError
+from scipy import stats
 
-# The 97.5 % quantile of Student's t for 1 to 10 degrees of freedom; beyond, an expansion is as exact.
-QUANTILES = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139)
-NORMAL_QUANTILE = 1.959963985
+from experiments.runs import SEEDS, Job, RunStore, jobs_of
+from experiments.training import Method
+from manyhot.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,8 @@ def over_seeds(values: Sequence[float | None]) -> MeanInterval | None:
     if len(known) < len(values):
         return None
     count = len(known)
-    mean = math.fsum(known) / count
-    if count == 1:
-        return MeanInterval(mean, None, 1)
-    variance = math.fsum((value - mean) ** 2 for value in known) / (count - 1)
-    return MeanInterval(mean, student_quantile(count - 1) * math.sqrt(variance / count), count)
+    half = half_width(stdev(known), count - 1, 1 / count) if count > 1 else None
+    return MeanInterval(fmean(known), half, count)
 
 
 def paired(a: Sequence[float | None], b: Sequence[float | None]) -> MeanInterval | None:
@@ -66,21 +63,9 @@ def paired(a: Sequence[float | None], b: Sequence[float | None]) -> MeanInterval
     return over_seeds([None if one is None or other is None else one - other for one, other in both])
 
 
-def student_quantile(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t."""
-    if degrees <= len(QUANTILES):
-        return QUANTILES[degrees - 1]
-    z = NORMAL_QUANTILE
-    # Cornish and Fisher, in powers of 1 / degrees.
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    quantile: float = sum(term / degrees**power for power, term in enumerate(terms))
-    return quantile
+def half_width(deviation: float, degrees: int, share: float) -> float:
+    """Half the 95 % interval by Student's t of a mean whose variance is this share of the squared deviation."""
+    return float(stats.t.ppf(0.975, degrees)) * deviation * math.sqrt(share)
 
 
 @dataclass(frozen=True)
@@ -105,8 +90,7 @@ class Spread:
         for values in methods:
             known = [value for value in values if value is not None]
             if len(known) > 1:
-                mean = math.fsum(known) / len(known)
-                squares += math.fsum((value - mean) ** 2 for value in known)
+                squares += variance(known) * (len(known) - 1)
                 degrees += len(known) - 1
         return cls(math.sqrt(squares / degrees) if degrees else None, degrees)
 
@@ -115,7 +99,7 @@ class Spread:
         known = [value for value in values if value is not None]
         if not known:
             return None
-        return MeanInterval(math.fsum(known) / len(known), self._half(1 / len(known)), len(known))
+        return MeanInterval(fmean(known), self._half(1 / len(known)), len(known))
 
     def gap(self, one: Sequence[float | None], other: Sequence[float | None]) -> MeanInterval | None:
         """The mean of one method less that of another, whose seeds may differ."""
@@ -125,9 +109,7 @@ class Spread:
         return MeanInterval(a.mean - b.mean, self._half(1 / a.n + 1 / b.n), min(a.n, b.n))
 
     def _half(self, share: float) -> float | None:
-        if self.deviation is None:
-            return None
-        return student_quantile(self.degrees) * self.deviation * math.sqrt(share)
+        return None if self.deviation is None else half_width(self.deviation, self.degrees, share)
 
 
 # Text, a single figure, one for each seed in the same order in all rows, an interval, or None.
@@ -185,16 +167,13 @@ class Table:
     def markdown(self) -> str:
         """The table as text; a figure that is not significantly worse than the best of its column is bold too."""
         rendered, alignments = [], []
-        for column, cells in zip(self.columns, self._cells(), strict=True):
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows]
             shown, bold = [column.shown(cell) for cell in cells], best_cells(cells, column.best)
             rendered.append([f"**{text}**" if index in bold else text for index, text in enumerate(shown)])
             alignments.append("---" if any(isinstance(cell, str) for cell in cells) else "---:")
         lines = [[column.name.replace("|", "\\|") for column in self.columns], alignments, *zip(*rendered, strict=True)]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-    def _cells(self) -> list[list[Cell]]:
-        """Column by column."""
-        return [[row[index] for row in self.rows] for index in range(len(self.columns))]
 
 
 def summary(cell: Cell) -> MeanInterval | None:
@@ -288,28 +267,23 @@ class MethodResults:
             return None
         return self.spread(get).gap(ours, theirs)
 
-    def table(self, columns: Mapping[Column, Getter], *, names: Mapping[str, str] | None = None) -> str:
+    def table(self, columns: Mapping[Column, Getter]) -> str:
         """A row for each method: the figures with their intervals, and the number of seeds."""
-        methods = (
-            {method: names[method] for method in names if method in self.methods}
-            if names
-            else {method: method for method in self.methods}
-        )
-        rows: list[list[Any]] = []
-        for method, shown in methods.items():
-            cells = [self.mean(method, get) for get in columns.values()]
-            rows.append([shown, *cells, self._count(method)])
-        rows += [
-            [method, *(None for _ in columns), self._count(method)]
-            for method in self.diverged
-            if method not in self.methods
-        ]
+        methods = dict.fromkeys([*self.methods, *self.diverged])
+        rows = [[name, *(self.mean(name, get) for get in columns.values()), self._count(name)] for name in methods]
         head = [Column("", best=None), *columns, Column("seeds", best=None)]
         return Table(head, rows).markdown()
 
     def _count(self, method: str) -> str:
         lost = self.diverged[method]
         return f"{len(self.methods.get(method, []))}" + (f" ({lost} diverged)" if lost else "")
+
+
+def results_of(
+    store: RunStore, methods: Iterable[Method], dataset: str, metrics: Sequence[str], metric: str
+) -> MethodResults:
+    """The figures of methods on a dataset, with the seeds of the studies."""
+    return MethodResults(store, jobs_of(list(methods), dataset, metrics, SEEDS), metric)
 
 
 def at(*path: str) -> Getter:

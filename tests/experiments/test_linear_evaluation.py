@@ -105,14 +105,6 @@ def test_truth_values_survive_as_text():
     assert study.unpacked(study.packed(right), 83).tolist() == right.tolist()
 
 
-def test_intervals_of_shares_are_wilsons():
-    from scipy.stats import binomtest
-
-    for count, right in ((819, 735), (20, 20), (20, 0), (7, 3)):
-        known = binomtest(right, count).proportion_ci(method="wilson")
-        assert study.wilson(right / count, count) == pytest.approx((known.low, known.high), abs=1e-7)
-
-
 def test_differences_are_those_of_resampled_rows():
     generator = np.random.default_rng(1)
     one = generator.random(300) < 0.8

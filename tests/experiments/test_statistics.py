@@ -3,13 +3,8 @@
 import pytest
 from scipy import stats
 
-from experiments.tables import MeanInterval, over_seeds, paired, student_quantile
+from experiments.tables import MeanInterval, over_seeds, paired
 from tests.errors.expected import raises_input_error
-
-
-@pytest.mark.parametrize("degrees", [*range(1, 31), 100, 10_000])
-def test_quantiles_of_student(degrees):
-    assert student_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-5)
 
 
 def test_interval_over_seeds():
