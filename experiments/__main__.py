@@ -97,7 +97,7 @@ def _studies(
         jobs = [job for study in chosen for job in study.runs(scope)]
         failed = run_all(jobs, catalogue, store, workers=options.workers, minutes=options.minutes)
     for study in chosen:
-        print(f"\n## {study.title}\n\n{study.page(study, scope, store)}")
+        print(f"\n## {study.title}\n\n{study.page(scope, store)}")
     return min(failed, 1)
 
 

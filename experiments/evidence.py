@@ -18,8 +18,7 @@ from experiments.studies import (
     many_label_methods,
     set_method,
 )
-from experiments.tables import Figures, MethodResults, at
-from experiments.training import Method
+from experiments.tables import Figures, MethodResults, at, results_of
 from manyhot.files import atomic_write
 from manyhot.report import (
     draw_frontier,
@@ -71,7 +70,7 @@ def retrieval_figure(store: RunStore) -> Any:
 
 def score_figure(store: RunStore) -> Any:
     """Scores of the true label and the largest other one, for softmax and for BCE with one bias."""
-    results = results_of(store, list(UNIFORM_METHODS.values()), "tiny-imagenet features", ONE_LABEL_METRICS, "uniform")
+    results = results_of(store, UNIFORM_METHODS.values(), "tiny-imagenet features", ONE_LABEL_METRICS, "uniform")
     panels = {}
     for name in ("soft-u", "bce-u"):
         figures = first_figures(results, name).get("scores")
@@ -87,7 +86,7 @@ def set_size_figure(store: RunStore) -> Any:
     """Sizes of sets with five labels on average."""
     dataset = "tiny-imagenet features"
     methods = {"cross-entropy": set_method("CE", 5, dataset), "AVG-K": set_method("AVG-K", 5, dataset)}
-    results = results_of(store, list(methods.values()), dataset, ONE_LABEL_METRICS, "average_k")
+    results = results_of(store, methods.values(), dataset, ONE_LABEL_METRICS, "average_k")
     panels = {}
     for title, method in methods.items():
         figures = first_figures(results, method.name)
@@ -120,13 +119,6 @@ def frontier_figure(store: RunStore) -> Any:
         rows[name] = {key: cell.mean for key, cell in cells.items() if cell is not None}
     titles = {"map": "mAP by class", "loss": "log loss a row, calibrated"}
     return draw_frontier(rows, "map", "loss", higher=("map",), percent=("map",), titles=titles) if rows else None
-
-
-def results_of(
-    store: RunStore, methods: list[Method], dataset: str, metrics: tuple[str, ...], metric: str
-) -> MethodResults:
-    """The figures of methods on a dataset."""
-    return MethodResults(store, jobs_of(methods, dataset, metrics, SEEDS), metric)
 
 
 def first_figures(results: MethodResults, method: str) -> Figures:
@@ -167,7 +159,7 @@ def page_of(store: RunStore) -> str:
         "machines": machine_table(store),
         "linear-evaluation": linear_evaluation.page(store.folder),
         "default": default_tables(store),
-        **{study.name: folded(study.page(study, Scope(), store)) for study in STUDIES.values()},
+        **{study.name: folded(study.page(Scope(), store)) for study in STUDIES.values()},
     }
     return re.sub(r"{{([a-z-]+)}}", lambda match: content[match[1]].strip(), TEMPLATE.read_text(encoding="utf-8"))
 

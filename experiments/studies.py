@@ -1,10 +1,10 @@
 """The studies, in the order of the page: which runs each one needs, and their tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.data import is_features
-from experiments.runs import SEEDS, Job, RunStore, jobs_of
+from experiments.runs import SEEDS, Job, RunStore, distinct, jobs_of
 from experiments.tables import Column, Figures, Getter, MethodResults, Table, at, own
 from experiments.training import Method
 from experiments.tuning import LPR_ON, tuned
@@ -32,26 +32,58 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A table of a study and the runs that it is made of.
+
+    Attributes:
+        title: Above the table.
+        jobs: The runs.
+        metric: Whose figures it shows.
+        render: The figures as Markdown.
+    """
+
+    title: str
+    jobs: list[Job]
+    metric: str
+    render: Callable[[MethodResults], str]
+
+
+def by_method(columns: Mapping[Column, Getter]) -> Callable[[MethodResults], str]:
+    """Renders a row for each method."""
+    return lambda results: results.table(columns)
+
+
+@dataclass(frozen=True)
 class Study:
     """An experiment.
 
     Attributes:
         name: Of its command.
-        title: Of its section.
+        title: Of its section on the page.
         sets: Datasets it uses by default.
-        jobs: The runs that it needs.
-        page: Its section, as Markdown, from the runs that are done.
+        sections: Its tables, from the datasets and the seeds.
     """
 
     name: str
     title: str
     sets: tuple[str, ...]
-    jobs: Callable[["Study", Scope], list[Job]]
-    page: Callable[["Study", Scope, RunStore], str]
+    sections: Callable[[Sequence[str], Sequence[int]], Iterable[Section]]
 
     def runs(self, scope: Scope) -> list[Job]:
-        """The runs of this study, shortened if the scope says so."""
-        return scope.of(self.jobs(self, scope))
+        """The runs that it needs, shortened if the scope says so."""
+        return distinct([job for section in self._sections(scope) for job in scope.of(section.jobs)])
+
+    def page(self, scope: Scope, store: RunStore) -> str:
+        """Its tables as Markdown, from the runs that are done."""
+        parts = []
+        for section in self._sections(scope):
+            results = MethodResults(store, scope.of(section.jobs), section.metric)
+            if results:
+                parts.append(f"{section.title}:\n\n{section.render(results)}")
+        return "\n".join(parts)
+
+    def _sections(self, scope: Scope) -> Iterable[Section]:
+        return self.sections(scope.sets or self.sets, scope.seeds)
 
 
 CROSS_ENTROPY = "SoftmaxCrossEntropyLoss()"
@@ -64,10 +96,11 @@ QUASIBINARY = Method("quasibinary", "QuasibinaryLoss()")
 
 ONE_LABEL_METRICS = ("one_label", "uniform", "average_k")
 KS = (2, 3, 5, 10)
+SCALE = 96.0  # of a cosine head
 SET_METHODS = ("CE", "AVG-K", "ROLE", "AN", "EPR", "top-K")
 
 
-def uniform_method(name: str, *, scale: float = 96.0, start: str | None = None) -> Method:
+def uniform_method(name: str, *, scale: float = SCALE, start: str | None = None) -> Method:
     """One of the twelve losses of uniform classification; the bias of BCE starts at the label rates."""
     kind, head = name.split("-")
     loss = CROSS_ENTROPY if kind == "soft" else SUMMED_BCE
@@ -130,13 +163,6 @@ def printed_jobs(dataset: str, methods: Sequence[Method] = ONE_LABEL_AS_PRINTED)
     return [replace(job, fit_settings=printed(job.fit_settings)) for job in jobs]
 
 
-def one_label_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Every method with every seed, and the paper's optimiser once on the dataset with the most classes."""
-    sets = scope.sets or study.sets
-    result = [job for name in sets for job in jobs_of(ONE_LABEL_METHODS, name, ONE_LABEL_METRICS, scope.seeds)]
-    return result + [job for name in sets[-1:] if not name.endswith(" features") for job in printed_jobs(name)]
-
-
 ONE_LABEL_COLUMNS = {
     Column("top-1 error %", best="low"): at("top1_error"),
     Column("top-5 error %", best="low"): at("top5_error"),
@@ -144,22 +170,14 @@ ONE_LABEL_COLUMNS = {
 }
 
 
-def one_label_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """Errors on each set, and with the optimiser of the paper."""
-    parts = []
-    for name in scope.sets or study.sets:
-        result = MethodResults(
-            store, scope.of(jobs_of(ONE_LABEL_METHODS, name, ONE_LABEL_METRICS, scope.seeds)), "one_label"
-        )
-        if result:
-            parts.append(f"{name}:\n\n{result.table(ONE_LABEL_COLUMNS)}")
-        if name.endswith(" features"):
-            continue
-        printed = MethodResults(store, scope.of(printed_jobs(name)), "one_label")
-        if printed:
-            title = f"{name}, trained by gradient descent as the paper does, one seed"
-            parts.append(f"{title}:\n\n{printed.table(ONE_LABEL_COLUMNS)}")
-    return "\n".join(parts)
+def one_label_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
+    """Errors on each dataset, and with the optimiser of the paper on the last, which has the most classes."""
+    render = by_method(ONE_LABEL_COLUMNS)
+    for name in sets:
+        yield Section(name, jobs_of(ONE_LABEL_METHODS, name, ONE_LABEL_METRICS, seeds), "one_label", render)
+    if not is_features(sets[-1]):
+        title = f"{sets[-1]}, trained by gradient descent as the paper does, one seed"
+        yield Section(title, printed_jobs(sets[-1]), "one_label", render)
 
 
 ZERO_LABEL_METHODS = ("BCE", "softmax + uniform", "softmax + maxconf", "quasibinary", "SPA", "uniform BCE")
@@ -177,17 +195,6 @@ def zero_or_many_label_methods() -> list[Method]:
     return [tuned_method("many", name) for name in ZERO_OR_MANY_LABEL_METHODS]
 
 
-def zero_label_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Images with one label or none, and photos with many or none."""
-    result = []
-    for name in scope.sets or study.sets:
-        methods = (
-            zero_or_many_label_methods() if name.partition(" ")[0] in MANY_LABEL_SETS else zero_or_one_label_methods()
-        )
-        result += jobs_of(methods, f"{name}: zero labels", ("zero_label",), scope.seeds)
-    return result
-
-
 ZERO_LABEL_COLUMNS = {
     Column("accuracy IN %"): own("accuracy"),
     Column("MMC OUT %", best="low"): own("mmc"),
@@ -198,14 +205,13 @@ ZERO_LABEL_COLUMNS = {
 }
 
 
-def zero_label_page(study: Study, scope: Scope, store: RunStore) -> str:
+def zero_label_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
     """Figures of rows with a label (IN) and without (OUT) on each dataset."""
-    parts = []
-    for name in scope.sets or study.sets:
-        result = MethodResults(store, scope.of(zero_label_jobs(study, replace(scope, sets=(name,)))), "zero_label")
-        if result:
-            parts.append(f"{name}:\n\n{result.table(ZERO_LABEL_COLUMNS)}")
-    return "\n".join(parts)
+    for name in sets:
+        many = name.partition(" ")[0] in MANY_LABEL_SETS
+        methods = zero_or_many_label_methods() if many else zero_or_one_label_methods()
+        jobs = jobs_of(methods, f"{name}: zero labels", ("zero_label",), seeds)
+        yield Section(name, jobs, "zero_label", by_method(ZERO_LABEL_COLUMNS))
 
 
 MANY_LABEL_LOSSES = ("BCE", "focal", "ASL", "two-way", "softmax", "quasibinary", "SPA")
@@ -242,21 +248,6 @@ def with_label_pairs(method: Method) -> Method:
     return replace(method, name=f"{name} + LPR{comma}{rest}", loss=loss)
 
 
-def many_label_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Every loss with every seed; other losses as printed, and label pairs, with the first seed."""
-    results = []
-    for name in scope.sets or study.sets:
-        features = name.endswith(" features")
-        # On a CPU, search takes a minute where training takes seconds.
-        metrics = ("many_label",) if features else MANY_LABEL_METRICS
-        every = [method for method in many_label_methods() if features or method.name in HEADLINES]
-        results += jobs_of(every, name, metrics, scope.seeds)
-        results += jobs_of(
-            [method for method in many_label_methods() if method not in every], name, metrics, scope.seeds[:1]
-        )
-    return results
-
-
 RANKING_AND_LOSS_COLUMNS = {
     Column("mAP by class %", digits=2): at("map_class"),
     Column("mAP by sample %", digits=2): at("map_sample"),
@@ -274,19 +265,21 @@ CALIBRATION_ERRORS = {
 }
 
 
-def many_label_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """Ranking, calibration by reading, and search by the length of queries."""
-    parts = []
-    for name in scope.sets or study.sets:
-        own_jobs = scope.of(many_label_jobs(study, replace(scope, sets=(name,))))
-        results = MethodResults(store, own_jobs, "many_label")
-        if results:
-            parts.append(f"{name}, ranking:\n\n{results.table(RANKING_AND_LOSS_COLUMNS)}")
-            parts.append(f"{name}, calibration by how the scores are read:\n\n{readings_table(results)}")
-        searched = MethodResults(store, own_jobs, "retrieval")
-        if searched:
-            parts.append(f"{name}, mAP of search by the number of labels in a query:\n\n{search_table(searched)}")
-    return "\n".join(parts)
+def many_label_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
+    """Ranking, calibration by reading, and search by the length of queries.
+
+    Every loss with every seed; on networks other losses as printed, and label pairs, with the first seed.
+    """
+    for name in sets:
+        # On a CPU, search takes a minute where training takes seconds.
+        metrics = ("many_label",) if is_features(name) else MANY_LABEL_METRICS
+        methods = many_label_methods()
+        every = [method for method in methods if is_features(name) or method.name in HEADLINES]
+        jobs = jobs_of(every, name, metrics, seeds)
+        jobs += jobs_of([method for method in methods if method not in every], name, metrics, seeds[:1])
+        yield Section(f"{name}, ranking", jobs, "many_label", by_method(RANKING_AND_LOSS_COLUMNS))
+        yield Section(f"{name}, calibration by how the scores are read", jobs, "many_label", readings_table)
+        yield Section(f"{name}, mAP of search by the number of labels in a query", jobs, "retrieval", search_table)
 
 
 def readings_table(results: MethodResults) -> str:
@@ -333,15 +326,6 @@ def ranking_methods() -> list[Method]:
     return [tuned_method("many", name) for name in RANKING_LOSSES]
 
 
-def ranking_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Every loss with every seed."""
-    return [
-        job
-        for name in scope.sets or study.sets
-        for job in jobs_of(ranking_methods(), name, ("many_label",), scope.seeds)
-    ]
-
-
 RANKING_COLUMNS = {
     Column("mAP by class %", digits=2): at("map_class"),
     Column("mAP by sample %", digits=2): at("map_sample"),
@@ -349,30 +333,15 @@ RANKING_COLUMNS = {
 }
 
 
-def ranking_page(study: Study, scope: Scope, store: RunStore) -> str:
+def ranking_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
     """Ranking by each loss."""
-    parts = []
-    for name in scope.sets or study.sets:
-        result = MethodResults(store, scope.of(ranking_jobs(study, replace(scope, sets=(name,)))), "many_label")
-        if result:
-            parts.append(f"{name}:\n\n{result.table(RANKING_COLUMNS)}")
-    return "\n".join(parts)
+    for name in sets:
+        jobs = jobs_of(ranking_methods(), name, ("many_label",), seeds)
+        yield Section(name, jobs, "many_label", by_method(RANKING_COLUMNS))
 
 
 TRAINED_K = 5
 SLOW_METHOD = "ROLE"  # learns an estimate for every cell of the training data, so it is trained for one K only
-
-
-def average_k_jobs(study: Study, scope: Scope) -> list[Job]:
-    """Networks for sets of 5; heads on features for sets of 2, 3, 5 and 10; each on all rows and on a long tail."""
-    result = []
-    for name in scope.sets or study.sets:
-        features = name.endswith(" features")
-        ks = KS if features else (TRAINED_K,)
-        methods = list(dict.fromkeys(method for k in ks for method in average_k_methods(k, name)))
-        for dataset in (name, f"{name}: long-tailed"):
-            result += jobs_of(methods, dataset, ONE_LABEL_METRICS, scope.seeds)
-    return result
 
 
 SHOTS = ("few", "medium", "many")
@@ -383,20 +352,13 @@ def average_k_methods(k: int, dataset: str) -> list[Method]:
     return [set_method(name, k, dataset) for name in SET_METHODS if name != SLOW_METHOD or k == TRAINED_K]
 
 
-def average_k_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """Accuracy of sets by their mean size, and for labels with few, some and many training images."""
-    parts = []
-    for name in scope.sets or study.sets:
-        features = name.endswith(" features")
+def average_k_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
+    """Networks for sets of 5; heads on features for sets of 2, 3, 5 and 10; each on all rows and on a long tail."""
+    for name in sets:
         for dataset in (name, f"{name}: long-tailed"):
-            for k in KS if features else (TRAINED_K,):
-                methods = average_k_methods(k, dataset)
-                result = MethodResults(
-                    store, scope.of(jobs_of(methods, dataset, ONE_LABEL_METRICS, scope.seeds)), "average_k"
-                )
-                if result:
-                    parts.append(f"{dataset}, K = {k}:\n\n{result.table(average_k_columns(k, dataset))}")
-    return "\n".join(parts)
+            for k in KS if is_features(name) else (TRAINED_K,):
+                jobs = jobs_of(average_k_methods(k, dataset), dataset, ONE_LABEL_METRICS, seeds)
+                yield Section(f"{dataset}, K = {k}", jobs, "average_k", by_method(average_k_columns(k, dataset)))
 
 
 def average_k_columns(k: int, dataset: str) -> dict[Column, Getter]:
@@ -436,27 +398,20 @@ LARGE_SETS = ("tiny-imagenet features", "cifar100 features", "imagenet features"
 
 def scale_methods() -> list[Method]:
     """The scale of the cosine, for softmax and for BCE with one bias."""
-    return [uniform_method(name, scale=scale) for name in ("soft-nu", "bce-nu") for scale in SCALES]
+    return [
+        replace(uniform_method(name, scale=scale), name=f"{name}, {scale}")
+        for name in ("soft-nu", "bce-nu")
+        for scale in SCALES
+    ]
 
 
 def mode_methods() -> list[Method]:
     """The eight initialisations of a bias for each label."""
-    return [uniform_method(name, start=f"mode {mode}") for name in DIVERSE_METHODS for mode in MODES]
-
-
-def uniform_jobs(study: Study, scope: Scope) -> list[Job]:
-    """The twelve losses on networks and on features; sweeps, and unknown classes in the test, on features."""
-    result = []
-    for name in scope.sets or study.sets:
-        result += jobs_of(list(UNIFORM_METHODS.values()), name, ONE_LABEL_METRICS, scope.seeds)
-        if not name.endswith(" features"):
-            continue
-        result += jobs_of(scale_methods(), name, ONE_LABEL_METRICS, scope.seeds[: 1 if name in LARGE_SETS else None])
-        if name in LARGE_SETS:
-            result += jobs_of(list(UNIFORM_METHODS.values()), f"{name}: open set", ("open_set",), scope.seeds)
-        else:
-            result += jobs_of(mode_methods(), name, ONE_LABEL_METRICS, scope.seeds)
-    return result
+    return [
+        replace(uniform_method(name, start=f"mode {mode}"), name=f"{name}, mode {mode}")
+        for name in DIVERSE_METHODS
+        for mode in MODES
+    ]
 
 
 UNIFORM_COLUMNS = {
@@ -479,32 +434,23 @@ OPEN_SET_COLUMNS = {
 }
 
 
-def uniform_page(study: Study, scope: Scope, store: RunStore) -> str:
-    """The twelve losses, the sweeps, and unknown classes."""
-    parts = []
-
-    def add(title: str, methods: list[Method], dataset: str, metric: str = "uniform") -> None:
-        metrics = ("open_set",) if metric == "open_set" else ONE_LABEL_METRICS
-        result = MethodResults(store, scope.of(jobs_of(methods, dataset, metrics, scope.seeds)), metric)
-        if result:
-            parts.append(f"{title}:\n\n{result.table(OPEN_SET_COLUMNS if metric == 'open_set' else UNIFORM_COLUMNS)}")
-
-    for name in scope.sets or study.sets:
-        add(f"{name}, the twelve losses", list(UNIFORM_METHODS.values()), name)
-        if name.endswith(" features"):
-            add(
-                f"{name}, the factor on the cosine",
-                [with_suffix(method, f"{method.scale:g}") for method in scale_methods()],
-                name,
-            )
-            add(f"{name}, starts of the bias", [with_suffix(method, method.start) for method in mode_methods()], name)
-            add(f"{name}, unknown classes in the test", list(UNIFORM_METHODS.values()), f"{name}: open set", "open_set")
-    return "\n".join(parts)
-
-
-def with_suffix(method: Method, what: str) -> Method:
-    """A method of a sweep under the name for its table."""
-    return replace(method, name=f"{method.name}, {what}")
+def uniform_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
+    """The twelve losses on networks and on features; sweeps, and unknown classes in the test, on features."""
+    twelve, render = list(UNIFORM_METHODS.values()), by_method(UNIFORM_COLUMNS)
+    for name in sets:
+        yield Section(f"{name}, the twelve losses", jobs_of(twelve, name, ONE_LABEL_METRICS, seeds), "uniform", render)
+        if not is_features(name):
+            continue
+        large, jobs = name in LARGE_SETS, jobs_of(scale_methods(), name, ONE_LABEL_METRICS, seeds)
+        if large:  # swept with one seed, but for the factor of the twelve losses, which have them all
+            jobs = [job for job in jobs if job.fit_settings.seed == seeds[0] or job.method.scale == SCALE]
+        yield Section(f"{name}, the factor on the cosine", jobs, "uniform", render)
+        if large:
+            jobs = jobs_of(twelve, f"{name}: open set", ("open_set",), seeds)
+            yield Section(f"{name}, unknown classes in the test", jobs, "open_set", by_method(OPEN_SET_COLUMNS))
+        else:
+            jobs = jobs_of(mode_methods(), name, ONE_LABEL_METRICS, seeds)
+            yield Section(f"{name}, starts of the bias", jobs, "uniform", render)
 
 
 STUDIES = {
@@ -514,31 +460,37 @@ STUDIES = {
             "one-label",
             "One label per image",
             ("cifar10", "cifar10 features", "tiny-imagenet features", "tiny-imagenet"),
-            one_label_jobs,
-            one_label_page,
+            one_label_sections,
         ),
         Study(
             "zero-labels",
             "Images without a label",
             ("tiny-imagenet", "tiny-imagenet features", "coco features"),
-            zero_label_jobs,
-            zero_label_page,
+            zero_label_sections,
         ),
-        Study("many-labels", "Photos with many labels", ("coco", "coco features"), many_label_jobs, many_label_page),
-        Study("ranking", "Ranking losses", ("coco features",), ranking_jobs, ranking_page),
+        Study(
+            "many-labels",
+            "Photos with many labels",
+            ("coco", "coco features"),
+            many_label_sections,
+        ),
+        Study(
+            "ranking",
+            "Ranking losses",
+            ("coco features",),
+            ranking_sections,
+        ),
         Study(
             "average-k",
             "Sets of K labels on average",
             ("tiny-imagenet", "tiny-imagenet features"),
-            average_k_jobs,
-            average_k_page,
+            average_k_sections,
         ),
         Study(
             "uniform",
             "One threshold for all samples",
             ("tiny-imagenet", "flowers", "flowers features", "tiny-imagenet features"),
-            uniform_jobs,
-            uniform_page,
+            uniform_sections,
         ),
     )
 }
