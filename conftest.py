@@ -15,6 +15,13 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 collect_ignore = [] if importlib.util.find_spec("triton") else ["src/manyhot/losses/kernels_triton.py"]
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what needs a GPU where there is none."""
+    if not torch.cuda.is_available():
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
 @pytest.fixture(autouse=True)
 def names_for_examples(doctest_namespace):
     doctest_namespace.update(torch=torch, mh=manyhot)

@@ -1,5 +1,7 @@
 """Thousands of requests made up from the description of the API."""
 
+import os
+
 import pytest
 
 from tests.studio.collections import write_run
@@ -9,8 +11,8 @@ from tests.studio.targets import Target, resident
 
 pytestmark = pytest.mark.process
 
-# Some for every operation, a few seconds; benchmarks/studio_fuzz.py sends 10,000.
-REQUESTS = 500
+# Some for every operation, a few seconds; as many as MANYHOT_FUZZ_REQUESTS says where it is set.
+REQUESTS = int(os.environ.get("MANYHOT_FUZZ_REQUESTS", "500"))
 
 
 @pytest.fixture(scope="module")
