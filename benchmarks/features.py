@@ -1,10 +1,10 @@
 """Extracting features of image files, and finding them again, beside a plain loop of timm and a DataLoader.
 
-python benchmarks/features.py [--images 512] [--size 128] [--workers 1] [--rounds 3] [--json features.json]
+python benchmarks/features.py [--images 512] [--size 128] [--workers 1] [--rounds 3] [--small] [--json features.json]
 """
 
 import argparse
-import json
+import io
 import statistics
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from timing import Step, interleaved, ratio
+from timing import Seconds, Step, interleaved, print_times, read_options, write_figures
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
@@ -22,16 +22,28 @@ from manyhot.data.sources import Files
 from manyhot.labels import Labels
 
 
+def rough_photos(count: int, *, width: int, height: int) -> list[bytes]:
+    """JPEGs that are as rough as photos: about 100 KB at 640 x 480."""
+    draw, photos = np.random.default_rng(0), []
+    for _ in range(count):
+        coarse = Image.fromarray(draw.integers(0, 256, (height // 20, width // 20, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
+        noisy = smooth + draw.normal(0, 10, smooth.shape)
+        file = io.BytesIO()
+        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=85)
+        photos.append(file.getvalue())
+    return photos
+
+
 def make_photos(folder: Path, n: int) -> Dataset:
-    """JPEGs of 256 x 192 pixels that are as rough as photos: about 20 KB each."""
-    draw = np.random.default_rng(0)
+    """JPEGs of 256 x 192 pixels: about 20 KB each."""
     names = [f"{number}.jpg" for number in range(n)]
-    for name in names:
-        coarse = Image.fromarray(draw.integers(0, 256, (24, 32, 3), dtype=np.uint8))
-        smooth = np.asarray(coarse.resize((256, 192), Image.Resampling.BICUBIC), dtype=np.float32)
-        noisy = smooth + draw.normal(0, 8, smooth.shape)
-        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / name, quality=90)
+    for name, photo in zip(names, rough_photos(n, width=256, height=192), strict=True):
+        (folder / name).write_bytes(photo)
     return Dataset(Labels([]), None, names, images=Files(names, root=folder))
+
+
+PLAIN = "plain timm and DataLoader"
 
 
 class PlainFiles(torch.utils.data.Dataset[torch.Tensor]):
@@ -64,48 +76,39 @@ def plain_loop(backbone: Backbone, dataset: Dataset, size: int, workers: int) ->
         return torch.cat([backbone.module(batch) for batch in loader]).numpy()
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
-    """Images a second of each way, and its time over that of the plain loop."""
+def measure(options: argparse.Namespace, folder: Path) -> Seconds:
+    """Seconds of each way; features may differ a little."""
     (folder / "photos").mkdir()
-    dataset = make_photos(folder / "photos", arguments.images)
-    backbone = create_backbone(size=arguments.size).eval()
+    dataset = make_photos(folder / "photos", options.images)
+    backbone = create_backbone(size=options.size).eval()
 
     def extract(cache: Path | bool) -> np.ndarray:
-        return extract_features(backbone, dataset, cache=cache, workers=arguments.workers).features
+        return extract_features(backbone, dataset, cache=cache, workers=options.workers).features
 
-    expected = plain_loop(backbone, dataset, arguments.size, arguments.workers)
+    expected = plain_loop(backbone, dataset, options.size, options.workers)
     difference = float(np.abs(extract(folder / "cache") - expected).max())
+    print(f"{options.images} images; largest difference to the plain loop: {difference:.4f}\n")
     steps: dict[str, Step] = {
-        "plain timm and DataLoader": lambda: plain_loop(backbone, dataset, arguments.size, arguments.workers),
+        PLAIN: lambda: plain_loop(backbone, dataset, options.size, options.workers),
         "extract_features without a cache": lambda: extract(False),
         "extract_features, all in the cache": lambda: extract(folder / "cache"),
     }
-    seconds = interleaved(steps, rounds=arguments.rounds, warm_up=0)
-    print(f"largest difference to the plain loop: {difference:.4f}\n")
-    return {
-        name: {
-            "images/s": arguments.images / statistics.median(times),
-            "time": ratio(seconds, name, "plain timm and DataLoader"),
-        }
-        for name, times in seconds.items()
-    }
+    return interleaved(steps, rounds=options.rounds, warm_up=0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=512, help="how many images (default: 512)")
-    parser.add_argument("--size", type=int, default=128, help="pixels the network sees a side (default: 128)")
-    parser.add_argument("--workers", type=int, default=1, help="processes that decode (default: 1)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: 3)")
-    parser.add_argument("--json", help="also write the figures to this file")
-    arguments = parser.parse_args()
+    options = read_options(
+        __doc__,
+        images=(512, 8, "how many images"),
+        size=(128, 32, "pixels the network sees a side"),
+        workers=(1, 0, "processes that decode"),
+        rounds=(3, 1, "rounds, of which the median counts"),
+    )
     with tempfile.TemporaryDirectory() as folder:
-        results = measure(arguments, Path(folder))
-    print(f"{'':38}{'images/s':>10}{'time':>10}")
-    for name, figures in results.items():
-        print(f"{name:38}{figures['images/s']:10,.0f}{figures['time']:10.3f}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(results))
+        seconds = measure(options, Path(folder))
+    rates = {name: f"{options.images / statistics.median(times):,.0f}" for name, times in seconds.items()}
+    print_times(seconds, {PLAIN: "plain"}, more={"images/s": rates})
+    write_figures(options, {"seconds": seconds})
 
 
 if __name__ == "__main__":

@@ -4,16 +4,12 @@ Both take the same rows and strengths. The peer runs as `OneVsRestClassifier` wo
 strength, and as an expert would, each fit from where the last one ended; either way with its default tolerance. Every
 objective of ours must be as low as the lowest of the peer, up to a share of 1e-4.
 
-python benchmarks/linear.py [--data features.npz] [--rows 80000] [--labels 3] [--threads 2]
+python benchmarks/linear.py [--data features.npz] [--rows 80000] [--labels 3] [--threads 2] [--small] [--json FILE]
 
 The archive holds `x` (N, D) and `y` (N, K); without one, features like those of a network are drawn.
 """
 
-import argparse
-import json
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import sklearn
@@ -21,9 +17,10 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from timing import check, meter, print_table, read_options, write_figures
 
 import manyhot as mh
-from manyhot.linear import LinearPath, fit_path
+from manyhot.linear import fit_path
 
 OURS = "fit_path, all labels at once"
 PEERS = {"LogisticRegression, from zero": False, "LogisticRegression, warm start": True}
@@ -41,7 +38,7 @@ def make_data(rows: int, *, width: int = 448, labels: int = 80) -> tuple[np.ndar
     return features, draw.random((rows, labels)) < 1 / (1 + np.exp(-(features @ weights.T + odds)))
 
 
-def loop_over_labels(features: np.ndarray, targets: np.ndarray, strengths: list[float], *, warm: bool) -> np.ndarray:
+def loop_over_labels(features: np.ndarray, targets: np.ndarray, strengths: list[float], warm: bool) -> np.ndarray:
     """(S, K) the objective of each label by the peer."""
     scaled = StandardScaler().fit_transform(features)
     values = np.zeros((len(strengths), targets.shape[1]))
@@ -55,49 +52,43 @@ def loop_over_labels(features: np.ndarray, targets: np.ndarray, strengths: list[
     return values
 
 
-def timed(features: np.ndarray, targets: np.ndarray) -> tuple[LinearPath, float]:
-    start = time.perf_counter()
-    path = fit_path(features, targets, mh.BinaryCrossEntropyLoss())
-    return path, time.perf_counter() - start
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="archive of features and targets (default: drawn)")
-    parser.add_argument("--rows", type=int, default=80_000, help="rows to fit on (default: 80000)")
-    parser.add_argument("--labels", type=int, default=3, help="labels for the peer (default: 3)")
-    parser.add_argument("--threads", type=int, default=2, help="of torch (default: 2)")
-    parser.add_argument("--json", help="also write the figures to this file")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    options = read_options(
+        __doc__,
+        data=("", "", "archive of features and targets (default: drawn)"),
+        rows=(80_000, 300, "rows to fit on"),
+        labels=(3, 1, "labels for the peer"),
+        threads=(2, 1, "threads of torch"),
+    )
     warnings.simplefilter("ignore", ConvergenceWarning)
-    if arguments.data:
-        archive = np.load(arguments.data, allow_pickle=False)
-        features, targets = archive["x"][: arguments.rows], archive["y"][: arguments.rows] == 1
+    if options.data:
+        archive = np.load(options.data, allow_pickle=False)
+        features, targets = archive["x"][: options.rows], archive["y"][: options.rows] == 1
     else:
-        features, targets = make_data(arguments.rows)
-    chosen = np.linspace(0, targets.shape[1] - 1, arguments.labels).round().astype(int)
-    print(f"torch {torch.__version__}, scikit-learn {sklearn.__version__}, {arguments.threads} threads")
+        features, targets = make_data(options.rows, **({"width": 16, "labels": 5} if options.small else {}))
+    chosen = np.linspace(0, targets.shape[1] - 1, options.labels).round().astype(int)
+    print(f"torch {torch.__version__}, scikit-learn {sklearn.__version__}, {options.threads} threads")
     print(f"{features.shape[0]} rows, {features.shape[1]} features, {targets.shape[1]} labels, 45 strengths\n")
 
-    path, taken = timed(features, targets)
-    share = float(path.converged.float().mean())
-    print(f"fit_path: {taken:.1f} s, {100 * share:.1f} % of the problems converged\n")
-    values, seconds = {OURS: path.values.numpy()[:, chosen]}, {OURS: taken / targets.shape[1]}
+    ours = meter(fit_path, features, targets, mh.BinaryCrossEntropyLoss())
+    path = ours["result"]
+    converged = float(path.converged.float().mean())
+    print(f"fit_path: {ours['seconds']:.1f} s, {converged:.1%} of the problems converged\n")
+    values, seconds = {OURS: path.values.numpy()[:, chosen]}, {OURS: ours["seconds"] / targets.shape[1]}
     for name, warm in PEERS.items():
-        start = time.perf_counter()
-        values[name] = loop_over_labels(features, targets[:, chosen], path.strengths.tolist(), warm=warm)
-        seconds[name] = (time.perf_counter() - start) / len(chosen)
+        peer = meter(loop_over_labels, features, targets[:, chosen], path.strengths.tolist(), warm)
+        values[name], seconds[name] = peer["result"], peer["seconds"] / len(chosen)
     lowest = np.minimum.reduce(list(values.values()))
     excess = {name: float(((objective - lowest) / lowest).max()) for name, objective in values.items()}
-    print(f"{'':34}{'seconds a label':>18}{'ratio':>8}{'most above the lowest':>24}")
-    for name, each in seconds.items():
-        print(f"{name:34}{each:18.2f}{each / seconds[OURS]:8.1f}{excess[name]:24.1e}")
+    print_table(
+        ["", "seconds a label", "x ours", "most above the lowest"],
+        [[name, f"{each:.2f}", f"{each / seconds[OURS]:.1f}", f"{excess[name]:.1e}"] for name, each in seconds.items()],
+    )
     ratio = min(seconds[name] for name in PEERS) / seconds[OURS]
-    print(f"\nEvery objective within {SHARE:g} of the lowest: {'met' if excess[OURS] <= SHARE else 'MISSED'}")
-    print(f"At least {LEAST_RATIO:g} times as fast for a label: {'met' if ratio >= LEAST_RATIO else 'MISSED'}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"total": taken, "seconds": seconds, "excess": excess}))
+    print()
+    check(f"Every objective within {SHARE:g} of the lowest", excess[OURS] <= SHARE)
+    check(f"At least {LEAST_RATIO:g} times as fast for a label", ratio >= LEAST_RATIO)
+    write_figures(options, {"total": ours["seconds"], "seconds": seconds, "excess": excess})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Requests to an HTTP server on this machine: at a rate independent of its answers, or as fast as it answers.
 
-The client is a few lines over sockets, because common ones take more processor time than the answers they wait for.
+The client is a few lines over streams, because common ones take more processor time than the answers they wait for.
 """
 
 import asyncio
+import contextlib
 import itertools
 import random
 import re
@@ -42,83 +43,45 @@ class Load:
         return values[min(int(share * len(values)), len(values) - 1)] if values else float("inf")
 
 
-class Connection(asyncio.Protocol):
-    """A persistent connection; one request at a time."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._got, self._needed = bytearray(), 0
-        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.closed = True
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionError("the server closed the connection"))
-
-    def data_received(self, data: bytes) -> None:
-        self._got += data
-        if not self._needed:
-            end = self._got.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            length = LENGTH.search(self._got, 0, end + 2)
-            self._body, self._needed = end + 4, end + 4 + (int(length[1]) if length else 0)
-        if len(self._got) >= self._needed and self._answer is not None and not self._answer.done():
-            self._answer.set_result((int(self._got[9:12]), bytes(self._got[self._body : self._needed])))
-            self._got, self._needed = bytearray(), 0
-
-    async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer."""
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await asyncio.wait_for(self._answer, TIMEOUT)
-
-    def close(self) -> None:
-        self.closed = True
-        self._transport.close()
-
-
 class Connections:
-    """Connections to one server, opened as they are needed."""
+    """Connections to one server, opened as they are needed; one request at a time on each."""
 
     def __init__(self, port: int) -> None:
         self.port, self.under_way = port, 0
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
         """Status and body; a connection that was closed while idle is replaced, once."""
         self.under_way += 1
         try:
-            self._idle = [one for one in self._idle if not one.closed]
             if self._idle:
-                try:
-                    return await self._ask(self._idle.pop(), request)
-                except ConnectionError:
-                    pass
-            return await self._ask(await self._open(), request)
+                with contextlib.suppress(ConnectionError):
+                    return await self._ask(*self._idle.pop(), request)
+            return await self._ask(*await asyncio.open_connection(HOST, self.port), request)
         finally:
             self.under_way -= 1
 
     def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
+        for _, writer in self._idle:
+            writer.close()
 
-    async def _open(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        return (await loop.create_connection(Connection, HOST, self.port))[1]
-
-    async def _ask(self, connection: Connection, request: bytes) -> tuple[int, bytes]:
+    async def _ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+    ) -> tuple[int, bytes]:
         try:
-            answer = await connection.ask(request)
+            async with asyncio.timeout(TIMEOUT):
+                writer.write(request)
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = LENGTH.search(head)
+                body = await reader.readexactly(int(length[1]) if length else 0)
+        except asyncio.IncompleteReadError:
+            writer.close()
+            raise ConnectionError("the server closed the connection") from None
         except BaseException:
-            connection.close()
+            writer.close()
             raise
-        self._idle.append(connection)
-        return answer
+        self._idle.append((reader, writer))
+        return int(head[9:12]), body
 
 
 async def _one(connections: Connections, load: Load, request: Request, since: float) -> None:

@@ -1,32 +1,22 @@
 """Time and memory of tables on disk: writing, streaming, and reading a few labels, beside what pyarrow needs alone.
 
-python benchmarks/predictions.py [--rows 1000000] [--labels 80] [--json predictions.json]
+python benchmarks/predictions.py [--rows 1000000] [--labels 80] [--small] [--json predictions.json]
 """
 
-import argparse
-import json
-import subprocess
-import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-SETTING = """
-import sys, time
-import pyarrow.parquet as pq, pyarrow.compute, pyarrow.csv
+import pyarrow.compute
+import pyarrow.csv  # noqa: F401
+import pyarrow.parquet as pq
 import torch
+from timing import meter_alone, print_table, read_options, write_figures
+
 from manyhot.predictions import Predictions, PredictionsWriter, open_predictions
-path, rows, labels = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
-def megabytes(what):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith(what)) / 1024
 
-def report(work):
-    before, wall, cpu = megabytes("VmRSS"), time.perf_counter(), time.process_time()
-    work()
-    print(time.perf_counter() - wall, time.process_time() - cpu, megabytes("VmHWM") - before)
-
-def write():
+def write(path: Path, rows: int, labels: int) -> None:
     draw = torch.Generator().manual_seed(0)
     with PredictionsWriter(path, [f"label {k}" for k in range(labels)]) as writer:
         for start in range(0, rows, 16384):
@@ -36,55 +26,45 @@ def write():
             targets = torch.randint(-1, 2, scores.shape, dtype=torch.int8, generator=draw)
             writer.write(Predictions(scores=scores, probs=scores.sigmoid(), targets=targets, ids=ids))
 
-def stream():
-    for batch in open_predictions(path).batches():
-        batch.scores
 
-def pyarrow_stream():
+def stream(path: Path) -> None:
+    for batch in open_predictions(path).batches():
+        assert batch.scores is not None
+
+
+def stream_by_pyarrow(path: Path) -> None:
     with pq.ParquetFile(path, pre_buffer=False) as file:
         for batch in file.iter_batches():
-            batch.num_rows
+            assert batch.num_rows
 
-def three_labels():
+
+def read_three_labels(path: Path) -> None:
     open_predictions(path).read(labels=["label 0", "label 3", "label 7"], kinds=["probs"])
 
-def load():
+
+def load(path: Path) -> None:
     open_predictions(path).load()
-"""
-STEPS = {
-    "write (with drawing the numbers)": "write",
-    "stream in batches of 65,536 rows": "stream",
-    "the same by pyarrow, without tensors": "pyarrow_stream",
-    "read the probabilities of 3 labels": "three_labels",
-    "load everything": "load",
+
+
+READ: dict[str, Callable[[Path], None]] = {
+    "stream in batches of 65,536 rows": stream,
+    "the same by pyarrow, without tensors": stream_by_pyarrow,
+    "read the probabilities of 3 labels": read_three_labels,
+    "load everything": load,
 }
 
 
-def measure(step: str, path: Path, rows: int, labels: int) -> tuple[float, float, float]:
-    """Seconds, seconds of the processor and peak megabytes of one step, in a process of its own."""
-    command = [sys.executable, "-c", f"{SETTING}\nreport({step})", str(path), str(rows), str(labels)]
-    wall, cpu, peak = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-    return wall, cpu, peak
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table (default: 1000000)")
-    parser.add_argument("--labels", type=int, default=80, help="its labels (default: 80)")
-    parser.add_argument("--json", help="also write the figures to this file")
-    arguments = parser.parse_args()
-    results = {}
+    options = read_options(__doc__, rows=(1_000_000, 2_000, "rows of the table"), labels=(80, 8, "its labels"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "table.parquet")
-        print(f"{arguments.rows:,} rows x {arguments.labels} labels: scores, probs, targets\n")
-        print(f"{'':40}{'seconds':>10}{'of processor':>14}{'peak MB':>10}")
-        for name, step in STEPS.items():
-            results[step] = measure(step, path, arguments.rows, arguments.labels)
-            wall, cpu, peak = results[step]
-            print(f"{name:40}{wall:10.2f}{cpu:14.2f}{peak:10.0f}", flush=True)
-        print(f"\non disk: {path.stat().st_size / 2**20:,.0f} MB")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(results))
+        results = {"write (with drawing the numbers)": meter_alone(write, path, options.rows, options.labels)}
+        results |= {name: meter_alone(step, path) for name, step in READ.items()}
+        size = path.stat().st_size / 1e6
+    print(f"{options.rows:,} rows x {options.labels} labels: scores, probs, targets; {size:,.0f} MB on disk\n")
+    rows = [[name, f"{r['seconds']:.2f}", f"{r['processor']:.2f}", f"{r['peak']:.0f}"] for name, r in results.items()]
+    print_table(["", "seconds", "of processor", "peak MB"], rows)
+    write_figures(options, {"megabytes": size, "results": results})
 
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
 """Average precision of many tag queries: beside scikit-learn, one query after the other.
 
-python benchmarks/retrieval.py [--rows 5000] [--labels 20] [--queries 0] [--peer-queries 200] [--device cpu]
+python benchmarks/retrieval.py [--rows 5000] [--labels 20] [--queries 0] [--peer-queries 200] [--device cpu] [--small]
 
 Without --queries, all queries of up to five labels are judged: 561,869 for 20 labels. The peer judges some of them; its
 time for all is in proportion. Both must agree.
 """
 
-import argparse
-import time
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
+from timing import meter, read_options, write_figures
 
-from manyhot.metrics import RetrievalPrecision, TagQuery, all_queries, sample_queries
+from manyhot.metrics import MetricResult, RetrievalPrecision, TagQuery, all_queries, sample_queries
 
 
 def draw(rows: int, labels: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,28 +38,34 @@ def by_scikit_learn(log_odds: torch.Tensor, targets: torch.Tensor, queries: Sequ
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5000, help="samples (default: 5000)")
-    parser.add_argument("--labels", type=int, default=20, help="labels (default: 20)")
-    parser.add_argument("--queries", type=int, default=0, help="how many to draw instead of taking all")
-    parser.add_argument("--peer-queries", type=int, default=200, help="how many the peer judges (default: 200)")
-    parser.add_argument("--device", default="cpu", help="where ours are judged (default: cpu)")
-    options = parser.parse_args()
+    options = read_options(
+        __doc__,
+        rows=(5000, 100, "samples"),
+        labels=(20, 5, "labels"),
+        queries=(0, 0, "how many to draw instead of taking all"),
+        peer_queries=(200, 5, "how many the peer judges"),
+        device=("cpu", "cpu", "where ours are judged"),
+    )
     log_odds, targets = draw(options.rows, options.labels)
     queries = sample_queries(options.labels, options.queries) if options.queries else all_queries(options.labels)
-    start = time.perf_counter()
-    metric = RetrievalPrecision(queries).update(log_odds.to(options.device), targets.to(options.device))
-    result = metric.compute()
-    ours = time.perf_counter() - start
+
+    def by_manyhot() -> MetricResult:
+        cells = log_odds.to(options.device), targets.to(options.device)
+        return RetrievalPrecision(queries).update(*cells).compute()
+
+    ours = meter(by_manyhot)
     indices = np.linspace(0, len(queries) - 1, options.peer_queries).astype(int)
-    start = time.perf_counter()
-    expected = by_scikit_learn(log_odds, targets, [queries[index] for index in indices])
-    peer = (time.perf_counter() - start) / len(indices) * len(queries)
-    np.testing.assert_allclose(result.details["by_query"].cpu().numpy()[indices], expected, atol=1e-9)
-    print(f"{len(queries):,} queries over {options.rows:,} samples x {options.labels} labels, mAP {result.value:.4f}")
+    peer = meter(by_scikit_learn, log_odds, targets, [queries[index] for index in indices])
+    found = ours["result"].details["by_query"].cpu().numpy()[indices]
+    np.testing.assert_allclose(found, peer["result"], atol=1e-9)
+    seconds = {"ours": ours["seconds"], "scikit-learn": peer["seconds"] / len(indices) * len(queries)}
+    size = f"{options.rows:,} samples x {options.labels} labels"
+    print(f"{len(queries):,} queries over {size}, mAP {ours['result'].value:.4f}")
     print(
-        f"ours on {options.device} {ours:.1f} s; scikit-learn {peer:.0f} s (from {len(indices)}), {peer / ours:.0f} x"
+        f"ours on {options.device} {seconds['ours']:.1f} s; scikit-learn {seconds['scikit-learn']:.0f} s "
+        f"(from {len(indices)}), {seconds['scikit-learn'] / seconds['ours']:.0f} x"
     )
+    write_figures(options, {"seconds": seconds, "queries": len(queries)})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,12 @@
 """The 100 samples that best match a query of three labels, out of millions, beside other ways to find them.
 
-python benchmarks/search.py [--rows 5000000] [--labels 80] [--rounds 15] [--folder FOLDER] [--json search.json]
+python benchmarks/search.py [--rows 5000000] [--labels 80] [--rounds 15] [--folder FOLDER] [--small] [--json FILE]
 
 The predictions are drawn and written to FOLDER first (a temporary one by default), in five parts of equal size: once
 as this package writes them, one column a label, and once as one column of lists, as tables of vectors usually are. The
 floor is the time to read the three columns of the query in memory once.
 """
 
-import argparse
-import json
-import statistics
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -22,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from timing import Step, interleaved
+from timing import Seconds, Step, interleaved, print_times, read_options, write_figures
 
 from manyhot.predictions import Predictions, PredictionsWriter
 from manyhot.search import Collection, SearchResult
@@ -32,6 +29,7 @@ PARTS = 5
 ROWS_AT_ONCE = 65536
 K = 100
 NAMED = 3, 7, 11
+FLOOR, CACHED = "the three columns in memory, read once (floor)", "search, columns cached"
 QUERY = "label 3 & label 7 & !label 11"
 GROWTH_QUERIES = {
     "three labels": QUERY,
@@ -98,8 +96,8 @@ def candidates(folder: Path, matrix: np.ndarray) -> dict[str, Step]:
         return best_rows(scores)
 
     ways: dict[str, Callable[[], list[Any]]] = {
-        "the three columns in memory, read once (floor)": lambda: [column.sum() for column in contiguous],
-        "search, columns cached": lambda: hits(cached.search(QUERY, k=K, expect=False)),
+        FLOOR: lambda: [column.sum() for column in contiguous],
+        CACHED: lambda: hits(cached.search(QUERY, k=K, expect=False)),
         "search, columns cached, with expected matches": lambda: hits(cached.search(QUERY, k=K)),
         "search, from the files": lambda: hits(files.search(QUERY, k=K, expect=False)),
         "its statement in DuckDB": lambda: numbers(database.execute(statement).fetchall()),
@@ -109,7 +107,7 @@ def candidates(folder: Path, matrix: np.ndarray) -> dict[str, Step]:
     }
     expected = by_numpy()
     for name, way in ways.items():
-        if "floor" not in name and len(set(way()) & set(expected)) < K - 1:  # single precision may swap the last one
+        if name != FLOOR and len(set(way()) & set(expected)) < K - 1:  # single precision may swap the last one
             raise SystemExit(f"{name} finds others")
     return {**ways}
 
@@ -128,8 +126,8 @@ def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
     return [int(row[0].removeprefix("image ")) for row in rows]
 
 
-def growth(folder: Path, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of some queries for one part, and for all of them."""
+def growth(folder: Path, rounds: int) -> Seconds:
+    """Seconds of some queries for one part, and for all of them."""
     few, many = (Collection.open(path) for path in (folder / "columns" / "part-0.parquet", folder / "columns"))
     steps: dict[str, Step] = {}
     for name, query in GROWTH_QUERIES.items():
@@ -139,15 +137,15 @@ def growth(folder: Path, rounds: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000, help="samples (default: 5000000)")
-    parser.add_argument("--labels", type=int, default=80, help="labels (default: 80, at least 14)")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds of all ways, interleaved (default: 15)")
-    parser.add_argument("--folder", type=Path, help="a new folder for the files, which are left there")
-    parser.add_argument("--json", help="also write the figures to this file")
-    options = parser.parse_args()
-    temporary = nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory()
-    with temporary as name:
+    options = read_options(
+        __doc__,
+        rows=(5_000_000, 5_000, "samples"),
+        labels=(80, 14, "labels, at least 14"),
+        rounds=(15, 1, "rounds of all ways, interleaved"),
+        folder=("", "", "a new folder for the files, which are left there"),
+        threads=(torch.get_num_threads(),) * 2 + ("threads of torch",),
+    )
+    with nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         matrix = write(folder, options.rows, options.labels)
         sizes = {name: size_of(folder / name) / options.rows for name in ("columns", "lists")}
@@ -156,16 +154,10 @@ def main() -> None:
         seconds = interleaved(candidates(folder, matrix), rounds=options.rounds, warm_up=1)
         del matrix
         grown = growth(folder, options.rounds)
-    floor, ours = (statistics.median(list(seconds.values())[index]) for index in (0, 1))
-    print(f"{'':50}{'ms':>9}{'x floor':>9}{'x search':>10}")
-    for name, times in seconds.items():
-        middle = statistics.median(times)
-        print(f"{name:50}{1e3 * middle:9.1f}{middle / floor:9.1f}{middle / ours:10.1f}")
-    print("\nwith expected matches, columns cached")
-    for name, times in grown.items():
-        print(f"{name:50}{1e3 * statistics.median(times):9.1f}")
-    if options.json:
-        Path(options.json).write_text(json.dumps({"bytes": sizes, "seconds": seconds, "growth": grown}) + "\n")
+    print_times(seconds, {FLOOR: "floor", CACHED: "search"})
+    print("\nwith expected matches, columns cached\n")
+    print_times(grown, {})
+    write_figures(options, {"bytes": sizes, "seconds": seconds, "growth": grown})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Servers in their own processes: started, awaited, monitored, and always terminated.
+"""Servers in their own processes: started, awaited, measured under a load, and always terminated.
 
 Several can be measured in turn: all but one are suspended, and take no processor time.
 """
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -10,12 +11,17 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from load import Load
 
 HOST = "127.0.0.1"
 START_SECONDS = 120
 STOP_SECONDS = 10
+
+Figures = dict[str, Any]
 
 
 class Server:
@@ -128,3 +134,38 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
+
+
+def total_processor_seconds() -> float:
+    """Processor time that was spent on this machine so far, by anybody."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(server: Server, ask: Callable[..., Any], *, watch: bool = False) -> tuple[Load, Figures]:
+    """Measures a server under load.
+
+    Args:
+        server: Suspended, before and after.
+        ask: Makes the load.
+        watch: Whether to sample the server's memory every second.
+    """
+    with server.awake():
+        before = server.processor_seconds(), total_processor_seconds(), time.perf_counter()
+        load: Load = asyncio.run(ask(**({"watch": server.megabytes} if watch else {})))
+        return load, _figures(load, server, before)
+
+
+def _figures(load: Load, server: Server, before: tuple[float, float, float]) -> Figures:
+    """Answers a second, milliseconds, errors, milliseconds of the processor an answer, and what others took."""
+    own, total = server.processor_seconds() - before[0], total_processor_seconds() - before[1]
+    cores, answers = os.cpu_count() or 1, max(sum(map(len, load.latencies.values())), 1)
+    return {
+        "rate": load.rate,
+        "p50": 1e3 * load.quantile(0.5),
+        "p99": 1e3 * load.quantile(0.99),
+        "errors": sum(load.errors.values()),
+        "server": 1e3 * own / answers,
+        "client": 1e3 * load.client / answers,
+        "others": max(0.0, total - own - load.client) / ((time.perf_counter() - before[2]) * cores),
+    }

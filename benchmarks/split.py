@@ -1,19 +1,12 @@
-"""A stratified split of many rows, against iterative stratification as it is usually written, on one thread.
+"""A stratified split of many rows, against iterative stratification as it is usually written.
 
-python benchmarks/split.py [--rows 300000] [--labels 100] [--peer-rows 20000] [--rounds 3] [--json split.json]
+python benchmarks/split.py [--rows 300000] [--labels 100] [--peer-rows 20000] [--rounds 3] [--small] [--json split.json]
 
 The usual way settles common labels last, when the splits are nearly full; the table shows by how many rows it misses.
 """
 
-import argparse
-import json
-import statistics
-import time
-from pathlib import Path
-
 import numpy as np
-import torch
-from timing import Step, interleaved, ratio
+from timing import Step, check, interleaved, meter, print_table, print_times, ratio, read_options, write_figures
 
 from manyhot.data.split import stratified_split
 from manyhot.data.targets import SparseTargets
@@ -67,45 +60,40 @@ def off(dense: np.ndarray, splits: np.ndarray) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=300_000, help="rows (default: 300000)")
-    parser.add_argument("--labels", type=int, default=100, help="labels (default: 100)")
-    parser.add_argument("--peer-rows", type=int, default=20_000, help="rows of the comparison (default: 20000)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each candidate runs (default: 3)")
-    parser.add_argument("--json", help="also write the figures to this file")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    dense = make_data(arguments.rows, arguments.labels)
-    few = dense[: arguments.peer_rows]
+    options = read_options(
+        __doc__,
+        rows=(300_000, 3_000, "rows"),
+        labels=(100, 10, "labels"),
+        peer_rows=(20_000, 1_000, "rows that both split"),
+        rounds=(3, 1, "how often both run"),
+    )
+    dense = make_data(options.rows, options.labels)
+    few = dense[: options.peer_rows]
     whole, part = SparseTargets.from_dense(dense), SparseTargets.from_dense(few)
     ours, peer = "stratified_split", "iterative stratification"
     steps: dict[str, Step] = {
         ours: lambda: stratified_split(part, SHARES),
         peer: lambda: iterative_stratification(few),
     }
-    seconds = interleaved(steps, rounds=arguments.rounds, warm_up=0)
-    start = time.process_time()
-    splits = stratified_split(whole, SHARES)
-    alone = time.process_time() - start
-
+    seconds = interleaved(steps, rounds=options.rounds, warm_up=0)
+    all_rows = meter(stratified_split, whole, SHARES)
     quality = {
         ours: off(few, stratified_split(part, SHARES)),
         peer: off(few, iterative_stratification(few)),
         "random split": off(few, random_split(few)),
-        f"{ours}, {arguments.rows} rows": off(dense, splits),
+        f"{ours}, {options.rows} rows": off(dense, all_rows["result"]),
     }
-    print(f"numpy {np.__version__}, one thread; {arguments.peer_rows} rows, {arguments.labels} labels\n")
-    print(f"{'':36}{'seconds':>10}{'mean off':>10}{'most off':>10}{'size off':>10}")
-    for name, (mean, most, size) in quality.items():
-        taken = statistics.median(seconds[name]) if name in seconds else alone if "rows" in name else float("nan")
-        print(f"{name:36}{taken:10.2f}{mean:10.2f}{most:10.1f}{size:10.1f}")
-    speed = 1 / ratio(seconds, ours, peer)
-    most = max(quality[ours][1], quality[f"{ours}, {arguments.rows} rows"][1])
-    print(f"\n{speed:.1f} times as fast; at least {LEAST_RATIO:g}: {'met' if speed >= LEAST_RATIO else 'MISSED'}")
-    print(f"No label more than {MOST_OFF:g} rows off its share: {'met' if most <= MOST_OFF else 'MISSED'}")
-    if arguments.json:
-        figures = {"seconds": seconds, "seconds of all rows": alone, "ratio": speed, "rows off": quality}
-        Path(arguments.json).write_text(json.dumps(figures))
+    print(f"numpy {np.__version__}; {options.peer_rows} rows, {options.labels} labels\n")
+    print_times(seconds, {ours: "ours"})
+    print(f"\n{all_rows['processor']:.1f} seconds of the processor for {options.rows} rows; rows off their shares:\n")
+    print_table(["", "mean", "most", "size"], [[name, *map("{:.2f}".format, rows)] for name, rows in quality.items()])
+    speed = ratio(seconds, peer, ours)
+    most = max(quality[ours][1], quality[f"{ours}, {options.rows} rows"][1])
+    print()
+    check(f"At least {LEAST_RATIO:g} times as fast", speed >= LEAST_RATIO)
+    check(f"No label more than {MOST_OFF:g} rows off its share", most <= MOST_OFF)
+    figures = {"seconds": seconds, "seconds of all rows": all_rows["processor"], "ratio": speed, "rows off": quality}
+    write_figures(options, figures)
 
 
 if __name__ == "__main__":
