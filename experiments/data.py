@@ -1,7 +1,7 @@
 """The data of the experiments by name: images on the device or frozen features, their variants, and the backbones."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
@@ -87,13 +87,8 @@ class PixelBatches(Batches):
         seed: int = 0,
         epochs: int = 1,
     ) -> None:
-        self.pixels, self.targets, self.augmentation, self.seed, self.epochs = (
-            pixels,
-            targets,
-            augmentation,
-            seed,
-            epochs,
-        )
+        self.pixels, self.targets, self.augmentation = pixels, targets, augmentation
+        self.seed, self.epochs = seed, epochs
         self._rows = rows.to(pixels.device)
         self._dense = targets.dense().to(pixels.device)
         self._scaled: dict[int, Tensor] = {}
@@ -288,15 +283,9 @@ class Rows:
             batches: dict[str, Batches] = {}
             for split in SPLITS:
                 positions, targets = self.of(split)
+                drawn = {"seed": fit_settings.seed, "epochs": fit_settings.epochs}
                 own = augmentation if split == "train" else None
-                batches[split] = PixelBatches(
-                    self.samples,
-                    positions,
-                    targets,
-                    augmentation=own,
-                    seed=fit_settings.seed,
-                    epochs=fit_settings.epochs,
-                )
+                batches[split] = PixelBatches(self.samples, positions, targets, augmentation=own, **drawn)
             return batches
 
         return ExperimentDataset(self.name, self.labels, width, parts, backbone)
@@ -384,12 +373,11 @@ def reduced(file: Path, features: np.ndarray, dataset: Dataset, width: int) -> N
         np.savez(stream, x=x.astype(np.float16), y=y, splits=np.array(dataset.splits, dtype=str), names=names)
 
 
-def feature_rows(file: Path, name: str, *, rename: Mapping[str, str] | None = None) -> Rows:
+def feature_rows(file: Path, name: str) -> Rows:
     """Features from an npz file with x (N, D), y (N, K), splits (N,) and optionally names (K,)."""
     with np.load(file) as content:
         x, y, splits = content["x"], content["y"], content["splits"]
         names = content["names"] if "names" in content else np.arange(y.shape[1])
-    splits = np.array([(rename or {}).get(split, split) for split in splits.tolist()])
     targets = SparseTargets.from_dense(y.astype(np.int8))
     return Rows(name, tuple(map(str, names)), targets, splits, torch.from_numpy(x), torch.arange(len(x)))
 
@@ -472,7 +460,7 @@ class Catalogue:
 
     def __call__(self, name: str) -> ExperimentDataset:
         """The dataset of a name."""
-        kind, rows = kind_of(name), self._variant(name)
+        kind, rows = kind_of(name), rows_by_name(name, self._rows, self._open)
         if is_features(name):
             return rows.features()
         key = kind.backbone, kind.size
@@ -480,14 +468,9 @@ class Catalogue:
             self._nets[key] = ReusableBackbone(backbone_builder(*key, self.weights), default_device())
         return rows.images(self._nets[key], kind.width, kind.augmentation)
 
-    def _variant(self, name: str) -> Rows:
-        whole, _, variant = name.partition(": ")
-        if whole not in self._rows:
-            opened = self._features(whole) if is_features(whole) else self._images(whole)
-            self._rows[whole] = opened.with_val(kind_of(whole).val)
-        if name not in self._rows:
-            self._rows[name] = MAKERS[variant](self._rows[whole], name)
-        return self._rows[name]
+    def _open(self, whole: str) -> Rows:
+        rows = self._features(whole) if is_features(whole) else self._images(whole)
+        return rows.with_val(kind_of(whole).val)
 
     def _images(self, name: str) -> Rows:
         data, size = read_layout(self.folder / name), kind_of(name).size
@@ -524,11 +507,8 @@ def fit_settings_for(name: str) -> FitSettings:
     if is_features(name):
         return replace(FEATURES, epochs=4 * FEATURES.epochs) if kind.val < 1000 else FEATURES
     # A long tail has a fifth of the rows; with twice the epochs each method still takes fewer steps than on all.
-    return (
-        replace(kind.fit_settings, epochs=2 * kind.fit_settings.epochs)
-        if name.endswith(": long-tailed")
-        else kind.fit_settings
-    )
+    factor = 2 if name.endswith(": long-tailed") else 1
+    return replace(kind.fit_settings, epochs=factor * kind.fit_settings.epochs)
 
 
 def input_settings(name: str) -> dict[str, Any]:
@@ -602,6 +582,18 @@ MAKERS: dict[str, Callable[[Rows, str], Rows]] = {
     "zero labels, part": lambda rows, name: part_of(without_some_labels(rows, name), name),
 }
 
+
+def rows_by_name(name: str, opened: dict[str, Rows], open_whole: Callable[[str], Rows]) -> Rows:
+    """The rows of a dataset, opened once and kept in `opened`; its variants share the samples of the whole."""
+    kind_of(name)
+    whole, _, variant = name.partition(": ")
+    if whole not in opened:
+        opened[whole] = open_whole(whole)
+    if name not in opened:
+        opened[name] = MAKERS[variant](opened[whole], name)
+    return opened[name]
+
+
 MANY = ("coco", "voc", "nus-wide")
 LABELS, WIDTH, SIDE = 15, 12, 8
 SIZES = {"train": 120, "val": 60, "test": 60}
@@ -616,17 +608,8 @@ class Generated:
 
     def __call__(self, name: str) -> ExperimentDataset:
         """The dataset of a name."""
-        rows = self._variant(name)
+        rows = rows_by_name(name, self._rows, generate)
         return rows.features() if is_features(name) else rows.images(self._net, WIDTH, Augmentation())
-
-    def _variant(self, name: str) -> Rows:
-        whole, _, variant = name.partition(": ")
-        kind_of(whole)
-        if whole not in self._rows:
-            self._rows[whole] = generate(whole)
-        if name not in self._rows:
-            self._rows[name] = MAKERS[variant](self._rows[whole], name)
-        return self._rows[name]
 
 
 def generate(name: str) -> Rows:

@@ -179,12 +179,12 @@ def test_features_are_reduced_to_principal_components(tmp_path):
     np.testing.assert_allclose(result, expected * signs, rtol=2e-3, atol=2e-3)
 
 
-def test_splits_of_feature_files_can_be_renamed_and_names_may_be_missing(tmp_path):
+def test_names_may_be_missing_in_feature_files(tmp_path):
     x, y = np.zeros((3, 2), np.float32), np.eye(3, dtype=np.int8)
     np.savez(tmp_path / "bare.npz", x=x, y=y, splits=np.array(["train", "val", "val"]))
-    rows = feature_rows(tmp_path / "bare.npz", "set", rename={"val": "test"})
+    rows = feature_rows(tmp_path / "bare.npz", "set")
     assert rows.labels == ("0", "1", "2")
-    assert rows.splits.tolist() == ["train", "test", "test"]
+    assert rows.splits.tolist() == ["train", "val", "val"]
 
 
 def test_data_without_splits_are_refused(tmp_path):
