@@ -31,7 +31,8 @@ from torch import Tensor
 
 import manyhot as mh
 
-SHAPES, GPU_SHAPES, SMALL_SHAPES = "512x80,256x1000,64x10000", "4096x1000,4096x10000", "16x80,16x1000,8x10000"
+SHAPES = {"cpu": "512x80,256x1000,64x10000", "cuda": "4096x1000,4096x10000"}
+SMALL_SHAPES = {"cpu": "16x80,16x1000,8x10000", "cuda": "16x80"}
 TORCH_BCE, TIMM_ASL = "torch binary_cross_entropy_with_logits", "timm AsymmetricLossMultiLabel"
 SPA, SPA_PAIRS = "StrictlyProperAsymmetricLoss", "SPA + LabelPairRegulariser"
 # Bytes to read and write for a cell of scores and targets in float32, and their gradient.
@@ -207,11 +208,11 @@ def main() -> None:
         __doc__,
         rounds=(60, 1, "how often each loss runs on the CPU"),
         device=("cpu", "cpu", "cpu or cuda"),
-        shape=("", SMALL_SHAPES, f"rows x labels (default: {SHAPES}, on a GPU {GPU_SHAPES})"),
+        shape=("", "", f"rows x labels (default: {SHAPES['cpu']}, on a GPU {SHAPES['cuda']})"),
     )
+    texts = options.shape or (SMALL_SHAPES if options.small else SHAPES)[options.device]
+    shapes = [(int(rows), int(labels)) for rows, labels in (text.split("x") for text in texts.split(","))]
     on_gpu = options.device == "cuda"
-    texts = (options.shape or (GPU_SHAPES if on_gpu else SHAPES)).split(",")
-    shapes = [(int(rows), int(labels)) for rows, labels in (text.split("x") for text in texts)]
     write_figures(options, compare_on_gpu(shapes) if on_gpu else compare_on_cpu(shapes, options))
 
 

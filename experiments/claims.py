@@ -16,13 +16,13 @@ from experiments.studies import (
     SET_METHODS,
     SOFTMAX,
     UNIFORM_METHODS,
+    ZERO_LABEL_METHODS,
     by_trained_activation,
     many_label_methods,
     printed_jobs,
     set_method,
-    tuned_method,
+    tuned_methods,
     uniform_method,
-    zero_or_one_label_methods,
 )
 from experiments.tables import Getter, MeanInterval, MethodResults, at, own, results_of
 
@@ -177,8 +177,9 @@ def quasibinary_claims(store: RunStore, photos: Comparison, photo_heads: Compari
     ]
     bce, mean_bce = BCE_RATES.name, ONE_LABEL_AS_PRINTED[3].name
     printed = Comparison(MethodResults(store, printed_jobs("tiny-imagenet"), "one_label"))
+    zero_label_methods = tuned_methods("zero", ZERO_LABEL_METHODS)
     empty_networks, empty = (
-        Comparison(results_of(store, zero_or_one_label_methods(), name, ("zero_label",), "zero_label"), where)
+        Comparison(results_of(store, zero_label_methods, name, ("zero_label",), "zero_label"), where)
         for name, where in (
             ("tiny-imagenet: zero labels", "networks"),
             ("tiny-imagenet features: zero labels", "heads"),
@@ -317,7 +318,7 @@ def asymmetric_claims(store: RunStore, photos: Comparison, heads: Comparison) ->
 
 def ranking_claims(store: RunStore) -> list[Claim]:
     """Paper 002."""
-    methods = [tuned_method("many", name) for name in RANKING_LOSSES]
+    methods = tuned_methods("many", RANKING_LOSSES)
     heads = Comparison(results_of(store, methods, "coco features", ("many_label",), "many_label"))
     return [
         Claim(

@@ -594,7 +594,7 @@ def rows_by_name(name: str, opened: dict[str, Rows], open_whole: Callable[[str],
     return opened[name]
 
 
-MANY = ("coco", "voc", "nus-wide")
+MANY_LABEL_SETS = ("coco", "voc", "nus-wide")
 LABELS, WIDTH, SIDE = 15, 12, 8
 SIZES = {"train": 120, "val": 60, "test": 60}
 
@@ -617,7 +617,7 @@ def generate(name: str) -> Rows:
     generator = np.random.default_rng(0)
     splits = np.repeat(list(SIZES), list(SIZES.values()))
     n = len(splits)
-    if name.partition(" ")[0] in MANY:
+    if name.partition(" ")[0] in MANY_LABEL_SETS:
         y = generator.random((n, LABELS)) < np.linspace(0.4, 0.05, LABELS)
         y[np.arange(n), generator.integers(LABELS, size=n)] = True
     else:

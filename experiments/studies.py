@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from experiments.data import is_features
+from experiments.data import MANY_LABEL_SETS, is_features
 from experiments.runs import SEEDS, Job, RunStore, distinct, jobs_of
 from experiments.tables import Column, Figures, Getter, MethodResults, Table, at, own
 from experiments.training import Method
 from experiments.tuning import LPR_ON, tuned
-from manyhot.engine import FitSettings
 from manyhot.losses import UNIFORM_LOSSES
 
 
@@ -135,9 +135,9 @@ def set_method(name: str, k: int, dataset: str) -> Method:
     return replace(tuned("sets", name).method(shown), loss=text) if features else Method(shown, text, start="zero")
 
 
-def tuned_method(family: str, name: str) -> Method:
-    """A method with its tuned hyperparameters."""
-    return tuned(family, name).method(name)
+def tuned_methods(family: str, names: Sequence[str]) -> list[Method]:
+    """Methods with their tuned hyperparameters; see `FAMILIES`."""
+    return [tuned(family, name).method(name) for name in names]
 
 
 ONE_LABEL_METHODS = (SOFTMAX, BCE_RATES, BCE_ZERO, QUASIBINARY)
@@ -153,14 +153,11 @@ ONE_LABEL_AS_PRINTED = (
 )
 
 
-def printed_jobs(dataset: str, methods: Sequence[Method] = ONE_LABEL_AS_PRINTED) -> list[Job]:
+def printed_jobs(dataset: str) -> list[Job]:
     """Stochastic gradient descent with a learning rate of 0.1, divided by ten after 50 % and 75 % of the epochs."""
-    jobs = jobs_of(methods, dataset, ("one_label",), (0,))
-
-    def printed(settings: FitSettings) -> FitSettings:
-        return replace(settings, optimizer="sgd", lr=0.1, weight_decay=1e-4, schedule="step", warmup=0.0)
-
-    return [replace(job, fit_settings=printed(job.fit_settings)) for job in jobs]
+    sgd: dict[str, Any] = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 1e-4, "schedule": "step", "warmup": 0.0}
+    jobs = jobs_of(ONE_LABEL_AS_PRINTED, dataset, ("one_label",), (0,))
+    return [replace(job, fit_settings=replace(job.fit_settings, **sgd)) for job in jobs]
 
 
 ONE_LABEL_COLUMNS = {
@@ -180,21 +177,9 @@ def one_label_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Se
         yield Section(title, printed_jobs(sets[-1]), "one_label", render)
 
 
+# The methods for one label or none, and those for many or none, as tuned on features of the same images.
 ZERO_LABEL_METHODS = ("BCE", "softmax + uniform", "softmax + maxconf", "quasibinary", "SPA", "uniform BCE")
-MANY_LABEL_SETS = ("coco", "voc", "nus-wide")
 ZERO_OR_MANY_LABEL_METHODS = ("BCE", "ASL", "two-way", "softmax", "quasibinary", "SPA")
-
-
-def zero_or_one_label_methods() -> list[Method]:
-    """The methods for one label or none, as tuned on features of the same images."""
-    return [tuned_method("zero", name) for name in ZERO_LABEL_METHODS]
-
-
-def zero_or_many_label_methods() -> list[Method]:
-    """The losses for many labels or none, likewise."""
-    return [tuned_method("many", name) for name in ZERO_OR_MANY_LABEL_METHODS]
-
-
 ZERO_LABEL_COLUMNS = {
     Column("accuracy IN %"): own("accuracy"),
     Column("MMC OUT %", best="low"): own("mmc"),
@@ -209,8 +194,8 @@ def zero_label_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[S
     """Figures of rows with a label (IN) and without (OUT) on each dataset."""
     for name in sets:
         many = name.partition(" ")[0] in MANY_LABEL_SETS
-        methods = zero_or_many_label_methods() if many else zero_or_one_label_methods()
-        jobs = jobs_of(methods, f"{name}: zero labels", ("zero_label",), seeds)
+        family = ("many", ZERO_OR_MANY_LABEL_METHODS) if many else ("zero", ZERO_LABEL_METHODS)
+        jobs = jobs_of(tuned_methods(*family), f"{name}: zero labels", ("zero_label",), seeds)
         yield Section(name, jobs, "zero_label", by_method(ZERO_LABEL_COLUMNS))
 
 
@@ -235,7 +220,7 @@ HEADLINES = (*MANY_LABEL_LOSSES, "ASL, as printed", "SPA, as printed")
 
 def many_label_methods() -> list[Method]:
     """The losses as tuned, as printed, and with label pairs."""
-    plain = [tuned_method("many", name) for name in MANY_LABEL_LOSSES]
+    plain = tuned_methods("many", MANY_LABEL_LOSSES)
     with_pairs = [with_label_pairs(method) for method in plain if method.name in LPR_ON]
     return [*plain, *MANY_LABEL_AS_PRINTED, *with_pairs, with_label_pairs(MANY_LABEL_AS_PRINTED[-1])]
 
@@ -321,11 +306,6 @@ def _map_of_length(reading: str, index: int) -> Getter:
 RANKING_LOSSES = ("WARP", "sample-wise", "RML", "two-way", "BCE")
 
 
-def ranking_methods() -> list[Method]:
-    """The losses as they were tuned."""
-    return [tuned_method("many", name) for name in RANKING_LOSSES]
-
-
 RANKING_COLUMNS = {
     Column("mAP by class %", digits=2): at("map_class"),
     Column("mAP by sample %", digits=2): at("map_sample"),
@@ -336,7 +316,7 @@ RANKING_COLUMNS = {
 def ranking_sections(sets: Sequence[str], seeds: Sequence[int]) -> Iterator[Section]:
     """Ranking by each loss."""
     for name in sets:
-        jobs = jobs_of(ranking_methods(), name, ("many_label",), seeds)
+        jobs = jobs_of(tuned_methods("many", RANKING_LOSSES), name, ("many_label",), seeds)
         yield Section(name, jobs, "many_label", by_method(RANKING_COLUMNS))
 
 
