@@ -64,6 +64,11 @@ class Job:
     fit_settings: FitSettings
     metrics: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """What it is, for messages."""
+        return f"{self.dataset}, {self.method.name}, seed {self.fit_settings.seed}"
+
     def settings(self) -> dict[str, Any]:
         """All that decides the figures, as JSON. The keys name the stored results: a new one needs a migration."""
         fit_settings = {name: getattr(self.fit_settings, name) for name in DECIDING}
@@ -201,18 +206,17 @@ class Session:
 
     def __call__(self, job: Job) -> tuple[bool, str]:
         """Whether the run succeeded or was left for later, and a line about it."""
-        name = f"{job.dataset}, {job.method.name}, seed {job.fit_settings.seed}"
         if self.end is not None and time.time() > self.end:
-            return True, f"left for later: {name}"
+            return True, f"left for later: {job.title}"
         start = time.time()
         try:
             run = carry_out(job, self.open_dataset(job.dataset))
         except InputError as error:
-            return False, f"FAILED {name}: {error}"
+            return False, f"FAILED {job.title}: {error}"
         except Exception:  # one failure must not end a long session; it is reported, counted and run again
-            return False, f"FAILED {name}\n{traceback.format_exc()}"
+            return False, f"FAILED {job.title}\n{traceback.format_exc()}"
         self.store.save(job, run)
-        return True, f"{name}: {time.time() - start:.1f} s, {run['samples a second']:,} samples/s"
+        return True, f"{job.title}: {time.time() - start:.1f} s, {run['samples a second']:,} samples/s"
 
 
 # The session of a worker process, which keeps the datasets that it has opened from run to run.
@@ -232,11 +236,12 @@ def _in_processes(session: Session, jobs: Sequence[Job], workers: int) -> Iterat
     """What came of the runs, as they end; if a worker is killed, those that were not done count as failures."""
     options: dict[str, Any] = {"mp_context": get_context("spawn"), "initializer": _start_worker, "initargs": (session,)}
     with ProcessPoolExecutor(min(workers, len(jobs)), **options) as pool:
-        for future in as_completed([pool.submit(_work, job) for job in jobs]):
+        futures = {pool.submit(_work, job): job for job in jobs}
+        for future in as_completed(futures):
             try:
                 yield future.result()
             except BrokenProcessPool as error:
-                yield False, f"FAILED: {error}"
+                yield False, f"FAILED {futures[future].title}: {error}"
 
 
 def jobs_of(methods: Sequence[Method], dataset: str, metrics: Sequence[str], seeds: Sequence[int]) -> list[Job]:

@@ -1,4 +1,4 @@
-"""Materials by name: what each variant keeps, and sets that are read from disk."""
+"""Datasets by name: what each variant keeps, and sets that are read from disk."""
 
 import numpy as np
 import pytest
@@ -170,7 +170,7 @@ def tables(tmp_path):
     return tmp_path / "data"
 
 
-def test_pictures_of_a_plain_table_become_a_material(tables):
+def test_pictures_of_a_plain_table_become_a_dataset(tables):
     dataset = Catalogue(tables)("cifar10")
     assert (dataset.name, dataset.width) == ("cifar10", 512)
     assert sorted(dataset.labels) == ["blue", "red", "warm"]
@@ -187,7 +187,7 @@ def test_pictures_of_a_plain_table_become_a_material(tables):
     assert [file.name for file in (tables / "cache").glob("*.npy")] == ["cifar10-32.npy"]
 
 
-def test_features_of_a_plain_table_become_a_material_and_are_kept(tables, tmp_path):
+def test_features_of_a_plain_table_become_a_dataset_and_are_kept(tables, tmp_path):
     catalogue = Catalogue(tables, cache=tmp_path / "kept")
     dataset = catalogue("cifar10 features")
     parts = dataset.parts(FitSettings())

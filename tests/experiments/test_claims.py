@@ -71,7 +71,7 @@ def keep(store, method, seed, figures):
     return job
 
 
-def test_what_is_found_of_an_arm(tmp_path):
+def test_what_is_found_of_a_method(tmp_path):
     store, one, other = RunStore(tmp_path), Method("one", "BCE"), Method("other", "SPA")
     ours, theirs = [0.1, 0.11, 0.12], [0.2, 0.22, 0.24]
     jobs = [keep(store, one, seed, {"error": ours[seed]}) for seed in range(3)]
@@ -84,7 +84,7 @@ def test_what_is_found_of_an_arm(tmp_path):
     assert own("x")({"own": "softmax", "readings": {"softmax": {"x": 5}}}) == 5
 
 
-def test_fewer_seeds_borrow_their_spread_from_all_arms(tmp_path):
+def test_fewer_seeds_borrow_their_spread_from_all_methods(tmp_path):
     store = RunStore(tmp_path)
     values = {"a": [1.0, 3.0], "b": [2.0, 2.0], "c": [5.0]}
     jobs = [

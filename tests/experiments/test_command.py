@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from experiments import studies as average_k
-from experiments import studies as uniform
+from experiments import studies
 from experiments.__main__ import main
 from experiments.metrics import METRICS
 from experiments.runs import jobs_of, shorten
@@ -26,9 +25,9 @@ ENOUGH = {
 @pytest.fixture
 def short_sweeps(monkeypatch):
     """The ends of every sweep and few queries: what lies between runs through the same lines."""
-    monkeypatch.setattr(uniform, "SCALES", (1, 96))
-    monkeypatch.setattr(uniform, "MODES", (0, 7))
-    monkeypatch.setattr(average_k, "KS", (5, 10))
+    monkeypatch.setattr(studies, "SCALES", (1, 96))
+    monkeypatch.setattr(studies, "MODES", (0, 7))
+    monkeypatch.setattr(studies, "KS", (5, 10))
     monkeypatch.setitem(METRICS, "retrieval", partial(METRICS["retrieval"], each=10, most=2))
 
 
@@ -103,7 +102,7 @@ def test_what_is_there_is_shown_without_training(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
-def test_every_run_of_a_study_has_a_judge_and_a_file_of_its_own(study):
+def test_every_run_of_a_study_has_a_metric_and_a_file_of_its_own(study):
     jobs = study.runs(Scope(seeds=(0, 1)))
     assert jobs
     assert all(name in METRICS for job in jobs for name in job.metrics)
@@ -115,7 +114,7 @@ def test_every_run_of_a_study_has_a_judge_and_a_file_of_its_own(study):
     assert {job.dataset.partition(":")[0] for job in chosen} == {"cub features"}
 
 
-def test_every_arm_is_run_with_every_seed():
+def test_every_method_is_run_with_every_seed():
     methods = [BCE, Method("ASL", "AsymmetricLoss()", lr=3.0)]
     jobs = jobs_of(methods, "coco features", ["many_label"], (4, 5))
     assert [(job.method.name, job.fit_settings.seed) for job in jobs] == [

@@ -1,6 +1,7 @@
 """Runs that are kept: found again, never done twice, and the same however many processes did them."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -75,7 +76,7 @@ def test_what_has_no_bearing_on_the_figures_names_the_same_file(same):
     assert same.file() == job().file()
 
 
-def test_the_order_of_judges_has_no_bearing():
+def test_the_order_of_metrics_has_no_bearing():
     assert job(judges=("trial", "one_label")).file() == job(judges=("one_label", "trial")).file()
 
 
@@ -101,7 +102,7 @@ def test_what_is_there_is_not_run_again(store, messages):
     ]
 
 
-def test_an_arm_that_fails_is_told_and_counted_and_the_others_go_on(store, messages):
+def test_a_method_that_fails_is_told_and_counted_and_the_others_go_on(store, messages):
     assert run_all([job(BROKEN), job()], OPEN, store, log=messages.append) == 1
     failures = [line for line in messages if line.startswith(f"FAILED {SET}, broken, seed 0")]
     assert len(failures) == 1
@@ -110,7 +111,7 @@ def test_an_arm_that_fails_is_told_and_counted_and_the_others_go_on(store, messa
     assert store.find(job(BROKEN)) is None
 
 
-def test_that_an_arm_diverges_is_a_result(store, messages):
+def test_that_a_method_diverges_is_a_result(store, messages):
     diverging = job(optimizer="sgd", lr=1e38)
     assert run_all([diverging], OPEN, store, log=messages.append) == 0
     run = store.find(diverging)
@@ -154,3 +155,16 @@ def test_two_processes_give_the_figures_of_one(tmp_path, store, messages):
     for one in jobs[:2]:
         assert store.find(one)["figures"] == alone.find(one)["figures"]
     assert sum(line.startswith("FAILED") for line in messages) == 2
+
+
+def end_process(name):
+    os._exit(1)
+
+
+@pytest.mark.process
+def test_runs_of_a_process_that_is_killed_count_as_failures(store, messages):
+    assert run_all([job(), job(ASL)], end_process, store, workers=2, log=messages.append) == 2
+    assert stored(store) == []
+    for method in (BCE, ASL):
+        failure = f"FAILED {SET}, {method.name}, seed 0: A process in the process pool was terminated"
+        assert sum(line.startswith(failure) for line in messages) == 1

@@ -5,7 +5,7 @@ import torch
 
 import manyhot as mh
 from experiments.metrics import comparable, own_reading, readings
-from tests.experiments.outcomes import many, single
+from tests.experiments.outputs import many, single
 
 FITTED = {"temperature", "calibrated"}
 

@@ -1,4 +1,4 @@
-"""Judges against scikit-learn and plain loops."""
+"""Metrics against scikit-learn and plain loops."""
 
 import json
 import math
@@ -12,14 +12,14 @@ import manyhot as mh
 from experiments.metrics import METRICS, retrieval
 from manyhot.heads import CosineHead, LinearHead, TwoHeads
 from tests.errors.expected import raises_input_error
-from tests.experiments.outcomes import many, output_of, single
+from tests.experiments.outputs import many, output_of, single
 
 MULTI = (mh.AsymmetricLoss, mh.QuasibinaryLoss, mh.losses.MultiLabelSoftmaxLoss, mh.TwoWayLoss)
 SINGLE = (mh.losses.SoftmaxCrossEntropyLoss, mh.BinaryCrossEntropyLoss, mh.QuasibinaryLoss)
 
 
 def figures_of(name, output):
-    """By a judge, checked to survive JSON."""
+    """By a metric, checked to survive JSON."""
     result = METRICS[name](output)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     return result
@@ -280,5 +280,5 @@ def test_open_set_by_plain_loops():
 
 
 @pytest.mark.parametrize("name", ["one_label", "zero_label", "average_k", "uniform", "open_set"])
-def test_two_heads_are_judged_by_the_one_that_decides(name):
+def test_two_heads_are_evaluated_by_the_one_that_decides(name):
     figures_of(name, single(mh.AverageKLoss(2), head=TwoHeads(3, 12), out=0.2))

@@ -1,4 +1,4 @@
-"""Small run outputs made by hand: scores that know something of the targets, and a loss to read them by."""
+"""Small outputs of runs made by hand: scores that know something of the targets, and a loss to read them by."""
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ def drawn(seed: int = 0) -> torch.Generator:
 def output_of(
     loss: mh.Loss, scores: dict[str, Tensor], targets: dict[str, Tensor], *, head: Head | TwoHeads | None = None
 ) -> RunOutput:
-    """An outcome with training counts of 0, 15, 30 and so on."""
+    """An output with training counts of 0, 15, 30 and so on."""
     labels = scores["test"].shape[1]
     counts = 15 * torch.arange(labels)
     moving = None

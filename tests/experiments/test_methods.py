@@ -1,4 +1,4 @@
-"""Arms: the head that each gets, and where its bias starts."""
+"""Methods: the head that each gets, and where its bias starts."""
 
 import pytest
 import torch
@@ -71,7 +71,7 @@ def test_building_a_head_leaves_the_random_numbers_alone():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_arms_get_the_head_they_name():
+def test_methods_get_the_head_they_name():
     assert isinstance(built(Method("linear", BCE)), LinearHead)
     assert isinstance(built(Method("hidden", BCE, hidden=8)), MLPHead)
     assert isinstance(built(Method("two", "AverageKLoss(2)"), mh.AverageKLoss(2)), TwoHeads)
@@ -83,7 +83,7 @@ def test_arms_get_the_head_they_name():
     assert built(Method("none", BCE, bias="none"))(torch.zeros(1, WIDTH)).tolist() == [[0, 0, 0]]
 
 
-def test_the_name_of_an_arm_decides_nothing():
+def test_the_name_of_a_method_decides_nothing():
     assert Method("one", BCE).settings() == Method("two", BCE).settings()
     assert Method("one", BCE).settings() != Method("one", BCE, start="zero").settings()
 
