@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
-from timing import meter, read_options, write_figures
+from timing import meter, print_times, read_options, write_figures
 
 from manyhot.metrics import MetricResult, RetrievalPrecision, TagQuery, all_queries, sample_queries
+
+OURS = "RetrievalPrecision"
 
 
 def draw(rows: int, labels: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,13 +60,11 @@ def main() -> None:
     peer = meter(by_scikit_learn, log_odds, targets, [queries[index] for index in indices])
     found = ours["result"].details["by_query"].cpu().numpy()[indices]
     np.testing.assert_allclose(found, peer["result"], atol=1e-9)
-    seconds = {"ours": ours["seconds"], "scikit-learn": peer["seconds"] / len(indices) * len(queries)}
+    of_all = peer["seconds"] / len(indices) * len(queries)
+    seconds = {OURS: [ours["seconds"]], f"scikit-learn, from {len(indices)} queries": [of_all]}
     size = f"{options.rows:,} samples x {options.labels} labels"
-    print(f"{len(queries):,} queries over {size}, mAP {ours['result'].value:.4f}")
-    print(
-        f"ours on {options.device} {seconds['ours']:.1f} s; scikit-learn {seconds['scikit-learn']:.0f} s "
-        f"(from {len(indices)}), {seconds['scikit-learn'] / seconds['ours']:.0f} x"
-    )
+    print(f"{len(queries):,} queries over {size} on {options.device}, mAP {ours['result'].value:.4f}\n")
+    print_times(seconds, {OURS: "ours"})
     write_figures(options, {"seconds": seconds, "queries": len(queries)})
 
 

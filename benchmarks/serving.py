@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from load import Load
+from load import HOST, Load
 
-HOST = "127.0.0.1"
 START_SECONDS = 120
 STOP_SECONDS = 10
 
