@@ -9,6 +9,7 @@ import torch
 import manyhot as mh
 from manyhot.cli.app import app
 from manyhot.evaluation import Evaluation, bootstrap, pipeline
+from manyhot.predictions.parquet import Part
 from manyhot.report import Report
 from manyhot.report import results as results_of_report
 from manyhot.training import Run
@@ -70,6 +71,28 @@ def test_a_training_with_its_report_evaluates_each_table_once(features, tmp_path
 def run(features, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     return mh.train(str(features), epochs=2, hidden=0, folder=folder)
+
+
+@pytest.fixture
+def pieces_read(monkeypatch):
+    """The columns that were read from files of predictions, one entry per reading."""
+    noted, pieces = [], Part.pieces
+
+    def noted_pieces(part, columns, split):
+        noted.append(columns)
+        return pieces(part, columns, split)
+
+    monkeypatch.setattr(Part, "pieces", noted_pieces)
+    return noted
+
+
+def test_training_does_not_read_the_predictions_that_it_wrote(features, tmp_path, pieces_read):
+    run = mh.train(str(features), epochs=1, hidden=0, folder=tmp_path / "one")
+    assert run.evaluation is not None
+    mh.compare(str(features), ["BCE", "SPA"], epochs=1, hidden=0, folder=tmp_path / "several")
+    assert pieces_read == []
+    run.predictions().read()
+    assert pieces_read != []
 
 
 def test_the_saved_evaluation_is_that_of_the_file(run):

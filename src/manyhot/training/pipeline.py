@@ -24,7 +24,7 @@ from manyhot.evaluation.pipeline import evaluate_both, split_to_evaluate
 from manyhot.links import Link
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
-from manyhot.predictions import Predictions, open_predictions
+from manyhot.predictions import Predictions
 from manyhot.predictions.predictions import concatenate
 from manyhot.settings import DataSource, TrainSettings, write_settings
 from manyhot.training.build import (
@@ -159,12 +159,12 @@ def start_run(folder: Path, settings: TrainSettings, prepared: PreparedData, sou
 
 def write_run(folder: Path, trained: TrainingResult, prepared: PreparedData) -> None:
     """Writes classifier, predictions, evaluation and figures; the last of these files marks the run as finished."""
+    table = trained.predictions
     trained.classifier.save(folder)
-    trained.predictions.save(folder / PREDICTIONS)
-    table = open_predictions(folder / PREDICTIONS)
+    table.save(folder / PREDICTIONS)
     split = split_to_evaluate(table)
-    if split is not None:  # of the file, so that every other evaluation of it gives the same values
-        after, before = evaluate_both(table.of_split(split).read(), split)
+    if split is not None:
+        after, before = evaluate_both(table.of_split(split), split)
         evaluations = {"before": None if before is None else before.to_dict(), "after": after.to_dict()}
         digest = file_digest(folder / PREDICTIONS)
         write_json(folder / EVALUATION, {"format": 1, "predictions": digest, **evaluations})
