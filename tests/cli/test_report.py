@@ -10,7 +10,7 @@ import torch
 
 import manyhot as mh
 from manyhot.demo import write_scenes
-from manyhot.report import results as gathering
+from manyhot.evaluation import pipeline
 from manyhot.report import sections as contents
 from manyhot.report.page import is_report
 from manyhot.report.sections import score_section
@@ -22,7 +22,7 @@ QUICK = ("--backbone", "digit_templates", "--workers", "0", "--set", "cache=none
 def brief(monkeypatch):
     """One figure besides the pictures, and few draws: what is on the page is tested elsewhere."""
     monkeypatch.setattr(contents, "SECTIONS", (score_section,))
-    monkeypatch.setattr(gathering, "REPLICATES", {1 << 18: 5})
+    monkeypatch.setattr(pipeline, "REPLICATES", {1 << 18: 5})
 
 
 @pytest.fixture

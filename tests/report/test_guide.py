@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from manyhot import report
-from manyhot.report import results as gathering
+from manyhot.evaluation import pipeline
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "report.md").read_text()
@@ -16,7 +16,7 @@ GUIDE = (DOCS / "report.md").read_text()
 @pytest.mark.slow
 def test_the_examples_of_the_guide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gathering, "REPLICATES", {1 << 18: 10})  # intervals from fewer draws take less time
+    monkeypatch.setattr(pipeline, "REPLICATES", {1 << 18: 10})  # intervals from fewer draws take less time
     names: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
         exec(example, names)

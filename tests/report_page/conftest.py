@@ -5,8 +5,8 @@ from PIL import Image
 
 import manyhot as mh
 from manyhot.demo import write_scenes
+from manyhot.evaluation import pipeline
 from manyhot.report import Report
-from manyhot.report import results as gathering
 from tests.report_page.material import population, trained
 
 
@@ -20,7 +20,7 @@ def table():
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
     """Intervals from fewer draws, which are as good for a test."""
-    monkeypatch.setattr(gathering, "REPLICATES", {1 << 18: 10})
+    monkeypatch.setattr(pipeline, "REPLICATES", {1 << 18: 10})
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 import manyhot as mh
+from manyhot.evaluation import pipeline
 from manyhot.report import Report, write_report
 from manyhot.report import results as gathering
 from manyhot.report.page import is_report, name_sources, try_report
@@ -134,7 +135,7 @@ def test_of_very_large_tables_rows_are_drawn(table, monkeypatch, tmp_path):
 
 
 def test_intervals_are_left_out_where_they_take_long(table, monkeypatch):
-    monkeypatch.setattr(gathering, "REPLICATES", {100: 10})
+    monkeypatch.setattr(pipeline, "REPLICATES", {100: 10})
     assert "Intervals are left out" in Report(table).sections[0].paragraphs[0]
 
 

@@ -11,7 +11,6 @@ from manyhot.cli.app import app
 from manyhot.evaluation import Evaluation, bootstrap, pipeline
 from manyhot.predictions.parquet import Part
 from manyhot.report import Report
-from manyhot.report import results as results_of_report
 from manyhot.training import Run
 
 pytestmark = pytest.mark.slow
@@ -44,7 +43,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(pipeline, "run_passes", noted_passes)
     monkeypatch.setattr(bootstrap, "bootstrap_values", noted_values)
-    monkeypatch.setattr(results_of_report, "REPLICATES", {1 << 18: 5})
+    monkeypatch.setattr(pipeline, "REPLICATES", {1 << 18: 5})
     return noted
 
 
@@ -58,13 +57,13 @@ def test_a_training_with_its_report_evaluates_each_table_once(features, tmp_path
     assert len(calls["evaluated"]) == 2
     assert sum(torch.equal(probs, rows.probs) for probs in calls["evaluated"]) == 1
     assert sum(torch.equal(probs, before) for probs in calls["evaluated"]) == 1
-    assert len(calls["drawn"]) == 1
+    assert len(calls["drawn"]) == 1  # by the training: the report shows the intervals of the run
     # What a notebook shows, and a report that is written again, read the same file.
     assert "calibrated" in Run(folder)._repr_html_()
     page = (folder / "report.html").read_text()
     app(["report", str(folder), "-o", str(tmp_path / "again.html")], standalone_mode=False)
     assert (tmp_path / "again.html").read_text() == page
-    assert len(calls["evaluated"]) == 2
+    assert (len(calls["evaluated"]), len(calls["drawn"])) == (2, 1)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,8 @@ def test_training_does_not_read_the_predictions_that_it_wrote(features, tmp_path
 
 def test_the_saved_evaluation_is_that_of_the_file(run):
     rows = run.predictions().of_split("test").read()
-    after, before = mh.evaluate(rows), mh.evaluate(rows.replace(probs=rows.link.probs(rows.scores), decisions=None))
+    after = mh.evaluate(rows, intervals=0.95)
+    before = mh.evaluate(rows.replace(probs=rows.link.probs(rows.scores), decisions=None))
     assert run.evaluation.to_dict() == run.figures["after"] == after.to_dict()
     assert run.evaluation_before.to_dict() == run.figures["before"] == before.to_dict()
     assert str(run.evaluation) == str(after)
@@ -110,7 +110,8 @@ def test_the_saved_evaluation_is_that_of_the_file(run):
 
 def test_the_report_evaluates_another_split_and_another_table_itself(run, calls):
     assert Report(run).models[0].evaluation.counts["rows"] == run.evaluation.counts["rows"]
-    assert calls["evaluated"] == []
+    assert Report(run).models[0].evaluation.intervals["map"] == run.evaluation.intervals["map"]
+    assert calls["evaluated"] == calls["drawn"] == []
     assert Report(run, split="val").models[0].evaluation.split == "val"
     assert len(calls["evaluated"]) == 2
     path = run.folder / "predictions.parquet"
@@ -122,6 +123,23 @@ def test_the_report_evaluates_another_split_and_another_table_itself(run, calls)
     assert changed["micro_f"] == mh.evaluate(run.predictions().of_split("test").read())["micro_f"]
     (path.parent / "evaluated.parquet").replace(path)
     assert run.evaluation_is_current
+
+
+def test_the_report_draws_the_intervals_of_a_run_that_an_earlier_version_saved_without(run, calls, monkeypatch):
+    path = run.folder / "evaluation.json"
+    saved = path.read_text()
+    content = json.loads(saved)
+    content["after"] = mh.evaluate(run.predictions().of_split("test").read()).to_dict()
+    assert content["after"]["level"] is None
+    path.write_text(json.dumps(content))
+    calls["evaluated"].clear()
+    evaluation = Report(run).models[0].evaluation
+    assert (evaluation.level, len(calls["drawn"])) == (0.95, 1)
+    monkeypatch.setattr(pipeline, "REPLICATES", {100: 5})  # for a table that is too large it is as good as any
+    calls["evaluated"].clear()
+    assert Report(run).models[0].evaluation.level is None
+    assert calls["evaluated"] == []
+    path.write_text(saved)
 
 
 def test_an_evaluation_is_read_as_it_was_written():

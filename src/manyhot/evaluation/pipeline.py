@@ -89,14 +89,29 @@ def evaluate(
     return with_intervals(evaluation, table.read(), options, level=level, replicates=replicates, seed=seed)
 
 
-def evaluate_both(table: Predictions, split: str | None) -> tuple[Evaluation, Evaluation | None]:
-    """The evaluation of a split, or of all rows, and that of the probabilities before calibration, where there are any.
+# Draws of the intervals that runs and reports have, by the largest number of cells: they take a second or two, and at
+# most five.
+REPLICATES = {1 << 18: 200, 1 << 19: 100}
+LEVEL = 0.95
 
-    This is what a run keeps, and what the report shows of a table without a run.
+
+def evaluate_both(table: Predictions, split: str | None) -> tuple[Evaluation, Evaluation | None]:
+    """The evaluation of all rows of a split or of a table, with intervals if these are fast to compute.
+
+    And that of the probabilities before calibration, where there are any. This is what a run keeps, and what the report
+    shows of a table without a run.
     """
-    before = before_calibration(table)
+    replicates, before = interval_replicates(table), before_calibration(table)
     split = ALL_ROWS if split is None else split
-    return evaluate(table, split=split), None if before is None else evaluate(before, split=split)
+    level = None if replicates is None else LEVEL
+    after = evaluate(table, split=split, intervals=level, replicates=replicates or 1)
+    return after, None if before is None else evaluate(before, split=split)
+
+
+def interval_replicates(table: PredictionTable) -> int | None:
+    """How many draws the intervals of a run or a report have; None for a table that is too large for any."""
+    cells = len(table) * len(table.labels)
+    return next((replicates for most, replicates in REPLICATES.items() if cells <= most), None)
 
 
 def before_calibration(table: Predictions) -> Predictions | None:

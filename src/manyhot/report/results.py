@@ -18,9 +18,8 @@ from manyhot.decide import AverageK, ConformalRiskControl, Threshold, UniformThr
 from manyhot.decide.rule import Decision
 from manyhot.errors import InputError, owned
 from manyhot.evaluation import Evaluation
-from manyhot.evaluation.bootstrap import with_intervals
 from manyhot.evaluation.passes import TargetCounts, count_targets, has_probs
-from manyhot.evaluation.pipeline import before_calibration, evaluate_both, evaluation_options, split_to_evaluate
+from manyhot.evaluation.pipeline import before_calibration, evaluate_both, interval_replicates, split_to_evaluate
 from manyhot.image_paths import find_image_roots
 from manyhot.predictions.parquet import open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate, sample_batches
@@ -28,9 +27,6 @@ from manyhot.training.run import CONFIG, PREDICTIONS, Run
 
 # Larger tables are sampled: more rows would not change the page, and memory is limited.
 MOST_CELLS = 1 << 25
-# Bootstrap replicates by the largest number of cells: they take a second or two, and at most five.
-REPLICATES = {1 << 18: 200, 1 << 19: 100}
-LEVEL = 0.95
 HALF = 0.5
 THRESHOLD_TOLERANCE = 1e-6
 # So that one saturated cell does not dominate the loss of a row.
@@ -172,24 +168,22 @@ class ModelResults:
 
     @cached_property
     def evaluations(self) -> tuple[Evaluation, Evaluation | None]:
-        """The evaluation, and that before calibration: those that the run has saved, if they are of these rows."""
+        """The evaluation, and that before calibration: those that the run has saved, if they are of these rows.
+
+        Earlier versions saved them without intervals.
+        """
         run, all_rows = self.run, len(self.table) == self.rows
         if run is not None and all_rows and run.evaluation_is_current:
             saved = run.evaluation
-            if saved is not None and saved.split == self.split:
+            complete = saved is not None and (saved.level is not None or interval_replicates(self.table) is None)
+            if saved is not None and complete and saved.split == self.split:
                 return saved, run.evaluation_before
         return evaluate_both(self.table, self.split)
 
-    @cached_property
+    @property
     def evaluation(self) -> Evaluation:
         """The evaluation, with intervals if they are fast to compute."""
-        evaluation = self.evaluations[0]
-        cells = len(self.table) * len(self.labels)
-        replicates = next((times for most, times in REPLICATES.items() if cells <= most), None)
-        if replicates is None:
-            return evaluation
-        options = evaluation_options(len(self.labels))
-        return with_intervals(evaluation, self.table, options, level=LEVEL, replicates=replicates)
+        return self.evaluations[0]
 
     @property
     def evaluation_before(self) -> Evaluation | None:
