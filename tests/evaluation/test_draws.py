@@ -9,7 +9,6 @@ from manyhot import metrics
 from manyhot.decide.rule import Decision
 from manyhot.evaluation import bootstrap as draws
 from manyhot.evaluation import pipeline as judging
-from manyhot.evaluation.passes import MetricInputs
 from manyhot.metrics.bootstrapping import draw_rows, interval_of
 from tests.evaluation import tables
 
@@ -69,11 +68,10 @@ def test_ordered_cells_are_ranked_as_the_metrics_do(rounding, monkeypatch):
     scores = (scores * rounding).round() / rounding
     targets[:, 5] = 0
     targets[11, 5] = 1
-    inputs = MetricInputs(mh.Predictions(scores=scores, targets=targets), by_scores=True)
     rows = list(draw_rows(30, 25, 0))
     monkeypatch.setattr(draws, "CELLS_AT_ONCE", 70)
-    ap, auroc = draws.rank_draws(draws.label_orders(inputs), 30, 25, 0)
-    cell_ap, cell_auroc = draws.rank_draws([draws.cell_order(inputs)], 30, 25, 0)
+    every_ap, every_auroc = draws.draw_rankings(scores, targets, replicates=25, seed=0)
+    (ap, cell_ap), (auroc, cell_auroc) = ((one[:, :-1], one[:, -1]) for one in (every_ap, every_auroc))
     for place, one in enumerate(rows):
         taken = scores[one], targets[one]
         np.testing.assert_allclose(ap[place], metrics.average_precision(*taken), rtol=1e-12)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.evaluation import passes as findings
+from manyhot.evaluation import pipeline as findings
 from tests.errors.expected import raises_input_error
 from tests.evaluation import tables
 
@@ -163,7 +163,7 @@ def test_what_is_not_a_table():
         ({"intervals": 95}, "`intervals` of `evaluate` must be a number above 0 and below 1; got 95."),
         ({"replicates": 0}, "`replicates` of `evaluate` must be a whole number, at least 1; got 0."),
         ({"train_counts": [1]}, f"`train_counts` of `evaluate` must {ONE_A_LABEL}; got (1,)."),
-        ({"train_counts": "many"}, f"`train_counts` of `evaluate` must {ONE_A_LABEL}; got str."),
+        ({"train_counts": "many"}, "`train_counts` of `evaluate` must be (K,) of numbers; got str."),
         ({"train_counts": {"label 0": 3}}, "`train_counts` of `evaluate` must name every label; got none for"),
         ({"train_counts": [-1] * 6}, "`train_counts` of `evaluate` must not be negative; got -1."),
     ],

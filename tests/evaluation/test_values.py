@@ -10,8 +10,7 @@ import manyhot as mh
 from manyhot import metrics
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.decide.rule import Decision
-from manyhot.evaluation import passes
-from manyhot.evaluation import passes as survey
+from manyhot.evaluation import pipeline
 from tests.evaluation import tables
 
 
@@ -172,8 +171,7 @@ def test_a_table_on_disk_in_small_pieces(make, tmp_path, monkeypatch):
     table = make()
     whole = mh.evaluate(table, train_counts=range(len(table.labels)))
     table.save(tmp_path / "predictions.parquet")
-    for module in (survey, passes):
-        monkeypatch.setattr(module, "CELLS_AT_ONCE", 100)
+    monkeypatch.setattr(pipeline, "CELLS_AT_ONCE", 100)
     stored = mh.Predictions.open(tmp_path / "predictions.parquet")
     pieces = mh.evaluate(stored, train_counts=range(len(table.labels)))
     check_same(pieces.values, whole.values)
@@ -191,8 +189,7 @@ def test_no_more_than_a_piece_is_ever_read(tmp_path, monkeypatch):
     table = tables.with_link(rows=1000)
     table.save(tmp_path / "predictions.parquet")
     stored = mh.Predictions.open(tmp_path / "predictions.parquet")
-    for module in (survey, passes):
-        monkeypatch.setattr(module, "CELLS_AT_ONCE", 600)
+    monkeypatch.setattr(pipeline, "CELLS_AT_ONCE", 600)
     sizes = []
 
     whole_read, whole_batches = type(stored).read, type(stored).batches

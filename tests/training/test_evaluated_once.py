@@ -8,7 +8,7 @@ import torch
 
 import manyhot as mh
 from manyhot.cli.app import app
-from manyhot.evaluation import Evaluation, bootstrap, pipeline
+from manyhot.evaluation import Evaluation, pipeline
 from manyhot.predictions.parquet import Part
 from manyhot.report import Report
 from manyhot.training import Run
@@ -31,7 +31,7 @@ def features(tmp_path_factory):
 def calls(monkeypatch):
     """The probabilities that were evaluated, and the draws of intervals, one entry per call."""
     noted = {"evaluated": [], "drawn": []}
-    run_passes, values = pipeline.run_passes, bootstrap.bootstrap_values
+    run_passes, values = pipeline.run_passes, pipeline.bootstrap_values
 
     def noted_passes(table, *others):
         noted["evaluated"].append(table.probs)
@@ -42,7 +42,7 @@ def calls(monkeypatch):
         return values(table, *others)
 
     monkeypatch.setattr(pipeline, "run_passes", noted_passes)
-    monkeypatch.setattr(bootstrap, "bootstrap_values", noted_values)
+    monkeypatch.setattr(pipeline, "bootstrap_values", noted_values)
     monkeypatch.setattr(pipeline, "REPLICATES", {1 << 18: 5})
     return noted
 

@@ -372,7 +372,7 @@ def calibrate(
     import manyhot
     from manyhot.calibrate import Calibrator
     from manyhot.evaluation.catalog import format_value
-    from manyhot.evaluation.passes import MetricInputs, MetricSpec, MetricSums, has_probs
+    from manyhot.evaluation.pipeline import MetricInputs, MetricSpec, MetricSums, has_probs
     from manyhot.metrics import CalibrationError, LogLoss
 
     console = error_console()
@@ -483,7 +483,7 @@ def decide(
     import manyhot
     from manyhot.decide import ConformalRiskControl, Rule
     from manyhot.evaluation.catalog import format_value, metric_title
-    from manyhot.evaluation.passes import MetricInputs, MetricSums, set_measures
+    from manyhot.evaluation.pipeline import MetricInputs, MetricSums, set_measures
     from manyhot.metrics.sets import PredictedSetSize
 
     console = error_console()
@@ -544,7 +544,7 @@ def decide(
 
 def rule_input(rule: Rule, on: Kind) -> Callable[[Predictions], Tensor | Unclipped]:
     """A function that gives the input of the rule for a batch."""
-    from manyhot.evaluation.passes import has_probs
+    from manyhot.evaluation.pipeline import has_probs
 
     if on == "scores" and rule.needs_probs:
         hint = "Leave --on out."

@@ -166,8 +166,8 @@ def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int =
     if few > many + 1:
         rule = f"be at most `many` + 1 = {many + 1}"
         raise InputError("few", rule=rule, got=str(few), hint="Swap them, or raise `many`.")
-    values = _check_label_values("values_by_label", values_by_label).double()
-    images = _check_label_values("train_counts", train_counts).to(values.device)
+    values = check_label_values("values_by_label", values_by_label).double()
+    images = check_label_values("train_counts", train_counts).to(values.device)
     if images.shape != values.shape:
         rule = f"have one number for each of the {len(values)} labels"
         raise InputError("train_counts", rule=rule, got=str(len(images)), hint="Count the images of these labels.")
@@ -178,7 +178,8 @@ def by_shots(values_by_label: Any, train_counts: Any, few: int = 20, many: int =
     return MetricResult({name: mean_of_defined(values[group]) for name, group in groups.items()}, counts)
 
 
-def _check_label_values(argument: str, numbers: Any) -> Tensor:
+def check_label_values(argument: str, numbers: Any) -> Tensor:
+    """(K,), a number of each label; raises an error for anything else, and for numbers of images below 0."""
     try:
         # By way of an array, because torch takes none that run backwards.
         result = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.array(numbers, dtype=np.float64))

@@ -18,8 +18,15 @@ from manyhot.decide import AverageK, ConformalRiskControl, Threshold, UniformThr
 from manyhot.decide.rule import Decision
 from manyhot.errors import InputError, owned
 from manyhot.evaluation import Evaluation
-from manyhot.evaluation.passes import TargetCounts, count_targets, has_probs
-from manyhot.evaluation.pipeline import before_calibration, evaluate_both, interval_replicates, split_to_evaluate
+from manyhot.evaluation.pipeline import (
+    TargetCounts,
+    before_calibration,
+    count_targets,
+    evaluate_both,
+    has_probs,
+    interval_replicates,
+    split_to_evaluate,
+)
 from manyhot.image_paths import find_image_roots
 from manyhot.predictions.parquet import open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, concatenate, sample_batches

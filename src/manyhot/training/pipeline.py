@@ -19,8 +19,7 @@ from manyhot.decide import Rule
 from manyhot.distributed import rank, world_size
 from manyhot.engine import Progress, fit, score
 from manyhot.errors import InputError
-from manyhot.evaluation.passes import has_probs
-from manyhot.evaluation.pipeline import evaluate_both, split_to_evaluate
+from manyhot.evaluation.pipeline import evaluate_both, has_probs, split_to_evaluate
 from manyhot.links import Link
 from manyhot.losses import Loss, SumLoss
 from manyhot.network import Network
