@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from manyhot.errors import InputError
-from manyhot.links import Link
-from manyhot.losses.loss import Loss, divide
+
+if TYPE_CHECKING:  # metrics and commands ask for ranks alone, and importing the losses takes long
+    from manyhot.links import Link
+    from manyhot.losses import Loss
 
 
 def world_size() -> int:
@@ -107,6 +109,8 @@ class GlobalBatch(nn.Module):
     """
 
     def __init__(self, loss: Loss) -> None:
+        from manyhot.losses import Loss
+
         super().__init__()
         if not isinstance(loss, Loss) or loss.reduction == "none":
             got = f"{type(loss).__name__}{' with reduction none' if isinstance(loss, Loss) else ''}"
@@ -122,6 +126,8 @@ class GlobalBatch(nn.Module):
         """The loss of the global batch, the same number on every process."""
         if world_size() == 1:
             return self.loss(scores, targets, extra)
+        from manyhot.losses.loss import divide
+
         # A loss with parameters of its own must see all rows on every process, or their gradients would differ.
         if self.loss.mixes_rows or any(True for _ in self.loss.parameters()):
             # In the type of the scores, because not every backend sends every type of integer.
