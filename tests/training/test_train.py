@@ -282,6 +282,12 @@ def test_a_call_that_fit_refuses_leaves_no_folder(data, tmp_path):
     assert run.finished
 
 
+def test_a_comparison_that_fit_refuses_leaves_no_run(data, tmp_path):
+    with raises_input_error(rule="be one of the figures"):
+        compare(data, ["BCE"], recipe(monitor="F1"), folder=tmp_path, progress=lambda name: NoProgress())
+    assert not (tmp_path / "bce").exists()
+
+
 def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
     settings = {"epochs": 1, "hidden": 0, "accelerator": "cpu"}
     parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.IsotonicCalibration(), "rule": mh.AverageK(2)}

@@ -20,14 +20,7 @@ from manyhot.evaluation.catalog import METRIC_INFO, format_value
 from manyhot.losses import Loss
 from manyhot.settings import ALL_LOSSES, DataSource, TrainSettings, as_text
 from manyhot.training.build import build_loss
-from manyhot.training.pipeline import (
-    changed_settings,
-    fit_classifier,
-    open_data,
-    start_run,
-    validated_data,
-    write_run,
-)
+from manyhot.training.pipeline import changed_settings, open_data, train_prepared, validated_data
 from manyhot.training.prepare import Notes, PreparedData, Watch, prepare
 from manyhot.training.run import COMPARED_METRICS, CONFIG, Run, clear_run, compared_values, stem_of, write_json
 
@@ -178,15 +171,11 @@ def train_one(
         hint = "Choose another folder, or overwrite."
         rule = "be free of runs with other settings or other data"
         raise InputError("folder", "compare", rule, repr(str(folder)), hint)
-    if context.rank == 0:
-        if state == "other":
-            clear_run(folder)
-        start_run(folder, settings, prepared, source)
-    trained = fit_classifier(prepared, settings, folder=folder, resume=state == "begun", progress=progress)
-    if context.rank == 0:
-        write_run(folder, trained, prepared)
+    if state == "other" and context.rank == 0:
+        clear_run(folder)
+    run = train_prepared(prepared, settings, folder, source, resume=state == "begun", progress=progress)
     context.on_first(lambda: None)  # no process reads the run before it is written
-    return Run(folder)
+    return run
 
 
 def run_state(folder: Path, settings: Mapping[str, Any]) -> str:

@@ -91,11 +91,7 @@ def train(
     if rank() == 0:
         check_folder(folder, resume=resume)
     prepared = prepare(data, settings, watch=watch)
-    begin = partial(start_run, folder, settings, prepared, source)
-    trained = fit_classifier(prepared, settings, folder=folder, resume=resume, progress=progress, begin=begin)
-    if rank() == 0:
-        write_run(folder, trained, prepared)
-    return Run(folder)
+    return train_prepared(prepared, settings, folder, source, resume=resume, progress=progress)
 
 
 def changed_settings(settings: TrainSettings | None, changes: Mapping[str, Any], owner: str) -> TrainSettings:
@@ -147,6 +143,23 @@ def check_folder(folder: Path, *, resume: bool) -> None:
         hint = "Train in another folder."
         rule = "have a checkpoint to go on from, or no finished run"
         raise InputError("folder", "train", rule, repr(str(folder)), hint)
+
+
+def train_prepared(
+    prepared: PreparedData,
+    settings: TrainSettings,
+    folder: Path,
+    source: Mapping[str, Any] | None,
+    *,
+    resume: bool,
+    progress: Progress | None,
+) -> Run:
+    """Trains in a folder, which `fit` checks first; of several processes, the first writes it."""
+    begin = partial(start_run, folder, settings, prepared, source)
+    trained = fit_classifier(prepared, settings, folder=folder, resume=resume, progress=progress, begin=begin)
+    if rank() == 0:
+        write_run(folder, trained, prepared)
+    return Run(folder)
 
 
 def start_run(folder: Path, settings: TrainSettings, prepared: PreparedData, source: Mapping[str, Any] | None) -> None:
