@@ -284,21 +284,25 @@ HALF = 0.5
 CALIBRATION_ERRORS = ("ece", "ace", "mce")
 
 
-@dataclass(frozen=True, eq=False)
-class MetricSpec:
+class MetricSpec(NamedTuple):
     """A metric as a part of an evaluation.
 
     Attributes:
         make: Makes the metric.
         of: What it is computed from: "ranked" (see `ranks_by_scores`), "scores", "log_softmax", "probs" or "decisions".
-        names: From the names of its values to those in the evaluation; the others are left out.
+        names: From the names of its values to those in the evaluation, without those to leave out; None for all as they
+            are.
         again: Makes the metric for rows that are drawn again, if that is another one.
     """
 
     make: Callable[[], Metric]
     of: str
-    names: dict[str, str]
+    names: dict[str, str] | None = None
     again: Callable[[], Metric] | None = None
+
+    def rename(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The values of the metric by their names in the evaluation."""
+        return dict(values) if self.names is None else {name: values[key] for key, name in self.names.items()}
 
 
 class MetricInputs:
@@ -363,7 +367,7 @@ class MetricSums:
         results: dict[str, MetricResult] = {}
         for spec, metric in self.metrics:
             result = metric.compute()
-            results |= by_value(replace(result, values={name: result[key] for key, name in spec.names.items()}))
+            results |= by_value(replace(result, values=spec.rename(result.values)))
         return results
 
     def values(self) -> dict[str, float]:
@@ -517,14 +521,13 @@ def select_metrics(table: PredictionTable, facts: TargetCounts, options: Evaluat
 
 def ranking_metrics(table: PredictionTable, options: EvaluationOptions) -> MetricGroup:
     """Present labels before absent ones, within rows."""
-    at_k = [f"{name}@{k}" for name in ("precision", "recall", "ndcg") for k in options.ks]
-    measures = [
+    specs = [
         MetricSpec(lambda: MeanAveragePrecision(average="samples"), "ranked", {"map": "map_sample"}),
-        MetricSpec(CoverageError, "ranked", _names("coverage_error")),
-        MetricSpec(RankingLoss, "ranked", _names("ranking_loss")),
-        MetricSpec(lambda: RankingAtK(options.ks), "ranked", _names(*at_k)),
+        MetricSpec(CoverageError, "ranked"),
+        MetricSpec(RankingLoss, "ranked"),
+        MetricSpec(lambda: RankingAtK(options.ks), "ranked"),
     ]
-    return measures, [describe_ranking(table)]
+    return specs, [describe_ranking(table)]
 
 
 def describe_ranking(table: PredictionTable) -> str:
@@ -549,15 +552,15 @@ def probability_metrics(table: PredictionTable, options: EvaluationOptions) -> M
         "label_": lambda: CalibrationError(bins, average="macro"),
         "top_": lambda: CalibrationError(bins, top_k=options.top_k),
     }
-    measures = [
+    specs = [
         *(MetricSpec(make, "probs", _names(*CALIBRATION_ERRORS, to=to)) for to, make in calibration_errors.items()),
-        MetricSpec(BrierScore, "probs", _names("brier", "brier_per_row")),
-        MetricSpec(LogLoss, "probs", _names("log_loss", "log_loss_per_row")),
+        MetricSpec(BrierScore, "probs"),
+        MetricSpec(LogLoss, "probs"),
     ]
     notes = [f"{bins} bins. The most confident are the {options.top_k} of each row."]
     if "probs" not in table.kinds:
         notes.append(f"Probabilities are those of {type(table.calibrator or table.link).__name__}.")
-    return measures, notes
+    return specs, notes
 
 
 def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
@@ -568,17 +571,15 @@ def set_metrics(table: PredictionTable, facts: TargetCounts) -> MetricGroup:
             return [], ["Left out: there are neither decisions nor probabilities to decide by. Run decide."]
         notes.append(f"Without decisions, labels with a probability of at least {100 * HALF:.0f} % count as predicted.")
     # The mean size counts all predicted labels, whether the target is known or not; the others count known cells.
-    measures = set_measures(known_size=facts.counts()["unknown cells"] > 0)
-    return [*measures, MetricSpec(PredictedSetSize, "decisions", _names("mean_size"))], notes
+    specs = set_measures(known_size=facts.counts()["unknown cells"] > 0)
+    return [*specs, MetricSpec(PredictedSetSize, "decisions", _names("mean_size"))], notes
 
 
 def set_measures(*, known_size: bool) -> list[MetricSpec]:
     """Precision, recall and agreement of sets, of known cells; also the mean size of their sets if asked for."""
-    scores = ("micro_f", "macro_f", "macro_f_supported", "f_of_means", "sample_f")
-    parts = [f"{average}_{name}" for average in ("micro", "macro", "sample") for name in ("precision", "recall")]
     sets = _names("exact_match", "jaccard", "hamming_loss", "coverage")
     sets |= {"mean_size": "known_size"} if known_size else {}
-    return [MetricSpec(FScores, "decisions", _names(*scores, *parts)), MetricSpec(SetAccuracy, "decisions", sets)]
+    return [MetricSpec(FScores, "decisions"), MetricSpec(SetAccuracy, "decisions", sets)]
 
 
 def no_label_metrics(table: PredictionTable) -> MetricGroup:
@@ -600,17 +601,17 @@ def one_label_metrics(table: PredictionTable, facts: TargetCounts, options: Eval
     if "scores" in table.kinds and has_log_softmax(table):
         del readings["scores"]
         notes.append("The scores are log-probabilities by softmax, so that nothing can be said of raw ones.")
-    measures = []
+    specs = []
     for of, prefix in readings.items():
         names = _names("class_wise_accuracy", "uniform_accuracy", to=prefix)
-        measures.append(MetricSpec(UniformAccuracy, of, by_row | names | {"threshold": f"{prefix}uniform_threshold"}))
+        specs.append(MetricSpec(UniformAccuracy, of, by_row | names | {"threshold": f"{prefix}uniform_threshold"}))
         by_row = {}  # the same by softmax, which keeps the order of a row
     for k in options.ks:
         if k < len(facts.known):
             names = {"accuracy": f"average_k_accuracy@{k}", "mean_size": f"average_k_size@{k}"}
             make = partial(average_k_accuracy, table, facts, k)
-            measures.append(MetricSpec(make, "ranked", names, again=partial(AverageKAccuracy, k)))
-    return measures, notes
+            specs.append(MetricSpec(make, "ranked", names, again=partial(AverageKAccuracy, k)))
+    return specs, notes
 
 
 def has_log_softmax(table: PredictionTable) -> bool:
@@ -691,8 +692,9 @@ def bootstrap_values(
     result: dict[str, list[float]] = {}
     for spec in specs:
         metric = (spec.again or spec.make)()
-        drawn = list(draw_values(metric, getattr(inputs, spec.of), inputs.targets, replicates=replicates, seed=seed))
-        result |= {name: [one[key] for one in drawn] for key, name in spec.names.items()}
+        draws = draw_values(metric, getattr(inputs, spec.of), inputs.targets, replicates=replicates, seed=seed)
+        drawn = [spec.rename(values) for values in draws]
+        result |= {name: [values[name] for values in drawn] for name in drawn[0]}
     ap, auroc = draw_rankings(inputs.ranked, inputs.targets, replicates=replicates, seed=seed)
     result |= {"map_cell": ap[:, -1].tolist(), "auroc_cell": auroc[:, -1].tolist()}
     result |= {"map": [mean_of_defined(one) for one in ap[:, :-1]]}
