@@ -106,8 +106,7 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("y", OWNER, rule, str(len(targets)), "Pass both of the same samples.")
         features = torch.from_numpy(np.require(X, requirements=["C", "W"]))
         self.form_, self.classes_ = form, form.classes
-        self.loss_ = self._make_loss()
-        self.calibrator_, self.rule_ = self._make_calibrator(), self._make_rule()
+        self.loss_, self.calibrator_, self.rule_ = self._parts()
         path, index = self._learn(features, targets)
         self.strength_ = float(path.strengths[index])
         self.coef_, self.intercept_ = path.weights[index].numpy(), path.bias[index].numpy()
@@ -182,30 +181,25 @@ class ManyHotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             probs = probs / probs.sum(1, keepdim=True)
         return probs
 
-    def _make_loss(self) -> Loss:
-        if self.loss is None:
-            return SoftmaxCrossEntropyLoss() if self.form_.single else BinaryCrossEntropyLoss()
-        loss: Loss = self._made(self.loss, Loss)
-        return loss
-
-    def _make_calibrator(self) -> Calibrator | None:
-        single = self.form_.single
-        if self.calibrator is None or (single and len(self.classes_) == 1):
-            return None
-        if isinstance(self.calibrator, str) and self.calibrator == "auto":
-            softmax = single and self.loss_.single_label
-            return SoftmaxTemperature() if softmax else BetaCalibration(link=self.loss_.link)
-        calibrator: Calibrator = self._made(self.calibrator, Calibrator)
-        return calibrator
-
-    def _make_rule(self) -> Rule | None:
-        if self.rule is None:
-            return None if self.form_.single else Threshold(0.5)
-        if self.form_.single:
+    def _parts(self) -> tuple[Loss, Calibrator | None, Rule | None]:
+        """Loss, calibrator and rule of this classifier alone, whose defaults depend on the form of `y`."""
+        single, rule = self.form_.single, self.rule
+        if single and rule is not None:
             hint = "Leave it out, or pass `y` as a table (N, K)."
-            raise InputError("rule", OWNER, "be None for one class a sample", repr(self.rule), hint)
-        rule: Rule = self._made(self.rule, Rule)
-        return rule
+            raise InputError("rule", OWNER, "be None for one class a sample", repr(rule), hint)
+        by_default = SoftmaxCrossEntropyLoss if single else BinaryCrossEntropyLoss
+        loss = by_default() if self.loss is None else self._made(self.loss, Loss)
+        calibrator = None
+        if isinstance(self.calibrator, str) and self.calibrator == "auto":
+            # It takes the link of the loss itself, which may be fitted later.
+            calibrator = SoftmaxTemperature() if single and loss.single_label else BetaCalibration(link=loss.link)
+        elif self.calibrator is not None:
+            calibrator = self._made(self.calibrator, Calibrator)
+        if single and len(self.classes_) == 1:
+            calibrator = None
+        if rule is not None or not single:
+            rule = Threshold(0.5) if rule is None else self._made(rule, Rule)
+        return loss, calibrator, rule
 
     def _made(self, value: Any, base: type) -> Any:
         """A part of this classifier alone: built from a text, or copied from the object that was given."""
