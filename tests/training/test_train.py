@@ -288,6 +288,23 @@ def test_a_comparison_that_fit_refuses_leaves_no_run(data, tmp_path):
     assert not (tmp_path / "bce").exists()
 
 
+def test_a_comparison_with_a_figure_that_one_loss_lacks_begins_with_none(data, tmp_path):
+    def compared(**settings):
+        quick = recipe(epochs=1, **settings)
+        return compare(
+            data, ["BCE", "two-way"], quick, folder=tmp_path, overwrite=True, progress=lambda _: NoProgress()
+        )
+
+    with raises_input_error(rule="be one of the figures", got="'log loss per row'"):
+        compared(monitor="log loss per row")
+    assert not tmp_path.exists() or list(tmp_path.iterdir()) == []
+    compared()
+    before = content(tmp_path)
+    with raises_input_error(rule="be one of the figures"):
+        compared(monitor="log loss per row")
+    assert content(tmp_path) == before
+
+
 def test_objects_train_as_the_texts_that_build_them(data, tmp_path):
     settings = {"epochs": 1, "hidden": 0, "accelerator": "cpu"}
     parts = {"loss": mh.AsymmetricLoss(gamma_neg=2), "calibrator": mh.IsotonicCalibration(), "rule": mh.AverageK(2)}

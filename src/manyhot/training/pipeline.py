@@ -18,6 +18,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.decide import Rule
 from manyhot.distributed import rank, world_size
 from manyhot.engine import Progress, fit, score
+from manyhot.engine.validation import StandardMetrics, check_monitor
 from manyhot.errors import InputError
 from manyhot.evaluation.pipeline import evaluate_both, has_probs, split_to_evaluate
 from manyhot.links import Link
@@ -287,9 +288,12 @@ def check_settings(settings: TrainSettings, data: Dataset) -> None:
     unfitted = [
         name for name, part in (("calibrator", calibrator), ("rule", rule)) if part is not None and not part.fitted
     ]
-    if unfitted and "val" not in data.split_sizes():
+    has_val = "val" in data.split_sizes()
+    if unfitted and not has_val:
         hint = "Leave `val` above 0, or choose 'none'."
         raise InputError(unfitted[0], "train", "have rows of a split 'val' to learn from", "none", hint)
+    if has_val and settings.monitor != "log loss":  # the name of a figure in older settings, which `fit` knows
+        check_monitor(settings.monitor, StandardMetrics(loss.link).names(), "Pick one of these.")
 
 
 def build_network(prepared: PreparedData, settings: TrainSettings, loss: Loss) -> Network:
