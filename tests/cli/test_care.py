@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import manyhot as mh
+from manyhot.tables.arrow import import_arrow
 
 ODD = ["[red]", "[/dim]", "\x1b[31mred", "two\nlines", 'say "hi"']
 
@@ -167,5 +168,6 @@ def test_the_parts_of_a_pattern_get_a_plain_name(tmp_path, run):
 
 def test_without_pyarrow_one_line_says_how_to_get_it(tmp_path, run, monkeypatch):
     table = save(tmp_path / "table.parquet")
+    import_arrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "Install it with: pip install 'manyhot[tables]'" in run("evaluate", table, code=2).err

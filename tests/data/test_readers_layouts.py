@@ -14,6 +14,7 @@ import pytest
 from manyhot.data import read_data, read_images
 from manyhot.data.sources import Files, ParquetImages, Pixels, TarMembers
 from manyhot.image_paths import locate_images
+from manyhot.tables.arrow import import_arrow
 from tests.errors.expected import raises_input_error
 
 
@@ -439,6 +440,7 @@ def test_parquet_files_of_several_types(tmp_path):
 def test_folders_need_no_pyarrow_and_tables_say_that_they_do(tmp_path, monkeypatch):
     put(tmp_path, dog__1_jpg="x")
     put(tmp_path / "other", a_jpg="x", t_csv="path,label\na.jpg,dog\n")
+    import_arrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert read_data(tmp_path / "dog" / "..", layout="folders").labels.names == ["dog", "other"]
     assert read_images(tmp_path / "dog").ids == ["1.jpg"]

@@ -22,7 +22,7 @@ from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
-from manyhot.tables.arrow import as_numpy, first_line, import_arrow
+from manyhot.tables.arrow import as_numpy, first_line, pa
 from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions
 from manyhot.tables.reader import open_table
 
@@ -191,7 +191,6 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     rows = TableRows(tables, ColumnRoles(path=image, lists=label, id=confidence), options)
     ids, image_rows, images, image_notes = rows.images()
     codes, label_codes = rows.encode(label)
-    pa = import_arrow()
     try:
         values = as_numpy(rows.column(confidence).cast(pa.float64()))
     except pa.ArrowInvalid as error:

@@ -21,7 +21,7 @@ from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_names
 from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
-from manyhot.tables.arrow import import_arrow, missing_path_error
+from manyhot.tables.arrow import missing_path_error, pa
 from manyhot.tables.columns import (
     CANONICAL_SPLITS,
     FLAG_COLUMNS,
@@ -165,7 +165,7 @@ def read_shards(files: Sequence[Path], options: ReadOptions) -> Dataset:
     keys, images = [keys[row] for row in rows], images.take(rows)
     records = _read_records(keys, [texts[row][suffix].strip() for row in rows], suffix)
     key = _find_labels_key(records, options)
-    column = import_arrow().chunked_array([as_column([record.get(key, record.get("")) for record in records])])
+    column = pa.chunked_array([as_column([record.get(key, record.get("")) for record in records])])
     if suffix == "cls":  # holds one class
         options = replace(options, separator="")
     labels, targets, separation = read_label_lists(column, options, unit="sample")

@@ -17,7 +17,7 @@ from manyhot.data.targets import SparseTargets, index_names
 from manyhot.errors import InputError
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import UNKNOWN, Labels
-from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
+from manyhot.tables.arrow import as_numpy, as_strings, pa
 from manyhot.tables.columns import (
     BLANK_CELLS,
     Array,
@@ -88,16 +88,12 @@ class TableRows:
             raise InputError("path", rule="have rows", got=f"{str(tables[0].path)!r} without any", hint=hint)
 
     def column(self, name: str) -> Any:
-        """All rows of a column of texts or lists."""
-        chunks = [_as_strings_or_lists(chunk) for chunk in self.chunks[name]]
-        if len({chunk.type for chunk in chunks}) > 1:
-            rule, got = "hold either lists or texts in a column", f"both in column {name!r}"
-            raise InputError("path", rule=rule, got=got, hint="Write it in the same way in all files.")
-        return import_arrow().chunked_array(chunks)
+        """All rows of a column."""
+        return pa.chunked_array(self.chunks[name])
 
     def encode(self, name: str) -> tuple[list[str], Array]:
         """The distinct texts of a column in the order in which they occur, and which of them each row has."""
-        return encode(import_arrow().compute.utf8_trim_whitespace(as_strings(self.column(name))).combine_chunks())
+        return encode(self.column(name).combine_chunks())
 
     def labels(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets (rows, K), and a clause about them."""
@@ -115,7 +111,7 @@ class TableRows:
     def _labels_of_columns(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets, and a clause where each label has a column."""
         names, unknown = list(self.roles.targets.values()), self.options.unlisted != "absent"
-        columns = [import_arrow().chunked_array(self.chunks[name]) for name in names]
+        columns = [self.column(name) for name in names]
         cells = np.stack([as_numpy(column.fill_null(UNKNOWN if unknown else 0)) for column in columns], axis=1)
         note = f"; one column per label, {preview_names(names)}"
         if any(column.null_count for column in columns):
@@ -142,7 +138,7 @@ class TableRows:
         # One name in two folders is two images, unless it says where the image lies.
         folder_of_row = np.array([folders.index(path.parent) for path in paths])[self.file_of_row]
         folder_of_row[np.array([os.path.isabs(name) for name in written])[codes]] = 0
-        keys, image_rows = encode(import_arrow().array(codes + len(written) * folder_of_row))
+        keys, image_rows = encode(pa.array(codes + len(written) * folder_of_row))
         folder_of_image, names = np.divmod(keys, len(written))
         ids, located = np.empty((2, len(keys)), dtype=object)
         common, notes = os.path.commonpath(folders), []
@@ -165,14 +161,6 @@ class TableRows:
         return canonical_splits(codes, names, column)
 
 
-def _as_strings_or_lists(chunk: Any) -> Any:
-    """A piece of a column as texts or as lists of texts, which files may write in several types."""
-    pa = import_arrow()
-    if kind_of_type(chunk.type) != "list":
-        return as_strings(chunk)
-    return chunk if pa.types.is_nested(chunk.type.value_type) else chunk.cast(pa.list_(pa.string()))
-
-
 def read_label_lists(column: Any, options: ReadOptions, *, unit: str = "row") -> tuple[Labels, SparseTargets, str]:
     """The labels of a chunked column of texts or lists, the targets of its rows, and how the names were separated.
 
@@ -181,7 +169,7 @@ def read_label_lists(column: Any, options: ReadOptions, *, unit: str = "row") ->
     """
     column, codes, separator = column.combine_chunks(), None, options.separator or ""
     kind = kind_of_type(column.type)
-    if kind == "structure" or (kind == "list" and import_arrow().types.is_nested(column.type.value_type)):
+    if kind == "structure" or (kind == "list" and pa.types.is_nested(column.type.value_type)):
         hint = "Name another column."
         raise InputError("labels_column", rule="hold lists of names", got=str(column.type), hint=hint)
     if kind != "list":
@@ -196,7 +184,7 @@ def read_label_lists(column: Any, options: ReadOptions, *, unit: str = "row") ->
         separation += f", and {blank[0]!r} for a row without any" if blank else ""
         if options.separator is None and not separator and any(" " in text.strip() for text in texts):
             separation += " (choose the separator ' ' if spaces separate names)"
-        column = import_arrow().array(["" if text in blank else text for text in texts], "string")
+        column = pa.array(["" if text in blank else text for text in texts], "string")
     rows, name_codes, names = list_entries(column, separator)
     unlisted = options.unlisted or "absent"
     labels, targets = index_names(rows, names, codes=name_codes, num_rows=len(column), unlisted=unlisted)

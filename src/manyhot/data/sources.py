@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from manyhot.images import Array, ImageLocation, UnreadableImage, decode
-from manyhot.tables.arrow import import_arrow
+from manyhot.tables.arrow import pa
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -134,7 +134,7 @@ class ParquetImages(ImageSource):
         self.files, self.column, self.cache_bytes = [Path(file) for file in files], column, cache_bytes
         sizes = [
             (file, group, footer.row_group(group).num_rows)
-            for file, footer in enumerate(map(import_arrow().parquet.read_metadata, self.files))
+            for file, footer in enumerate(map(pa.parquet.read_metadata, self.files))
             for group in range(footer.num_row_groups)
         ]
         # The file of each row group, its number there, and the rows before it, counted over all files.
@@ -178,7 +178,6 @@ class ParquetImages(ImageSource):
     def _read_group(self, file: int, group: int) -> Any:
         column = self._cached.pop((file, group), None)
         if column is None:
-            pa = import_arrow()
             try:
                 with pa.parquet.ParquetFile(self.files[file], pre_buffer=False) as opened:
                     column = opened.read_row_group(group, columns=[self.column]).column(0)

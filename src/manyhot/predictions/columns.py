@@ -16,7 +16,7 @@ from manyhot.checks import rows_as_lists, to_dense_tensor
 from manyhot.data.targets import SparseTargets, check_range
 from manyhot.errors import InputError
 from manyhot.labels import Labels
-from manyhot.tables.arrow import as_numpy, import_arrow
+from manyhot.tables.arrow import as_numpy, pa
 
 
 class StringColumn:
@@ -64,7 +64,6 @@ class StringColumn:
         """The texts of several tables, one after the other."""
         if not all(part._in_arrow for part in parts):
             return cls([text for part in parts for text in part.tolist()])
-        pa = import_arrow()
         chunks = [chunk for part in parts for chunk in getattr(part.values, "chunks", [part.values])]
         return cls(pa.chunked_array(chunks, pa.string()))
 
@@ -77,7 +76,7 @@ class StringColumn:
             whole = rows.start == 0 and rows.stop >= len(self)
             return self if whole else StringColumn(self.values[rows])  # itself, because it keeps its list
         if self._in_arrow:
-            return StringColumn(self.values.take(import_arrow().array(rows)))
+            return StringColumn(self.values.take(pa.array(rows)))
         return StringColumn([str(self.values[row]) for row in rows.tolist()])
 
     def tolist(self) -> list[str]:
@@ -89,7 +88,7 @@ class StringColumn:
     def equal(self, text: str) -> np.ndarray[Any, Any]:
         """(N,) bool, true where a row has this text."""
         if self._in_arrow:
-            return as_numpy(import_arrow().compute.equal(self.values, text))
+            return as_numpy(pa.compute.equal(self.values, text))
         return np.array([value == text for value in self.tolist()], dtype=np.bool_)
 
     def counts(self) -> dict[str, int]:
@@ -109,7 +108,7 @@ class StringColumn:
         """The texts as a column of Arrow; rejects texts that UTF-8 cannot encode."""
         if self._in_arrow:
             return self.values
-        pa, strings = import_arrow(), self.tolist()
+        strings = self.tolist()
         try:
             return pa.array(strings, pa.string())
         except UnicodeEncodeError:
@@ -124,7 +123,7 @@ def is_encodable(text: str) -> bool:
 
 def to_arrow_columns(cells: Tensor) -> list[Any]:
     """One column of Arrow for each column of (N, K), in memory of their own; targets that are -1 become nulls."""
-    pa, cells = import_arrow(), cells[:, None] if cells.ndim == 1 else cells
+    cells = cells[:, None] if cells.ndim == 1 else cells
     transposed = torch.empty(cells.shape[::-1], dtype=cells.dtype).copy_(cells.cpu().T).numpy()
     if cells.dtype != torch.int8:
         return [pa.array(column) for column in transposed]
@@ -137,7 +136,7 @@ def fill_from_arrow(cells: Tensor, columns: Sequence[Any]) -> None:
     # The columns are laid side by side first, because torch turns such a block around tile by tile, much faster than
     # columns could be spread over rows one at a time.
     transposed = torch.empty(len(columns), len(cells), dtype=cells.dtype)
-    pa, blank = import_arrow(), -1 if cells.dtype == torch.int8 else math.nan
+    blank = -1 if cells.dtype == torch.int8 else math.nan
     for row, column in zip(transposed.numpy(), columns, strict=True):
         floating, whole = column.type in (pa.float32(), pa.float64()), pa.types.is_signed_integer(column.type)
         as_it_is = whole and blank == -1 if column.null_count else whole or pa.types.is_boolean(column.type)

@@ -30,6 +30,7 @@ from manyhot.tables.arrow import (
     find_parquet,
     hive_partitions,
     import_arrow,
+    pa,
     read_footer,
     with_constant_columns,
 )
@@ -169,7 +170,6 @@ class PredictionsWriter:
 
     def _open_file(self, first: Predictions) -> None:
         """Opens the file with the columns of the first batch."""
-        pa = import_arrow()
         modules = {name: getattr(first, name) if module is None else module for name, module in self._modules.items()}
         described = {name: None if module is None else to_dict(module) for name, module in modules.items()}
         self.metadata |= Metadata(self.labels.names, first.kinds, **described).entries()
@@ -204,7 +204,7 @@ class PredictionsWriter:
             arrays += [column.arrow(kind)] if isinstance(column, StringColumn) else to_arrow_columns(column)
         if self._states is not None:
             arrays.append(StringColumn([self._states[name] for name in columns["ids"].tolist()]).arrow(STATE_COLUMN))
-        table = import_arrow().Table.from_arrays(arrays, schema=self._schema)
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
         self._file.write_table(table, row_group_size=len(table))
 
     def _check_labels(self, batch: Predictions) -> None:
@@ -255,7 +255,7 @@ class Part:
         in_rows = [kind for kind, name in ROW_COLUMNS.items() if kind == "ids" or name in present]
         for kind in (*in_rows, *self.metadata.kinds):
             names = column_names(kind, self.metadata.labels)
-            wide = import_arrow().float64() in map(types.get, names)
+            wide = pa.float64() in map(types.get, names)
             self.layout[kind] = KIND_DTYPES.get(kind, "float64" if wide else "float32")
             missing = missing or next((name for name in names if name not in present), None)
         if missing is not None:
@@ -264,7 +264,6 @@ class Part:
 
     def pieces(self, columns: list[str], split: str | None) -> Iterator[Any]:
         """Record batches of these columns, in order, restricted to a split if one is named."""
-        pa = import_arrow()
         if split is not None and self._folder_values.get(SPLIT, split) != split:
             return
         selected = columns if split is None or SPLIT in columns else [*columns, SPLIT]
@@ -419,7 +418,7 @@ class StoredPredictions(PredictionTable):
                 if kind in CHECKS:  # because another program may have written the file
                     CHECKS[kind]("StoredPredictions", column)
                 elif isinstance(column, list):
-                    read[kind] = StringColumn(import_arrow().chunked_array(column, "string"))
+                    read[kind] = StringColumn(pa.chunked_array(column, "string"))
                 elif kind == "abstain":
                     read[kind] = column.flatten()
             yield read

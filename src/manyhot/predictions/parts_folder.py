@@ -21,7 +21,7 @@ from manyhot.errors import InputError
 from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.predictions.parquet import Part, PredictionsWriter, check_same_table
-from manyhot.tables.arrow import as_strings, import_arrow
+from manyhot.tables.arrow import as_strings, pa
 from manyhot.tables.metadata import STATE_COLUMN, TEXT_COLUMNS
 
 OWNER = "predict_with_ray"
@@ -167,7 +167,7 @@ class PartsFolder:
 
     def rows(self) -> int:
         """How many rows the parts have."""
-        return sum(int(import_arrow().parquet.read_metadata(path).num_rows) for path in self._files())
+        return sum(int(pa.parquet.read_metadata(path).num_rows) for path in self._files())
 
     def list_left_out(self) -> dict[str, str]:
         """Writes `left-out.csv`, the images that could not be read, and returns them with the reasons."""

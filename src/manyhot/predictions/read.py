@@ -23,7 +23,7 @@ from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, as_dense_targets, fill_from_arrow
 from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, check_unique, concatenate, select_labels
-from manyhot.tables.arrow import as_strings, import_arrow, is_archive, read_metadata
+from manyhot.tables.arrow import as_strings, is_archive, pa, read_metadata
 from manyhot.tables.columns import (
     ColumnRoles,
     LabelNameReader,
@@ -233,28 +233,25 @@ class RowReader:
     def batches(self) -> Iterator[Any]:
         """Record batches of the columns that have a role; one without rows if there are none."""
         pieces = (piece for file in self._files for piece in file.batches(self.roles) if len(piece))
-        without_rows = import_arrow().RecordBatch.from_pydict(dict.fromkeys(self.roles.used, ()))
+        without_rows = pa.RecordBatch.from_pydict(dict.fromkeys(self.roles.used, pa.array((), "string")))
         return chain([next(pieces, without_rows)], pieces)
 
-    def texts(self, piece: Any, column: str | None) -> Any:
-        """A column of texts, None for none; spaces around a text are not part of it."""
-        trim = import_arrow().compute.utf8_trim_whitespace
-        return None if column is None else trim(as_strings(piece.column(column)))
+    def all_rows(self) -> Any:
+        """All of them as one record batch."""
+        table = pa.Table.from_batches(self.batches())
+        return pa.RecordBatch.from_pydict({name: table.column(name).combine_chunks() for name in table.column_names})
 
     def paths(self, piece: Any) -> Any:
-        """Paths with slashes, also where Windows wrote them, or None."""
-        compute, texts = import_arrow().compute, self.texts(piece, self.roles.path)
-        if texts is None or not compute.any(compute.match_substring(texts, "\\")).as_py():
-            return texts
-        self.notes["Backslashes in paths are read as slashes."] = None
-        return with_slashes(texts)
+        """Paths with slashes, also where Windows wrote them."""
+        written = piece.column(self.roles.path)
+        paths = with_slashes(written)
+        if not paths.equals(written):
+            self.notes["Backslashes in paths are read as slashes."] = None
+        return paths
 
     def splits(self, piece: Any) -> Any:
-        """Splits under their usual names, or None."""
-        pa, texts = import_arrow(), self.texts(piece, self.roles.split)
-        if texts is None:
-            return None
-        coded = texts.dictionary_encode()
+        """Splits under their usual names."""
+        coded = piece.column(self.roles.split).dictionary_encode()
         names, notes = rename_splits(coded.dictionary.to_pylist(), str(self.roles.split))
         self.notes |= dict.fromkeys(notes)
         return pa.array(names, pa.string()).take(coded.indices)
@@ -279,9 +276,13 @@ class RowReader:
         for piece in self.batches():
             cells: Any = _read_values(piece, roles.cells.values(), torch.float64 if double else dtype or torch.float32)
             _check_values(cells, kind, roles, start)
-            texts = {"ids": self.texts(piece, roles.id), "paths": self.paths(piece), "splits": self.splits(piece)}
-            rows: dict[str, Any] = {name: StringColumn(column) for name, column in texts.items() if column is not None}
-            rows.setdefault("ids", rows.get("paths", StringColumn(range(start, start + len(piece)))))
+            rows: dict[str, Any] = {"ids": StringColumn(range(start, start + len(piece)))}
+            if roles.path is not None:
+                rows["ids"] = rows["paths"] = StringColumn(self.paths(piece))
+            if roles.id is not None:
+                rows["ids"] = StringColumn(piece.column(roles.id))
+            if roles.split is not None:
+                rows["splits"] = StringColumn(self.splits(piece))
             yield Predictions(**{kind: cells}, **rows, targets=self.targets(piece), labels=self.labels, link=link)
             start += len(piece)
         notes += [] if self.names is None else self.names.notes(str(roles.lists))
@@ -290,7 +291,7 @@ class RowReader:
 
 def with_slashes(texts: Any) -> Any:
     """Texts of Arrow with slashes for backslashes."""
-    return import_arrow().compute.replace_substring(texts, "\\", "/")
+    return pa.compute.replace_substring(texts, "\\", "/")
 
 
 def _read_values(piece: Any, columns: Collection[str], dtype: torch.dtype) -> Tensor:
@@ -379,36 +380,32 @@ class TargetsFile:
             rule, got = "have a column of ids or paths", f"the columns {preview_names(columns)}"
             raise InputError("targets", rule=rule, got=got, hint="Name it with {id_column}.")
         self._name, self._notes = Path(path).name, list(files[0].notes)
-        pa, table = import_arrow(), RowReader(files, roles, labels, options)
-        self._rows, pieces = table, list(table.batches())
+        table = RowReader(files, roles, labels, options)
+        self._rows, piece = table, table.all_rows()
         # Keys without repetition, and for each its split and either its lists of names or its row of targets. What
         # Windows wrote is joined with what Linux wrote, and the other way round.
-        keys = pa.chunked_array([with_slashes(table.texts(piece, roles.key)) for piece in pieces])
-        names, rows = encode(keys.combine_chunks())
+        keys = with_slashes(piece.column(roles.key))
+        names, rows = encode(keys)
         self._positions = {key: position for position, key in enumerate(names)}
         self._splits: Any = None
         if roles.split is not None:
-            splits = pa.chunked_array([table.splits(piece) for piece in pieces])
-            self._splits = splits.take(pa.array(np.unique(rows, return_index=True)[1]))
+            self._splits = table.splits(piece).take(pa.array(np.unique(rows, return_index=True)[1]))
         if table.names is not None:  # several rows of one key are put together
-            cells = [table.names.read(piece.column(roles.lists)) for piece in pieces]
-            starts = np.cumsum([0, *map(len, pieces)])
-            owners = np.concatenate([rows[start + own] for start, (own, _) in zip(starts, cells, strict=False)])
-            present = np.concatenate([columns for _, columns in cells])
-            self._targets = SparseTargets.from_cells(owners, present, shape=(len(self._positions), len(labels)))
+            owners, present = table.names.read(piece.column(roles.lists))
+            self._targets = SparseTargets.from_cells(rows[owners], present, shape=(len(names), len(labels)))
             self._notes += table.names.notes(str(roles.lists), f" of {self._name}")
             return
         if len(self._positions) < len(rows):
             got, hint = f"{StringColumn(keys).first_duplicate()!r} twice", "Keep one row of each."
             raise InputError("targets", rule="have one row per id", got=got, hint=hint)
-        self._targets = SparseTargets.from_dense(torch.cat([cast(Tensor, table.targets(piece)) for piece in pieces]))
+        self._targets = SparseTargets.from_dense(cast(Tensor, table.targets(piece)))
 
     def join(self, batches: Iterable[Predictions], notes: list[str]) -> Iterator[Predictions]:
         """The batches with their targets by id, or by path where the file has only paths.
 
         They get its splits too, where it has some and they have none.
         """
-        pa, roles, labels = import_arrow(), self._rows.roles, self._rows.labels
+        roles, labels = self._rows.roles, self._rows.labels
         no_row, targets = len(self._positions), self._targets.extended(1)  # whose last row is unknown
         used = np.zeros(no_row, dtype=np.bool_)
         rows, matched_rows, example, splits = 0, 0, "", False

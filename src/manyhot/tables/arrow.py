@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -91,6 +92,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[bytes, bytes]:
     return metadata or {}
 
 
+@cache
 def import_arrow() -> ModuleType:
     """pyarrow with its modules for Parquet, CSV and computing; the error says how to install it."""
     module: ModuleType = require("pyarrow", "Tables on disk", extra="tables")
@@ -99,12 +101,22 @@ def import_arrow() -> ModuleType:
     return module
 
 
+class _LazyArrow:
+    """Stands for pyarrow, which is imported when something of it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_arrow(), name)
+
+
+pa: Any = _LazyArrow()
+
+
 @contextmanager
 def arrow_as_input_error(path: Path, rule: str, hint: str, owner: str = "") -> Iterator[None]:
     """Turns errors of pyarrow about the content of a file into an `InputError` that names the file."""
     try:
         yield
-    except (import_arrow().ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError("path", owner, rule, f"{str(path)!r} ({first_line(error)})", hint) from None
 
 
@@ -122,14 +134,13 @@ def first_line(error: BaseException) -> str:
 def with_constant_columns(piece: Any, constants: Mapping[str, str], columns: Sequence[str]) -> Any:
     """These columns of a record batch, some of which are not in it and have one constant text."""
     for name, text in constants.items():
-        piece = piece.append_column(name, import_arrow().repeat(text, len(piece)))
+        piece = piece.append_column(name, pa.repeat(text, len(piece)))
     return piece.select(columns)
 
 
 def as_numpy(column: Any) -> np.ndarray[Any, Any]:
     """A column of numbers or truth values without nulls as an array, read-only where it can share memory."""
     # Not `to_numpy`, which imports pandas where that is installed and then costs more than reading a whole column.
-    pa = import_arrow()
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_boolean(array.type):
         return np.from_dlpack(array.cast(pa.uint8())).view(np.bool_)
@@ -138,7 +149,6 @@ def as_numpy(column: Any) -> np.ndarray[Any, Any]:
 
 def as_strings(column: Any) -> Any:
     """A column of Arrow as strings without nulls: numbers as digits, categories by name, an empty string for a null."""
-    pa = import_arrow()
     if not pa.types.is_string(column.type):
         column = column.cast(pa.string())
     return column.fill_null("") if column.null_count else column
@@ -152,4 +162,4 @@ def read_footer(path: Path, owner: str = "open_predictions") -> Any:
         hint = "Write it again." if empty else "Import other files with {read_predictions}."
         raise InputError("path", owner, "be a Parquet file", got, hint)
     with arrow_as_input_error(path, "be a whole Parquet file", "It was cut short; write or copy it again.", owner):
-        return import_arrow().parquet.read_metadata(path)
+        return pa.parquet.read_metadata(path)

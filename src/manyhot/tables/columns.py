@@ -19,7 +19,7 @@ import numpy as np
 
 from manyhot.errors import InputError, suggest
 from manyhot.image_paths import is_image
-from manyhot.tables.arrow import as_numpy, as_strings, import_arrow
+from manyhot.tables.arrow import as_numpy, as_strings, pa
 
 if TYPE_CHECKING:
     from manyhot.labels import Labels
@@ -165,7 +165,7 @@ SampledKind = Kind | Literal["cells", "cells and blanks", "image paths"]
 
 def kind_of_type(kind: Any) -> Kind:
     """What a column of a type of Arrow holds."""
-    types = import_arrow().types
+    types = pa.types
     if types.is_dictionary(kind):
         return kind_of_type(kind.value_type)
     if types.is_struct(kind):
@@ -541,7 +541,6 @@ def list_entries(column: Any, separator: str) -> tuple[Array, Array, list[str]]:
         column: Arrow lists, or strings without nulls.
         separator: What separates the names of a text.
     """
-    pa = import_arrow()
     if kind_of_type(column.type) != "list":
         if separator in (LIST_LITERAL, ""):
             column = pa.array([split_names(text, separator) for text in column.to_pylist()], pa.list_(pa.string()))

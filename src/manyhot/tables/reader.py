@@ -32,9 +32,9 @@ from manyhot.tables.arrow import (
     find_parquet,
     first_line,
     hive_partitions,
-    import_arrow,
     is_text,
     missing_path_error,
+    pa,
     with_constant_columns,
 )
 from manyhot.tables.columns import (
@@ -89,13 +89,17 @@ class TableFile(ABC):
         """Record batches of the columns that have a role, as the file has them."""
 
     def batches(self, roles: ColumnRoles) -> Iterator[Any]:
-        """Record batches of the columns that have a role; targets as `read_cells` gives them."""
-        targets, rows = set(roles.targets.values()), 0
+        """Record batches of the columns that have a role, in the same types whatever the file has.
+
+        Targets are as `read_cells` gives them, texts as `read_texts`, and lists hold strings.
+        """
+        targets, texts, rows = set(roles.targets.values()), set(roles.texts), 0
         for piece in self._pieces(roles):
-            if targets:
-                columns = zip(piece.schema.names, piece.columns, strict=True)
-                arrays = [read_cells(column, name, rows) if name in targets else column for name, column in columns]
-                piece = import_arrow().RecordBatch.from_arrays(arrays, piece.schema.names)
+            for index, (name, column) in enumerate(zip(piece.schema.names, piece.columns, strict=True)):
+                if name in targets:
+                    piece = piece.set_column(index, name, read_cells(column, name, rows))
+                elif name in texts:
+                    piece = piece.set_column(index, name, read_texts(column))
             rows += len(piece)
             yield piece
 
@@ -130,11 +134,22 @@ def open_tables(source: Any, *, delimiter: str | None = None, double: bool = Fal
 
 
 def check_same_columns(tables: Sequence[TableFile], names: Sequence[str]) -> None:
-    """Checks that all tables have these columns."""
+    """Checks that all tables have these columns, and either lists or no lists in each."""
     for table, name in product(tables, names):
         if name not in table.columns:
             rule, hint = "hold the same columns in all files", "Read files of the same columns."
             raise _file_error(table.path, rule, f" without {name!r}", hint)
+        if (table.columns[name] == "list") != (tables[0].columns[name] == "list"):
+            rule, got = "hold either lists or texts in a column", f"both in column {name!r}"
+            raise InputError("path", rule=rule, got=got, hint="Write it in the same way in all files.")
+
+
+def read_texts(column: Any) -> Any:
+    """A column of texts as strings without nulls and without spaces around them; one of lists as lists of strings."""
+    kind = kind_of_type(column.type)
+    if kind == "structure" or (kind == "list" and pa.types.is_nested(column.type.value_type)):
+        return column
+    return column.cast(pa.list_(pa.string())) if kind == "list" else pa.compute.utf8_trim_whitespace(as_strings(column))
 
 
 def read_cells(column: Any, name: str, rows_before: int) -> Any:
@@ -145,7 +160,7 @@ def read_cells(column: Any, name: str, rows_before: int) -> Any:
         name: Its name, for errors.
         rows_before: How many rows of the table come before it.
     """
-    pa, got = import_arrow(), f"text in column {name!r}"
+    got = f"text in column {name!r}"
     with suppress(pa.ArrowException):
         if kind_of_type(column.type) == "text":
             texts, codes = encode(as_strings(column))
@@ -241,7 +256,6 @@ class TextTable(TableFile):
         return {name: [text.replace(self.decimal, ".") for text in texts] for name, texts in self._texts.items()}
 
     def _pieces(self, roles: ColumnRoles) -> Iterator[Any]:
-        pa = import_arrow()
         types = dict.fromkeys(roles.cells.values(), pa.float64() if self.doubles else pa.float32())
         for name in roles.targets.values():
             is_text = self.columns[name] in ("boolean", "text", "numbers and text")
@@ -292,7 +306,7 @@ class TextTable(TableFile):
             return
         except (gzip.BadGzipFile, EOFError, ZlibError) as error:
             got, hint = f" ({error})", "Convert it first."
-        except (UnicodeDecodeError, import_arrow().ArrowInvalid) as error:
+        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             if not isinstance(error, UnicodeDecodeError) and "UTF8" not in str(error):
                 raise
             got = self._find_undecodable()
@@ -376,7 +390,7 @@ class ArrowTable(TableFile):
     def __init__(self, path: Path, schema: Any, read: Callable[[Sequence[str]], Iterator[Any]]) -> None:
         self.path, self.notes, self._schema, self._read = path, [], schema, read
         self.columns = {field.name: kind_of_type(field.type) for field in schema}
-        self.doubles = {field.name for field in schema if field.type == import_arrow().float64()}
+        self.doubles = {field.name for field in schema if field.type == pa.float64()}
         self.constants: dict[str, str] = {}
 
     def sample(self) -> dict[str, list[str]]:
@@ -402,7 +416,7 @@ class ArrowTable(TableFile):
 
 def open_parquet(path: Path) -> ArrowTable:
     """One Parquet file."""
-    parquet = import_arrow().parquet
+    parquet = pa.parquet
     errors = partial(arrow_as_input_error, path, "be a whole Parquet file", "Write or copy it again.")
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
@@ -420,7 +434,6 @@ def open_parquet(path: Path) -> ArrowTable:
 
 def open_frame(frame: Any) -> ArrowTable:
     """A data frame of pandas or polars, or a table of Arrow."""
-    pa = import_arrow()
     table = frame.to_arrow() if hasattr(frame, "to_arrow") else frame
     if hasattr(frame, "columns") and hasattr(frame, "iloc"):
         _check_distinct([str(name) for name in frame.columns])
@@ -453,12 +466,11 @@ def open_json(path: Path) -> ArrowTable:
         raise _file_error(path, "hold JSON objects", "", "Write one object for each image.")
     keys = list(dict.fromkeys(key for row in rows for key in row))
     columns = {key: as_column([row.get(key) for row in rows]) for key in keys}
-    return _table_in_memory(path, import_arrow().table(columns))
+    return _table_in_memory(path, pa.table(columns))
 
 
 def as_column(values: list[Any]) -> Any:
     """Values of JSON as a column; those of several types, such as numbers beside texts, are texts."""
-    pa = import_arrow()
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, OverflowError):
