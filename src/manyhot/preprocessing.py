@@ -79,6 +79,8 @@ class Preprocessing:
         left, top, width, height = self._region(pixels.shape[3], pixels.shape[2])
         # Not by slices, whose length an exporter cannot infer from symbolic sizes.
         region = pixels.narrow(2, top, height).narrow(3, left, width).float()
+        for side in region.shape[2:]:
+            torch._check(side > 0)  # nor that there is something left
         # One side at a time and rounded between, as above: a bicubic curve overshoots and is cut off twice.
         wide = self._scale(region, (height, self.size[1]))
         return self._scale(wide, self.size).to(torch.uint8)

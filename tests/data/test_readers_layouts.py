@@ -437,6 +437,13 @@ def test_parquet_files_of_several_types(tmp_path):
         read_data(tmp_path)
 
 
+def test_labels_in_structures_are_refused(tmp_path):
+    put(tmp_path, a_jpg="x")
+    pq.write_table(pa.table({"path": ["a.jpg"], "labels": [{"dog": 1}]}), tmp_path / "0.parquet")
+    with raises_input_error("labels_column", "read_data", rule="hold lists of names", got="struct"):
+        read_data(tmp_path / "0.parquet")
+
+
 def test_folders_need_no_pyarrow_and_tables_say_that_they_do(tmp_path, monkeypatch):
     put(tmp_path, dog__1_jpg="x")
     put(tmp_path / "other", a_jpg="x", t_csv="path,label\na.jpg,dog\n")

@@ -31,23 +31,37 @@ if TYPE_CHECKING:
 
 
 class AnswerGraph(nn.Module):
-    """From the input of the network to scores, probabilities and decisions.
+    """From images or features to scores, probabilities and decisions.
 
     Args:
         network: Gives scores.
         link: Gives probabilities where there is no calibrator; None for scores alone.
         calibrator: Gives probabilities.
         rule: Gives decisions, on probabilities if there are any.
+        preprocessing: Gives what the network sees of images; None for features.
     """
 
-    def __init__(self, network: Network, link: Link | None, calibrator: Calibrator | None, rule: Rule | None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        link: Link | None,
+        calibrator: Calibrator | None,
+        rule: Rule | None,
+        preprocessing: Preprocessing | None = None,
+    ) -> None:
         super().__init__()
         self.network, self.link, self.calibrator, self.rule = network, link, calibrator, rule
+        self.preprocessing = preprocessing
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Scores (N, K), probabilities (N, K), decisions (N, K) and abstention (N,) as bool; those that there are."""
-        scores = self.network.scores(inputs).float()
-        answers = {"scores": scores}
+        """Scores (N, K), probabilities (N, K), decisions (N, K) and abstention (N,) as bool; those that there are.
+
+        Of images (N, H, W, 3) also the pixels that the network sees, (N, 3, height, width).
+        """
+        answers = {}
+        if self.preprocessing is not None:
+            inputs = answers["pixels"] = self.preprocessing.prepare_tensor(inputs.permute(0, 3, 1, 2))
+        scores = answers["scores"] = self.network.scores(inputs).float()
         if self.calibrator is not None:
             answers["probs"] = self.calibrator(scores)
         elif self.link is not None:
@@ -56,50 +70,6 @@ class AnswerGraph(nn.Module):
             decision = self.rule(rule_values(answers["probs"], scores, self.link) if "probs" in answers else scores)
             answers |= {"decisions": decision.labels, "abstain": decision.abstain}
         return answers
-
-
-RESIZE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
-CENTRE_CROP = """
-  sides = Shape <start = 2, end = 4> (planes)
-  turned_sides = Gather (sides, turn)
-  turned_size = Gather (size, turn)
-  scaled_sides = Mul (turned_sides, size)
-  fitting_sides = Div (scaled_sides, turned_size)
-  smaller_sides = Min (sides, fitting_sides)
-  kept_sides = Max (smaller_sides, one)
-  spare = Sub (sides, kept_sides)
-  starts = Div (spare, two)
-  ends = Add (starts, kept_sides)
-  kept = Slice (planes, starts, ends, axes)
-"""
-CROP_CONSTANTS = ", int64[2] turn = {1, 0}, int64[2] axes = {2, 3}, int64[1] one = {1}, int64[1] two = {2}"
-
-
-def build_images_model(preprocessing: Preprocessing, *, opset: int, ir_version: int) -> Any:
-    """A model from `images` (N, H, W, 3) to `pixels` (N, 3, height, width), both uint8, as `Preprocessing.prepare`."""
-    from onnx import parser
-
-    height, width = preprocessing.size
-    crops = preprocessing.resize == "crop"
-    # As Pillow does it: weights outside the image are left out, not taken from its border, and the cubic curve has
-    # -0.5. First the width is scaled, then the height, rounded between, as `prepare` does it.
-    mode = RESIZE_MODES[preprocessing.interpolation]
-    how = f'mode = "{mode}", antialias = 1, exclude_outside = 1, cubic_coeff_a = -0.5'
-    return parser.parse_model(f"""
-<ir_version: {ir_version}, opset_import: ["" : {opset}]>
-prepare (uint8[N, H, W, 3] images) => (uint8[N, 3, {height}, {width}] pixels)
-<int64[1] width = {{{width}}}, int64[2] size = {{{height}, {width}}}{CROP_CONSTANTS if crops else ""}>
-{{
-  planes = Transpose <perm = [0, 3, 1, 2]> (images)
-  {CENTRE_CROP if crops else "kept = Identity (planes)"}
-  front = Shape <start = 0, end = 2> (kept)
-  front_and_rows = Shape <start = 0, end = 3> (kept)
-  wide_size = Concat <axis = 0> (front_and_rows, width)
-  scaled_wide = Resize <{how}> (kept, , , wide_size)
-  whole_size = Concat <axis = 0> (front, size)
-  pixels = Resize <{how}> (scaled_wide, , , whole_size)
-}}
-""")
 
 
 Array = np.ndarray[Any, Any]
@@ -119,14 +89,9 @@ def check_model(classifier: Classifier, model: Any) -> None:
         raise ModuleNotFoundError(f"{error}, or leave the check out.", name=error.name) from None
     options = runtime.SessionOptions()
     options.log_severity_level = 3
-    outputs, count = model.graph.output, len(model.graph.output)
-    if classifier.preprocessing is not None:
-        outputs.add(name="pixels")  # what the network sees
-    data = model.SerializeToString()
-    del outputs[count:]
     samples = list(_random_samples(classifier))
     try:
-        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         results = [session.run(None, {session.get_inputs()[0].name: inputs}) for inputs, _ in samples]
     except Exception as error:  # its errors have no class of their own that they share
         hint = "Nothing was written. Export another `opset`, or update onnxruntime."
@@ -201,20 +166,18 @@ def export_onnx(classifier: Classifier, path: Path, *, opset: int, check: bool, 
         raise InputError("network", "", "fit in one file of 2 GB", f"{size / 2**30:.1f} GB", hint)
     if check:
         check_model(classifier, model)
+    if classifier.preprocessing is not None:
+        del model.graph.output[0]  # the pixels, which are there for the check alone
     with atomic_write(path) as part:
         part.write_bytes(model.SerializeToString())
 
 
 def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any:
     """The whole graph, with the names and everything else that a reader of the file may want to know."""
-    from onnx import checker, compose
+    from onnx import checker
 
     model = trace(classifier, opset)
     remove_exporter_notes(model)
-    if classifier.preprocessing is not None:
-        front = build_images_model(classifier.preprocessing, opset=opset, ir_version=model.ir_version)
-        front = compose.add_prefix(front, "prepare_", rename_inputs=False, rename_outputs=False)
-        model = compose.merge_models(front, model, io_map=[("pixels", "pixels")])
     for output in model.graph.output:
         output.type.tensor_type.shape.dim[0].dim_param = "N"
     if label_names:
@@ -229,15 +192,15 @@ def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any
 
 
 def trace(classifier: Classifier, opset: int) -> Any:
-    """The part of the graph that torch computes: from pixels or features on."""
+    """The graph as torch computes it."""
     # A copy on the CPU, without gradients: those of parameters would become a part of the graph.
     network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
     link = classifier.link if classifier.link.gives_probs else None
-    graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule).eval()
+    graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule, classifier.preprocessing).eval()
     # Two samples: from one, the exporter would infer a fixed batch size of 1.
-    name, example = "features", torch.zeros(2, classifier.in_features)
+    name, example, axes = "features", torch.zeros(2, classifier.in_features), ["N"]
     if classifier.preprocessing is not None:
-        name, example = "pixels", torch.zeros(2, 3, *classifier.preprocessing.size, dtype=torch.uint8)
+        name, example, axes = "images", torch.zeros(2, 50, 61, 3, dtype=torch.uint8), ["N", "H", "W"]
     with exporter_silenced():
         try:
             program = torch.onnx.export(
@@ -248,7 +211,7 @@ def trace(classifier: Classifier, opset: int) -> Any:
                 opset_version=opset,
                 input_names=[name],
                 output_names=list(graph(example)),
-                dynamic_shapes=({0: "N"},),
+                dynamic_shapes=(dict(enumerate(axes)),),
                 external_data=False,
             )
         except (torch.onnx.OnnxExporterError, NotImplementedError, RuntimeError, ValueError) as error:
