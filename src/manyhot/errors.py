@@ -98,7 +98,12 @@ def as_input_error(
     try:
         yield
     except kinds as error:
-        raise InputError("path", rule=rule, got=f"{file} ({error})", hint=hint) from None
+        raise InputError("path", rule=rule, got=f"{file} ({first_line(error)})", hint=hint) from None
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, reduced to its first line without the full stop."""
+    return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__
 
 
 def suggest(

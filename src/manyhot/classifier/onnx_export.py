@@ -20,11 +20,10 @@ from manyhot.calibrate import Calibrator
 from manyhot.checks import check_int
 from manyhot.classifier.bundle import describe_classifier
 from manyhot.decide.rule import Rule, rule_values
-from manyhot.errors import InputError, require
+from manyhot.errors import InputError, first_line, require
 from manyhot.files import atomic_write
 from manyhot.links import Link
 from manyhot.network import Network, score_batch
-from manyhot.tables.arrow import first_line
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier

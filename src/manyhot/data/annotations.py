@@ -19,10 +19,10 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.image_tables import TableRows, conflicting_splits_error, join_splits, splits_by_file
 from manyhot.data.sources import Files
 from manyhot.data.targets import SparseTargets, index_names
-from manyhot.errors import InputError, as_input_error
+from manyhot.errors import InputError, as_input_error, first_line
 from manyhot.image_paths import resolve_image_files
 from manyhot.labels import Labels
-from manyhot.tables.arrow import as_numpy, first_line, pa
+from manyhot.tables.arrow import as_numpy, pa
 from manyhot.tables.columns import CANONICAL_SPLITS, ColumnRoles, ReadOptions
 from manyhot.tables.reader import open_table
 

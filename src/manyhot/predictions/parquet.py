@@ -17,7 +17,7 @@ from torch import Tensor
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import as_probs, as_scores, check_target_values
 from manyhot.decide.rule import Rule
-from manyhot.errors import InputError
+from manyhot.errors import InputError, owned
 from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.links import Link
@@ -271,8 +271,8 @@ class Part:
         rows = min(DECODED_ROWS, max(MIN_DECODED_ROWS, DECODED_CELLS // max(len(selected), 1)))
         groups = [group for group in range(self._footer.num_row_groups) if self._may_hold(group, split)]
         reading = {"buffer_size": BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
-        errors = arrow_as_input_error(self.path, "be a whole Parquet file", "Write it again.", DEFAULT_OWNER)
-        with errors, pa.parquet.ParquetFile(self.path, metadata=self._footer, **reading) as file:
+        errors = arrow_as_input_error(self.path, "be a whole Parquet file", "Write it again.")
+        with owned(DEFAULT_OWNER), errors, pa.parquet.ParquetFile(self.path, metadata=self._footer, **reading) as file:
             if self._stamp != _stamp(self.path):  # the pages of another file would be at other positions
                 rule, got = "stay as it is while it is read", f"{str(self.path)!r}, which changed"
                 raise InputError("path", DEFAULT_OWNER, rule, got, "Open it again.")

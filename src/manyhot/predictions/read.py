@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +36,7 @@ from manyhot.tables.columns import (
     rename_splits,
 )
 from manyhot.tables.metadata import METADATA_KEY
-from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_archive, read_target_array
+from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_arrays
 
 
 @owned("read_predictions")
@@ -171,15 +172,54 @@ def _of_split(table: PredictionTable, split: str | None, notes: list[str]) -> Pr
     return table
 
 
+ARRAY_NAMES = {
+    "targets": ("targets",),
+    "labels": ("labels", "names"),
+    "ids": ("ids", "id"),
+    "paths": ("paths", "path"),
+    "splits": ("splits", "split"),
+}
+
+
 def _read_archive(path: Path, kind: str, options: ReadOptions, link: Link | None, *, with_targets: bool) -> Predictions:
-    """A NumPy archive."""
-    columns, notes = read_archive(path, kind)
+    """The table in a NumPy archive; its notes say what was taken from where."""
+    arrays, names_of = read_arrays(path), ARRAY_NAMES
+    if "labels" in arrays and arrays["labels"].ndim == 2:  # often the name of the targets
+        names_of = names_of | {"targets": ("targets", "labels"), "labels": ("names",)}
+    taken = {role: name for role, names in names_of.items() for name in reversed(names) if name in arrays}
+    floats = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
+    # Where no array is called scores or probabilities, as `kind` says, one alone may hold them.
+    tables = [kind] if kind in arrays else [n for n in floats if n not in ("scores", "probs", *taken.values())]
+    if len(tables) != 1:
+        rule, got = f"hold an array `{kind}`", f"the arrays {preview_names(arrays)}"
+        raise InputError("path", rule=rule, got=got, hint=f"Save them with `np.savez(path, {kind}={kind})`.")
+    taken = {kind: tables[0], **taken}
     if not with_targets:
-        columns.pop("targets", None)
-    table = Predictions(**({"labels": options.label_names} | columns), link=link)
-    table = table.read(labels=options.label_names) if "labels" in columns else table
+        taken.pop("targets", None)
+    notes = [f"Read array {name!r} as {role}." for role, name in taken.items()]
+    left_out = [name for name in arrays if name not in taken.values()]
+    notes += [f"Left out {preview_names(left_out)}."] if left_out else []
+    columns: dict[str, Any] = {"labels": options.label_names} | {role: arrays[name] for role, name in taken.items()}
+    if "labels" in taken:
+        columns["labels"] = columns["labels"].astype(str).tolist()
+    if "splits" in columns and columns["splits"].ndim == 1:
+        columns["splits"], renamed = rename_splits([str(name) for name in columns["splits"].tolist()])
+        notes += renamed
+    table = Predictions(**columns, link=link)
+    table = table.read(labels=options.label_names) if "labels" in taken else table
     table.notes = notes
     return table
+
+
+def _read_target_array(path: Path) -> Any:
+    """The targets of an archive: its array `targets`, its only array, or the sparse matrix that SciPy saved there."""
+    arrays = read_arrays(path)
+    if {"format", "shape", "data"} <= arrays.keys():
+        return import_module("scipy.sparse").load_npz(path)
+    if "targets" not in arrays and len(arrays) != 1:
+        rule, got = "hold an array `targets`", f"the arrays {preview_names(arrays)}"
+        raise InputError("targets", rule=rule, got=got, hint="Save them under that name.")
+    return arrays.get("targets", next(iter(arrays.values())))
 
 
 def _write(batches: Iterable[Predictions], labels: Labels, to: str | os.PathLike[str]) -> StoredPredictions:
@@ -343,7 +383,7 @@ def _add_targets(
             read_metadata(source)  # checks the format
             if not is_archive(source):
                 return TargetsFile(source, labels, options).join(batches, notes)
-            source = read_target_array(Path(source))
+            source = _read_target_array(Path(source))
     return _align_targets(batches, as_dense_targets(source, labels), notes)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from manyhot.errors import InputError, require
+from manyhot.errors import InputError, as_input_error, owned, require
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARCHIVE_SUFFIXES = (".npz", ".npy")
@@ -111,24 +111,15 @@ class _LazyArrow:
 pa: Any = _LazyArrow()
 
 
-@contextmanager
-def arrow_as_input_error(path: Path, rule: str, hint: str, owner: str = "") -> Iterator[None]:
+def arrow_as_input_error(path: Path, rule: str, hint: str) -> AbstractContextManager[None]:
     """Turns errors of pyarrow about the content of a file into an `InputError` that names the file."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise InputError("path", owner, rule, f"{str(path)!r} ({first_line(error)})", hint) from None
+    return as_input_error(repr(str(path)), (pa.ArrowException, OSError), rule, hint)
 
 
 def missing_path_error(path: object) -> InputError:
     """The error for a path that leads nowhere."""
     got = f"{str(path)!r}, where there is nothing"
     return InputError("path", rule="lead to data", got=got, hint="Check the path.")
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, reduced to its first line without the full stop."""
-    return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__
 
 
 def with_constant_columns(piece: Any, constants: Mapping[str, str], columns: Sequence[str]) -> Any:
@@ -161,5 +152,6 @@ def read_footer(path: Path, owner: str = "open_predictions") -> Any:
         got = f"{str(path)!r}, which {'is empty' if empty else 'is not one'}"
         hint = "Write it again." if empty else "Import other files with {read_predictions}."
         raise InputError("path", owner, "be a Parquet file", got, hint)
-    with arrow_as_input_error(path, "be a whole Parquet file", "It was cut short; write or copy it again.", owner):
+    hint = "It was cut short; write or copy it again."
+    with owned(owner), arrow_as_input_error(path, "be a whole Parquet file", hint):
         return pa.parquet.read_metadata(path)

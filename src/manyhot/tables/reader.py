@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import import_module
 from itertools import chain, islice, product, zip_longest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -23,14 +22,13 @@ from zlib import error as ZlibError
 
 import numpy as np
 
-from manyhot.errors import InputError, as_input_error
+from manyhot.errors import InputError, as_input_error, first_line
 from manyhot.image_paths import is_image
 from manyhot.tables.arrow import (
     arrow_as_input_error,
     as_numpy,
     as_strings,
     find_parquet,
-    first_line,
     hive_partitions,
     is_text,
     missing_path_error,
@@ -49,8 +47,6 @@ from manyhot.tables.columns import (
     encode,
     find_column,
     kind_of_type,
-    preview_names,
-    rename_splits,
 )
 
 DELIMITERS = (",", "\t", ";", "|")
@@ -480,15 +476,6 @@ def as_column(values: list[Any]) -> Any:
         return pa.array([[str(item) for item in sample if item is not None] for sample in lists])
 
 
-ARRAY_NAMES = {
-    "targets": ("targets",),
-    "labels": ("labels", "names"),
-    "ids": ("ids", "id"),
-    "paths": ("paths", "path"),
-    "splits": ("splits", "split"),
-}
-
-
 def read_arrays(path: Path) -> dict[str, Any]:
     """The arrays of an archive by name, or the one array of an .npy file under its stem; nothing in it is executed."""
     try:
@@ -501,39 +488,3 @@ def read_arrays(path: Path) -> dict[str, Any]:
         rule = "be arrays of numbers and texts without Python objects"
         hint = "Save names as `np.array(names)`, and the file with `np.savez`."
         raise _file_error(path, rule, f", which {reason}", hint) from None
-
-
-def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments for `Predictions` from an archive, and what was taken from where."""
-    arrays, names_of = read_arrays(path), ARRAY_NAMES
-    if "labels" in arrays and arrays["labels"].ndim == 2:  # often the name of the targets
-        names_of = names_of | {"targets": ("targets", "labels"), "labels": ("names",)}
-    taken = {role: name for role, names in names_of.items() for name in reversed(names) if name in arrays}
-    floats = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
-    # Where no array is called scores or probabilities, as `kind` says, one alone may hold them.
-    tables = [kind] if kind in arrays else [n for n in floats if n not in ("scores", "probs", *taken.values())]
-    if len(tables) != 1:
-        rule, got = f"hold an array `{kind}`", f"the arrays {preview_names(arrays)}"
-        raise InputError("path", rule=rule, got=got, hint=f"Save them with `np.savez(path, {kind}={kind})`.")
-    taken = {kind: tables[0], **taken}
-    notes = [f"Read array {name!r} as {role}." for role, name in taken.items()]
-    left_out = [name for name in arrays if name not in taken.values()]
-    notes += [f"Left out {preview_names(left_out)}."] if left_out else []
-    columns: dict[str, Any] = {role: arrays[name] for role, name in taken.items()}
-    if "labels" in columns:
-        columns["labels"] = columns["labels"].astype(str).tolist()
-    if "splits" in columns and columns["splits"].ndim == 1:
-        columns["splits"], renamed = rename_splits([str(name) for name in columns["splits"].tolist()])
-        notes += renamed
-    return columns, notes
-
-
-def read_target_array(path: Path) -> Any:
-    """The targets of an archive: its array `targets`, its only array, or the sparse matrix that SciPy saved there."""
-    arrays = read_arrays(path)
-    if {"format", "shape", "data"} <= arrays.keys():
-        return import_module("scipy.sparse").load_npz(path)
-    if "targets" not in arrays and len(arrays) != 1:
-        rule, got = "hold an array `targets`", f"the arrays {preview_names(arrays)}"
-        raise InputError("targets", rule=rule, got=got, hint="Save them under that name.")
-    return arrays.get("targets", next(iter(arrays.values())))
