@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from manyhot.errors import InputError
 from manyhot.formatting import count_noun
@@ -212,23 +212,9 @@ SAMPLE_PATHS = 50
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "photos", "pictures", "JPEGImages", "data", "train", "val", "test")
 
 
-class ImageFiles(NamedTuple):
-    """The files of images that a table names.
-
-    Attributes:
-        paths: Their paths, relative to the folder.
-        root: The folder.
-        notes: What was guessed.
-    """
-
-    paths: list[str]
-    root: Path
-    notes: list[str]
-
-
 def resolve_image_files(
     names: Sequence[str], base: Path, options: ReadOptions, *, hints: Iterable[Path] = ()
-) -> ImageFiles:
+) -> tuple[list[str], Path, list[str]]:
     """The files of images that a table names.
 
     Args:
@@ -236,6 +222,9 @@ def resolve_image_files(
         base: The folder of the table.
         options: What the user said; `root` comes first.
         hints: Other folders to look into.
+
+    Returns:
+        Their paths, the folder that these are relative to, and notes about what was guessed.
     """
     names, notes = list(names), []
     if names and names[0].startswith(("http://", "https://", "s3://", "gs://")):
@@ -254,10 +243,10 @@ def resolve_image_files(
         by_name = _find_by_name(names, starts[0])
         if sum(name in by_name for name in sample) > hits:
             notes.append(f"Images were found by name below {str(starts[0])!r}.")
-            return ImageFiles([by_name.get(name, name) for name in names], starts[0], notes)
+            return [by_name.get(name, name) for name in names], starts[0], notes
     if sample and not hits:
         if options.allow_missing:
-            return ImageFiles(names, starts[0], notes)
+            return names, starts[0], notes
         searched = " and ".join(repr(str(start)) for start in starts)
         got = f"none of the first {len(sample)}, such as {sample[0]!r}, in {searched} or below"
         hint = "Pass the folder that the paths start from."
@@ -269,7 +258,7 @@ def resolve_image_files(
         notes.append(f"Images lie in {str(root)!r}.")
     if hits < len(sample):
         notes.append(f"Of the first {len(sample)} images {len(sample) - hits} are not there.")
-    return ImageFiles(names, root, notes)
+    return names, root, notes
 
 
 def _best_folder(sample: Sequence[str], folders: Iterable[Path]) -> tuple[Path, str, int]:

@@ -163,23 +163,15 @@ class RayScorer:
         states = dict(zip(part.ids, image_states(part.images), strict=True))
         names = {name: part.images.name(row) for row, name in enumerate(part.ids)}
         unreadable: dict[str, str] = {}
-        handled: list[int] = []
         classifier = self._classifier
         with self.parts.write_part(number, classifier.labels, states) as (writer, left_out):
-            for table in classifier.predict_parts(
-                part,
-                rows=1,
-                batch_size=self.batch_size,
-                workers=self.workers.readers,
-                on_bad_image=self.on_bad_image,
-                advance=handled.append,
-            ):
+            reading: dict[str, Any] = {"workers": self.workers.readers, "on_bad_image": self.on_bad_image}
+            for table in classifier.predict_parts(part, rows=1, batch_size=self.batch_size, **reading):
                 writer.write(table)
                 unreadable |= table.unreadable
                 for name in table.ids:
                     del names[name]
-                yield sum(handled)
-                handled.clear()
+                yield len(table) + len(table.unreadable)
             left_out |= {name: unreadable.get(shown, "cannot be read") for name, shown in names.items()}
 
 

@@ -42,11 +42,11 @@ def read_coco(files: Sequence[Path], options: ReadOptions) -> Dataset:
         # Where the images usually lie: `annotations/instances_train2017.json` beside `train2017/`.
         parent, end = path.parent.parent, path.stem.split("_")[-1]
         hints = [folder / name for folder in (parent, parent / "images", path.parent) for name in (end, "")]
-        resolved = resolve_image_files(list(images.values()), path.parent, options, hints=hints)
-        notes += [note for note in resolved.notes if note not in notes]
+        paths, root, more = resolve_image_files(list(images.values()), path.parent, options, hints=hints)
+        notes += [note for note in more if note not in notes]
         row_of: dict[Any, int] = {}
-        for (image, name), image_path in zip(images.items(), resolved.paths, strict=True):
-            location = os.path.join(resolved.root, image_path)
+        for (image, name), image_path in zip(images.items(), paths, strict=True):
+            location = os.path.join(root, image_path)
             row_of[image], _ = located.setdefault(location, (len(located), name))
         try:
             table = [(row_of[image], columns[category], value) for image, category, value in annotations]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -102,10 +103,7 @@ class Dataset:
 
     def split_sizes(self) -> dict[str, int]:
         """The number of samples of each split, by name, in the order in which they first occur."""
-        if self.splits is None:
-            return {}
-        names, first, counts = np.unique(self.splits, return_index=True, return_counts=True)
-        return {str(names[index]): int(counts[index]) for index in np.argsort(first)}
+        return {} if self.splits is None else dict(Counter(map(str, self.splits)))
 
     def of_split(self, name: str) -> Dataset:
         """The samples of one split."""

@@ -122,35 +122,35 @@ class TableRows:
 
     def images(self) -> tuple[list[str], Array, ImageSource, list[str]]:
         """Distinct ids, the image of each row, the images, and where they were found."""
-        paths = [table.path for table in self.tables]
+        files = [table.path for table in self.tables]
         if self.embedded:
-            source = ParquetImages(paths, str(self.roles.path))
+            source = ParquetImages(files, str(self.roles.path))
             return [source.name(row) for row in range(len(source))], np.arange(len(source)), source, []
         written, codes = self.encode(str(self.roles.path))
         if "" in written:
             got = f"a blank in row {int(np.argmax(codes == written.index(''))) + 1}"
             hint = "Fill it in, or drop the row."
             raise InputError("path_column", rule="have a path in every row", got=got, hint=hint)
-        folders = list(dict.fromkeys(path.parent for path in paths))
+        folders = list(dict.fromkeys(file.parent for file in files))
         if len(folders) == 1:
-            files = resolve_image_files(written, folders[0], self.options)
-            return written, codes, Files(files.paths, root=files.root), files.notes
+            located, root, notes = resolve_image_files(written, folders[0], self.options)
+            return written, codes, Files(located, root=root), notes
         # One name in two folders is two images, unless it says where the image lies.
-        folder_of_row = np.array([folders.index(path.parent) for path in paths])[self.file_of_row]
+        folder_of_row = np.array([folders.index(file.parent) for file in files])[self.file_of_row]
         folder_of_row[np.array([os.path.isabs(name) for name in written])[codes]] = 0
         keys, image_rows = encode(pa.array(codes + len(written) * folder_of_row))
         folder_of_image, names = np.divmod(keys, len(written))
-        ids, located = np.empty((2, len(keys)), dtype=object)
-        common, notes = os.path.commonpath(folders), []
+        ids, found = np.empty((2, len(keys)), dtype=object)
+        common, notes = os.path.commonpath(folders), list[str]()
         for number, folder in enumerate(folders):
             members = folder_of_image == number
             inside = [written[name] for name in names[members]]
-            files = resolve_image_files(inside, folder, self.options)
-            notes += [note for note in files.notes if note not in notes]
+            paths, root, more = resolve_image_files(inside, folder, self.options)
+            notes += [note for note in more if note not in notes]
             prefix = os.path.relpath(folder, common)
             ids[members] = [os.path.join(prefix, name) for name in inside]
-            located[members] = [os.path.join(files.root, path) for path in files.paths]
-        return ids.tolist(), image_rows, Files(located.tolist()), notes
+            found[members] = [os.path.join(root, path) for path in paths]
+        return ids.tolist(), image_rows, Files(found.tolist()), notes
 
     def splits(self) -> tuple[Array | None, list[str]]:
         """The split of each row, and notes."""

@@ -199,9 +199,8 @@ def inspect_dataset(
 
 def _inspect_targets(dataset: Dataset) -> Inspection:
     targets = dataset.targets or SparseTargets.from_rows([()] * len(dataset), num_labels=len(dataset.labels))
-    parts = {name: targets.take(np.flatnonzero(dataset.splits == name)) for name in dataset.split_sizes()}
+    parts = {name: targets.take(dataset.splits == name) for name in dataset.split_sizes()}
     sizes = targets.sizes()
-    lengths, rows = np.unique(sizes, return_counts=True)
     return Inspection(
         samples=len(dataset),
         splits=dataset.split_sizes(),
@@ -210,7 +209,7 @@ def _inspect_targets(dataset: Dataset) -> Inspection:
         empty_by_split={name: int((part.sizes() == 0).sum()) for name, part in parts.items()},
         mean_labels=float(sizes.mean()) if len(sizes) else 0.0,
         max_labels=int(sizes.max(initial=0)),
-        set_sizes=dict(zip(lengths.tolist(), rows.tolist(), strict=True)),
+        set_sizes=dict(sorted(Counter(sizes.tolist()).items())),
         notes=list(dataset.notes),
         **_cooccurrence_facts(dataset.labels.names, targets),
     )
