@@ -222,7 +222,7 @@ def rows_to_fit(
             hint = "Add a column `split`, or name the rows to learn from with --fit-table."
             raise InputError("--fit-on", owner, "name a split of the table, which has none", repr(fit_on), hint)
         return table.of_split(fit_on)
-    from manyhot.tables.arrow import is_archive
+    from manyhot.tables.reader import is_archive
 
     if targets is not None and is_archive(targets):  # without ids, they cannot be those of two tables
         hint = "Put them into each table with `manyhot import --targets` first."

@@ -21,7 +21,7 @@ from manyhot.data.sources import Files, TarMembers
 from manyhot.data.targets import index_names
 from manyhot.errors import InputError, as_input_error
 from manyhot.image_paths import SkippedFiles, image_suffixes, iterate_images, scan_tar
-from manyhot.tables.arrow import missing_path_error, pa
+from manyhot.tables.arrow import pa
 from manyhot.tables.columns import (
     CANONICAL_SPLITS,
     FLAG_COLUMNS,
@@ -114,11 +114,9 @@ def scan_shards(files: Sequence[Path]) -> tuple[list[str], TarMembers, list[dict
     images: dict[tuple[int, str], tuple[str, int, int]] = {}
     texts: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
     skipped, suffixes = SkippedFiles(), image_suffixes()
-    kinds = (tarfile.TarError, UnicodeDecodeError, EOFError)
+    kinds = (tarfile.TarError, UnicodeDecodeError, EOFError, OSError)
     hint = "Unpack .tar.gz archives, or pack them again without compression."
     for number, path in enumerate(files):
-        if not path.is_file():
-            raise missing_path_error(path)
         with as_input_error(repr(str(path)), kinds, "be a plain tar archive", hint):
             for archive, member in scan_tar(path):
                 folder, _, base = member.name.rpartition("/")

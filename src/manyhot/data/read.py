@@ -21,9 +21,8 @@ from manyhot.errors import InputError, owned, suggest
 from manyhot.formatting import count_noun
 from manyhot.image_paths import OTHER_IMAGE_SUFFIXES, SkippedFiles, is_image, iterate_images
 from manyhot.labels import Labels
-from manyhot.tables.arrow import PARQUET_MAGIC, TEXT_SUFFIXES, missing_path_error
 from manyhot.tables.columns import ReadOptions, preview_names, splits_from_paths
-from manyhot.tables.reader import open_table
+from manyhot.tables.reader import PARQUET_MAGIC, TEXT_SUFFIXES, open_table
 
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".pq")
 
@@ -71,7 +70,8 @@ def expand_paths(paths: Paths) -> list[Path]:
             if os.path.exists(path):  # also a name that looks like a pattern
                 matches = [path]
             if not matches:
-                raise missing_path_error(path)
+                got = f"{path!r}, where there is nothing"
+                raise InputError("path", rule="lead to data", got=got, hint="Check the path.")
             files += map(Path, matches)
     if not files:
         raise InputError("path", rule="lead to data", got="an empty list", hint="Pass a path.")
@@ -304,9 +304,8 @@ def read_images(path: Paths) -> Dataset:
     """
     options, named = ReadOptions(), expand_paths(path)
     paths = list(dict.fromkeys(named))
-    tars, tables = (
-        [entry for entry in paths if entry.name.lower().endswith(ends)] for ends in ((".tar",), TABLE_SUFFIXES)
-    )
+    files = [entry for entry in paths if entry.is_file()]
+    tars, tables = ([file for file in files if file.name.lower().endswith(end)] for end in (".tar", TABLE_SUFFIXES))
     if (tars or tables) and len(paths) not in (len(tars), len(tables)):
         got, hint = f"{len(paths)} paths of several kinds", "Read them one after the other."
         raise InputError("path", rule="be images and folders, or tables, or tars", got=got, hint=hint)

@@ -24,17 +24,9 @@ from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, fill_from_arrow, is_encodable, to_arrow_columns
 from manyhot.predictions.predictions import Predictions, PredictionTable, check_label_names, check_modules, concatenate
 from manyhot.serialization import from_dict, to_dict
-from manyhot.tables.arrow import (
-    arrow_as_input_error,
-    as_strings,
-    find_parquet,
-    hive_partitions,
-    import_arrow,
-    pa,
-    read_footer,
-    with_constant_columns,
-)
+from manyhot.tables.arrow import arrow_as_input_error, as_strings, import_arrow, pa, with_constant_columns
 from manyhot.tables.metadata import DEFAULT_OWNER, ROW_COLUMNS, STATE_COLUMN, TEXT_COLUMNS, Metadata, column_names
+from manyhot.tables.reader import find_parquet, hive_partitions, read_footer
 
 TEXT = "string"
 # Of scores and probabilities it is that of the numbers.

@@ -225,19 +225,15 @@ def check_modules(**modules: Any) -> dict[str, Any]:
 
 def _as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
     """Row numbers (n,) of numbers or of a mask; raises an error if they are out of range."""
-    rule, hint = f"be (n,) whole numbers or ({count},) bool", "Pass row numbers, or a mask with one entry per row."
-    try:
-        index = as_tensor("Predictions.take", rows, "rows").detach().cpu()
-    except InputError:
-        raise InputError("rows", "Predictions.take", rule, describe_type(rows), hint) from None
-    if index.dtype == torch.bool and index.shape == (count,):
-        return index.nonzero().flatten().numpy()
-    if index.numel() == 0:
-        index = index.long().flatten()
-    if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
-        raise InputError("rows", "Predictions.take", rule, f"{tuple(index.shape)} of {index.dtype}", hint)
-    check_range("rows", "Predictions.take", index, count, "Count the rows from 0.")
-    return index.long().numpy()
+    owner, hint = "Predictions.take", "Pass row numbers, or a mask with one entry per row."
+    index = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    if index.dtype == np.bool_ and index.shape == (count,):
+        return np.flatnonzero(index)
+    if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
+        got = f"{index.shape} of {index.dtype}" if index.dtype.kind in "biuf" else describe_type(rows)
+        raise InputError("rows", owner, f"be (n,) whole numbers or ({count},) bool", got, hint)
+    check_range("rows", owner, index, count, "Count the rows from 0.")
+    return index.astype(np.int64)
 
 
 def _select_link(table: PredictionTable, labels: Labels) -> Link | None:

@@ -24,7 +24,7 @@ from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, as_dense_targets, fill_from_arrow
 from manyhot.predictions.parquet import PredictionsWriter, StoredPredictions, open_predictions
 from manyhot.predictions.predictions import Predictions, PredictionTable, check_unique, concatenate, select_labels
-from manyhot.tables.arrow import as_strings, is_archive, pa, read_metadata
+from manyhot.tables.arrow import as_strings, pa
 from manyhot.tables.columns import (
     ColumnRoles,
     LabelNameReader,
@@ -36,7 +36,7 @@ from manyhot.tables.columns import (
     rename_splits,
 )
 from manyhot.tables.metadata import METADATA_KEY
-from manyhot.tables.reader import TableFile, check_same_columns, open_tables, read_arrays
+from manyhot.tables.reader import TableFile, check_same_columns, is_archive, open_tables, read_arrays, read_metadata
 
 
 @owned("read_predictions")

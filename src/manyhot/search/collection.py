@@ -43,8 +43,9 @@ from manyhot.search.ranking import (
     top_probabilities_statement,
 )
 from manyhot.search.sql import quote_name, quote_text, select_statement
-from manyhot.tables.arrow import find_parquet, hive_partitions, import_arrow, read_footer
+from manyhot.tables.arrow import import_arrow
 from manyhot.tables.metadata import TEXT_COLUMNS, Metadata, column_names
+from manyhot.tables.reader import find_parquet, hive_partitions, read_footer
 
 if TYPE_CHECKING:
     from manyhot.predictions.predictions import PredictionTable

@@ -1,9 +1,10 @@
-"""Tables of CSV, TSV, JSON, Parquet and data frames as record batches of Arrow, and NumPy archives as arrays."""
+"""Files of tables by name and folder; CSV, TSV, JSON, Parquet and data frames as record batches, archives as arrays."""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import glob
 import gzip
 import io
 import json
@@ -17,24 +18,15 @@ from functools import partial
 from itertools import chain, islice, product, zip_longest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
+from urllib.parse import unquote
 from zipfile import BadZipFile
 from zlib import error as ZlibError
 
 import numpy as np
 
-from manyhot.errors import InputError, as_input_error, first_line
+from manyhot.errors import InputError, as_input_error, first_line, owned
 from manyhot.image_paths import is_image
-from manyhot.tables.arrow import (
-    arrow_as_input_error,
-    as_numpy,
-    as_strings,
-    find_parquet,
-    hive_partitions,
-    is_text,
-    missing_path_error,
-    pa,
-    with_constant_columns,
-)
+from manyhot.tables.arrow import arrow_as_input_error, as_numpy, as_strings, pa, with_constant_columns
 from manyhot.tables.columns import (
     BLANK_CELLS,
     CELL_VALUES,
@@ -49,6 +41,12 @@ from manyhot.tables.columns import (
     kind_of_type,
 )
 
+TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+ARCHIVE_SUFFIXES = (".npz", ".npy")
+RUN_TABLE = "predictions.parquet"
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of rows that have none
+PARQUET_MAGIC = b"PAR1"  # the first bytes of every Parquet file
+
 DELIMITERS = (",", "\t", ";", "|")
 # Numbers as Python reads them, but for 1_000, by their decimal separators.
 NUMBER_PATTERN = r"[+-]?(?:(?:\d+(?:{0}\d*)?|{0}\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity|nan))"
@@ -59,6 +57,86 @@ BATCH_ROWS = 8192
 BLOCK_BYTES = 2**23
 # What a spreadsheet writes above the header to say what separates the columns.
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+
+
+def is_text(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is CSV or TSV."""
+    return os.fspath(path).lower().endswith(TEXT_SUFFIXES)
+
+
+def is_archive(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is an array or an archive of NumPy."""
+    return os.fspath(path).lower().endswith(ARCHIVE_SUFFIXES)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins like Parquet."""
+    with path.open("rb") as file:
+        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+
+
+def find_parquet(path: str | os.PathLike[str], owner: str = "") -> list[Path]:
+    """The files of a path, sorted: one file, a pattern, or a folder with parts in it or in its folders.
+
+    Of the folder of a run it is the table of the run. Names that begin with a dot or an underscore are left out: such
+    files are being written, or are none of the parts.
+    """
+    text, folder = os.fspath(path), Path(path)
+    is_folder = os.path.isdir(text)
+    if os.path.isfile(text):
+        return [folder]
+    if not is_folder:
+        candidates = [Path(name) for name in glob.glob(text, recursive=True)]
+    elif (folder / RUN_TABLE).is_file() and (folder / "classifier.json").is_file():
+        candidates = [folder / RUN_TABLE]
+    else:
+        names = folder.rglob("*.parquet")
+        candidates = [name for name in names if not any(part[0] in "._" for part in name.relative_to(folder).parts)]
+    files = sorted(file for file in candidates if file.is_file())
+    if not files:
+        got = f"{text!r}, {'a folder without any' if is_folder else 'where there is nothing'}"
+        hint = "Check the path, or write the table there first."
+        raise InputError("path", owner, "be a Parquet file, a folder of them or a pattern", got, hint)
+    return files
+
+
+def hive_partitions(path: Path) -> dict[str, str]:
+    """What folders such as `split=test` say about all rows of a file.
+
+    Example:
+        >>> hive_partitions(Path("parts/split=test/fold=3/0.parquet"))
+        {'split': 'test', 'fold': '3'}
+    """
+    pairs = (part.partition("=") for part in path.parts[:-1])
+    return {name: "" if value == NULL_PARTITION else unquote(value) for name, equals, value in pairs if equals and name}
+
+
+def read_metadata(path: str | os.PathLike[str]) -> dict[bytes, bytes]:
+    """The metadata in the first Parquet file of a path, none of other files; or the error that they are unknown."""
+    if is_text(path) or is_archive(path):
+        if os.path.isfile(path):
+            return {}
+        got = f"{os.fspath(path)!r}, where there is none"
+        raise InputError("path", rule="be a file", got=got, hint="Check the path.")
+    file = find_parquet(path)[0]
+    if not is_parquet(file):
+        rule = f"be a Parquet file or end with {', '.join((*TEXT_SUFFIXES, *ARCHIVE_SUFFIXES))}"
+        hint = "Rename the file, or convert it first."
+        raise InputError("path", rule=rule, got=repr(os.fspath(path)), hint=hint)
+    metadata: dict[bytes, bytes] | None = read_footer(file, "").metadata
+    return metadata or {}
+
+
+def read_footer(path: Path, owner: str = "open_predictions") -> Any:
+    """The Parquet metadata of a file, or the error that says what the file is instead."""
+    if not is_parquet(path):
+        empty = path.stat().st_size == 0
+        got = f"{str(path)!r}, which {'is empty' if empty else 'is not one'}"
+        hint = "Write it again." if empty else "Import other files with {read_predictions}."
+        raise InputError("path", owner, "be a Parquet file", got, hint)
+    hint = "It was cut short; write or copy it again."
+    with owned(owner), arrow_as_input_error(path, "be a whole Parquet file", hint):
+        return pa.parquet.read_metadata(path)
 
 
 class TableFile(ABC):
@@ -106,8 +184,6 @@ class TableFile(ABC):
 
 def open_table(path: Path, *, delimiter: str | None = None, double: bool = False) -> TableFile:
     """A file by the ending of its name; `double` is the precision in which numbers of text are read."""
-    if not path.is_file():
-        raise missing_path_error(path)
     if is_text(path):
         return TextTable(path, delimiter, double=double)
     return open_json(path) if path.suffix.lower() in (".jsonl", ".ndjson", ".json") else open_parquet(path)
