@@ -116,7 +116,7 @@ def test_features_do_not_depend_on_batches_or_place():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"n": 0}, "`n` of `digit_scenes` must be at least 1; got 0. Pass the number of scenes."),
+        ({"n": 0}, "`n` of `digit_scenes` must be a whole number, at least 1; got 0. Pass an int."),
         ({"split": "valid"}, "`split` of `digit_scenes` must be one of 'train', 'test'; got 'valid'."),
         ({"max_labels": 11}, "`max_labels` of `digit_scenes` must be a number at least 0 and at most 10; got 11."),
         ({"clutter": 1.5}, "`clutter` of `digit_scenes` must be a number at least 0 and at most 1; got 1.5."),

@@ -192,7 +192,7 @@ def read_open_images(files: Sequence[Path], options: ReadOptions) -> Dataset:
     ids, image_rows, images, image_notes = rows.images()
     codes, label_codes = rows.encode(label)
     try:
-        values = as_numpy(rows.column(confidence).cast(pa.float64()))
+        values = as_numpy(rows.columns.column(confidence).cast(pa.float64()))
     except pa.ArrowInvalid as error:
         got, hint = first_line(error), "Write 1 for present and 0 for absent."
         raise InputError(confidence, rule="be a number in every row", got=got, hint=hint) from None

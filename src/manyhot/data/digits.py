@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.checks import check_choice, check_number
+from manyhot.checks import check_choice, check_int, check_number
 from manyhot.errors import InputError, require
 
 LABEL_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -77,8 +77,7 @@ def digit_scenes(
         (torch.Size([100, 32, 32]), torch.Size([100, 10]))
     """
     owner = "digit_scenes"
-    if n < 1:
-        raise InputError("n", owner, "be at least 1", str(n), "Pass the number of scenes.")
+    check_int("n", owner, n, low=1)
     check_number("max_labels", owner, max_labels, "[0, 10]")
     check_number("clutter", owner, clutter, "[0, 1]")
     pool = load_digits(check_choice("split", owner, split, ("train", "test")))

@@ -82,18 +82,14 @@ class TableRows:
         read = replace(roles, path=None) if self.embedded else roles
         pieces = [list(table.batches(read)) for table in tables]
         self.file_of_row = np.repeat(np.arange(len(tables)), [sum(map(len, some)) for some in pieces])
-        self.chunks = {name: [piece.column(name) for piece in chain.from_iterable(pieces)] for name in read.used}
         if not len(self.file_of_row):
             hint = "Write one row for each image."
             raise InputError("path", rule="have rows", got=f"{str(tables[0].path)!r} without any", hint=hint)
-
-    def column(self, name: str) -> Any:
-        """All rows of a column."""
-        return pa.chunked_array(self.chunks[name])
+        self.columns = pa.Table.from_batches(chain.from_iterable(pieces))
 
     def encode(self, name: str) -> tuple[list[str], Array]:
         """The distinct texts of a column in the order in which they occur, and which of them each row has."""
-        return encode(self.column(name).combine_chunks())
+        return encode(self.columns.column(name).combine_chunks())
 
     def labels(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets (rows, K), and a clause about them."""
@@ -102,7 +98,7 @@ class TableRows:
             return self._labels_of_columns()
         if column is None:
             return Labels([]), SparseTargets.from_rows([()] * len(self.file_of_row), num_labels=0), ""
-        labels, targets, separation = read_label_lists(self.column(column), self.options)
+        labels, targets, separation = read_label_lists(self.columns.column(column), self.options)
         names = self.tables[0].class_names(column)
         if names is not None and all(name.isdecimal() and int(name) < len(names) for name in labels.names):
             labels = Labels([str(names[int(name)]) for name in labels.names])
@@ -111,7 +107,7 @@ class TableRows:
     def _labels_of_columns(self) -> tuple[Labels, SparseTargets, str]:
         """Labels, targets, and a clause where each label has a column."""
         names, unknown = list(self.roles.targets.values()), self.options.unlisted != "absent"
-        columns = [self.column(name) for name in names]
+        columns = self.columns.select(names).columns
         cells = np.stack([as_numpy(column.fill_null(UNKNOWN if unknown else 0)) for column in columns], axis=1)
         note = f"; one column per label, {preview_names(names)}"
         if any(column.null_count for column in columns):
@@ -140,7 +136,7 @@ class TableRows:
         folder_of_row[np.array([os.path.isabs(name) for name in written])[codes]] = 0
         keys, image_rows = encode(pa.array(codes + len(written) * folder_of_row))
         folder_of_image, names = np.divmod(keys, len(written))
-        ids, found = np.empty((2, len(keys)), dtype=object)
+        ids, resolved = np.empty((2, len(keys)), dtype=object)
         common, notes = os.path.commonpath(folders), list[str]()
         for number, folder in enumerate(folders):
             members = folder_of_image == number
@@ -149,8 +145,8 @@ class TableRows:
             notes += [note for note in more if note not in notes]
             prefix = os.path.relpath(folder, common)
             ids[members] = [os.path.join(prefix, name) for name in inside]
-            found[members] = [os.path.join(root, path) for path in paths]
-        return ids.tolist(), image_rows, Files(found.tolist()), notes
+            resolved[members] = [os.path.join(root, path) for path in paths]
+        return ids.tolist(), image_rows, Files(resolved.tolist()), notes
 
     def splits(self) -> tuple[Array | None, list[str]]:
         """The split of each row, and notes."""
