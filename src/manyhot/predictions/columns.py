@@ -164,8 +164,7 @@ def index_targets(rows: Iterable[Iterable[int]], num_labels: int) -> Tensor:
             raise InputError("rows", "index_targets", "hold whole numbers", f"{entries[0]!r} in row {row}", hint)
     flat = np.concatenate([[], *columns], dtype=np.int64, casting="unsafe")
     check_range("rows", "index_targets", flat, num_labels, "Count the labels from 0, or raise `num_labels`.")
-    owners = np.repeat(np.arange(len(columns)), [len(row) for row in columns])
-    return SparseTargets.from_cells(owners, flat, shape=(len(columns), num_labels)).dense()
+    return SparseTargets.from_rows(columns, num_labels=num_labels).dense()
 
 
 def as_dense_targets(targets: Any, labels: Labels) -> Any:
