@@ -1,6 +1,7 @@
 """The ONNX file answers as the classifier does, link by link, calibrator by calibrator, rule by rule."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -87,6 +88,12 @@ class Same(nn.Module):
         return inputs
 
 
+def graph_of(link=LINKS["sigmoid"], calibrator=None, preprocessing=None):
+    """The graph of a classifier whose input are the scores."""
+    parts = {"link": link, "calibrator": calibrator, "rule": None, "preprocessing": preprocessing}
+    return AnswerGraph(SimpleNamespace(network=Same(), **parts))
+
+
 def decided(rule, values):
     decision = rule(values)
     return decision.labels, decision.abstain
@@ -112,8 +119,7 @@ def run(module, values):
 def test_every_link_and_calibrator():
     scores = torch.cat([3 * torch.randn(60, 5), torch.tensor([[-40.0, 40.0, 0.0, 9.0, -9.0], [0.0] * 5])])
     fitted = calibrators()
-    graphs = [AnswerGraph(Same(), link, None, None) for link in LINKS.values()]
-    graphs += [AnswerGraph(Same(), None, each, None) for each in fitted.values()]
+    graphs = [graph_of(link) for link in LINKS.values()] + [graph_of(calibrator=each) for each in fitted.values()]
     wanted = [link.probs(scores) for link in LINKS.values()] + [each(scores) for each in fitted.values()]
     outputs = run(Each(graphs, lambda graph, values: [graph(values)["probs"]]), scores)
     for name, given, own in zip([*LINKS, *fitted], outputs, wanted, strict=True):
@@ -158,12 +164,12 @@ def test_a_rule_of_your_own_around_another_one():
 @pytest.mark.parametrize(("interpolation", "size"), [("bilinear", (40, 56)), ("bicubic", (40, 56)), ("bicubic", 40)])
 def test_pictures_are_resized_as_by_pillow(resize, interpolation, size):
     preprocessing = Preprocessing(size=size, resize=resize, interpolation=interpolation)
-    graph = AnswerGraph(Same(), None, None, None, preprocessing)
-    session = traced(graph, torch.zeros(2, 50, 61, 3, dtype=torch.uint8), ("N", "H", "W"))
+    images = torch.zeros(2, 50, 61, 3, dtype=torch.uint8)
+    session = traced(graph_of(preprocessing=preprocessing), images, ("N", "H", "W"))
     draw = np.random.default_rng(0)
     for size in [(40, 56), (7, 5), (91, 33), (33, 191), (120, 57), (200, 301), (1, 1), (1, 90), (39, 57)]:
         images = draw.integers(0, 256, (2, *size, 3), dtype=np.uint8)
-        pixels, _ = session.run(None, {"inputs": images})
+        pixels, *_ = session.run(None, {"inputs": images})
         own = torch.stack([preprocessing.prepare(Image.fromarray(image)) for image in images])
         off = (torch.from_numpy(pixels).int() - own.int()).abs()
         assert int(off.max()) <= 2, size

@@ -15,42 +15,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.backbones import Preprocessing
-from manyhot.calibrate import Calibrator
 from manyhot.checks import check_int
 from manyhot.classifier.bundle import describe_classifier
-from manyhot.decide.rule import Rule, rule_values
+from manyhot.decide.rule import rule_values
 from manyhot.errors import InputError, first_line, require
 from manyhot.files import atomic_write
-from manyhot.links import Link
-from manyhot.network import Network, score_batch
+from manyhot.network import score_batch
 
 if TYPE_CHECKING:
     from manyhot.classifier.classifier import Classifier
 
 
 class AnswerGraph(nn.Module):
-    """From images or features to scores, probabilities and decisions.
+    """A classifier as one module: from images or features to scores, probabilities and decisions."""
 
-    Args:
-        network: Gives scores.
-        link: Gives probabilities where there is no calibrator; None for scores alone.
-        calibrator: Gives probabilities.
-        rule: Gives decisions, on probabilities if there are any.
-        preprocessing: Gives what the network sees of images; None for features.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        link: Link | None,
-        calibrator: Calibrator | None,
-        rule: Rule | None,
-        preprocessing: Preprocessing | None = None,
-    ) -> None:
+    def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.network, self.link, self.calibrator, self.rule = network, link, calibrator, rule
-        self.preprocessing = preprocessing
+        # A copy on the CPU, without gradients: those of parameters would become a part of the graph.
+        self.network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
+        self.link = classifier.link if classifier.link.gives_probs else None
+        self.calibrator, self.rule = classifier.calibrator, classifier.rule
+        self.preprocessing = classifier.preprocessing
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
         """Scores (N, K), probabilities (N, K), decisions (N, K) and abstention (N,) as bool; those that there are.
@@ -192,10 +177,7 @@ def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any
 
 def trace(classifier: Classifier, opset: int) -> Any:
     """The graph as torch computes it."""
-    # A copy on the CPU, without gradients: those of parameters would become a part of the graph.
-    network = copy.deepcopy(classifier.network).cpu().requires_grad_(False)
-    link = classifier.link if classifier.link.gives_probs else None
-    graph = AnswerGraph(network, link, classifier.calibrator, classifier.rule, classifier.preprocessing).eval()
+    graph = AnswerGraph(classifier).eval()
     # Two samples: from one, the exporter would infer a fixed batch size of 1.
     name, example, axes = "features", torch.zeros(2, classifier.in_features), ["N"]
     if classifier.preprocessing is not None:
