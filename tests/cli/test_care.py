@@ -127,7 +127,7 @@ def test_a_broken_rule_is_one_sentence(tmp_path, run, content):
     rule.write_text(content)
     assert "rule.json" in run("decide", save(tmp_path / "table.parquet"), "-r", rule, code=2).err
     refused = run("decide", tmp_path / "table.parquet", "-r", tmp_path / "none.json", code=2).err
-    assert "must be a file that is there" in refused
+    assert "none.json: No such file or directory." in refused
 
 
 def test_places_to_write_to_are_tried_first(tmp_path, run, monkeypatch):

@@ -309,7 +309,7 @@ def test_nothing_is_overwritten_unasked(table, run):
     run("decide", table, "--rule", "TopK(1)")
     old = table.with_name("predictions.decided.parquet").read_bytes()
     refused = run("decide", table, "--rule", "TopK(2)", code=2).err
-    assert "`--out` of `manyhot` must name a file that is not there yet" in " ".join(refused.split())
+    assert "`--out` of `manyhot decide` must name a file that is not there yet" in " ".join(refused.split())
     assert table.with_name("predictions.decided.parquet").read_bytes() == old
     run("decide", table, "--rule", "TopK(2)", "--overwrite")
     assert table.with_name("predictions.decided.parquet").read_bytes() != old

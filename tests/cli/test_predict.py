@@ -231,11 +231,11 @@ def test_images_that_are_skipped_are_told_and_not_counted_as_broken(trained, run
     assert printed.out == f"Wrote 1 rows to {tmp_path / 'out.parquet'}, and left out 1 image.\n"
 
 
-def test_a_note_is_no_image_that_could_not_be_read():
-    from rich.console import Console
-
-    from manyhot.cli.predict import write_parts
-
+def test_a_note_is_no_image_that_could_not_be_read(trained, run, tmp_path, monkeypatch):
+    folder, images = trained
     part = mh.Predictions(probs=torch.rand(2, 3), labels=LABELS)
-    part.notes = ["Left out the true labels, because there are none for 'cat'."]
-    assert write_parts(iter([part]), None, None, top=3, show_all=False, console=Console(quiet=True))[1:] == (2, 0)
+    part.notes, part.unreadable = ["Left out the true labels, because there are none for 'cat'."], {}
+    monkeypatch.setattr(Classifier, "predict_parts", lambda *_, **__: iter([part]))
+    printed = run("predict", folder, images, "-o", tmp_path / "out.parquet")
+    assert printed.err == "Left out the true labels, because there are none for 'cat'.\n"
+    assert printed.out == f"Wrote 2 rows to {tmp_path / 'out.parquet'}.\n"

@@ -120,7 +120,7 @@ def test_a_page_that_nothing_shows_is_named(table, home, run, monkeypatch):
         (("photos.parquet", "--pdf", "a.txt"), "`--pdf` of `manyhot report` must end with .pdf; got 'a.txt'"),
         (("photos.parquet", "--split", "test"), "got 'test'"),
         (("nowhere",), "nowhere"),
-        (("bare.parquet",), "`RUN` of `manyhot report` must hold targets; got probs. Pass the file of true labels"),
+        (("bare.parquet",), "`RUN` must hold targets; got probs. Add the true labels"),
         (("begun",), "`RUN` must be finished; got 'begun'. Let it finish: manyhot train --resume begun."),
         (("begun", "--targets", "photos.parquet"), "`--targets` of `manyhot report` must come with tables only"),
     ],

@@ -64,16 +64,17 @@ def test_rows_are_turned_away_by_what_was_cut_off():
 
 
 def test_the_commands_and_the_studio_decide_by_scores(tmp_path):
-    from manyhot.cli.tables import decide
+    from manyhot.cli.tables import DecideCommand
 
     scores, targets, link = drawn()
     probs, path = link.probs(scores), tmp_path / "table.parquet"
     table = mh.Predictions(scores=scores, probs=probs, targets=targets, splits=["val", "test"] * 100, link=link)
     table.save(path)
-    decide(str(path), "TopK(1)", out=tmp_path / "top.parquet")
+    DecideCommand(predictions=str(path), rule="TopK(1)", out=tmp_path / "top.parquet").execute()
     assert torch.equal(mh.Predictions.open(tmp_path / "top.parquet").load().decisions, argmax(scores))
-    decide(str(path), "AverageK(0.5)", fit_on="val", out=tmp_path / "half.parquet")
-    assert int(mh.Predictions.open(tmp_path / "half.parquet").load().of_split("val").decisions.sum()) == 50
+    half = tmp_path / "half.parquet"
+    DecideCommand(predictions=str(path), rule="AverageK(0.5)", fit_on="val", out=half).execute()
+    assert int(mh.Predictions.open(half).load().of_split("val").decisions.sum()) == 50
     deciding = DecisionExplorer(table)
     assert int(deciding.decision(DecisionChoice("size", 0.5)).sizes.sum()) == 100
     assert "exceed 100 %" in deciding.summary(DecisionChoice("size", 0.5)).words

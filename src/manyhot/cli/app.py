@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import typer
 
-from manyhot.cli.messages import Command
-from manyhot.cli.pages import report, studio
-from manyhot.cli.predict import export, predict
-from manyhot.cli.search import search
-from manyhot.cli.tables import calibrate, decide, evaluate, import_
-from manyhot.cli.train import compare, demo, inspect, train
+from manyhot.cli.messages import OneLineErrors
+from manyhot.cli.pages import ReportCommand, StudioCommand
+from manyhot.cli.predict import ExportCommand, PredictCommand
+from manyhot.cli.search import SearchCommand
+from manyhot.cli.tables import CalibrateCommand, DecideCommand, EvaluateCommand, ImportCommand
+from manyhot.cli.train import CompareCommand, DemoCommand, InspectCommand, TrainCommand
 
+# In the order in which they are usually needed.
+COMMANDS = {
+    "demo": DemoCommand,
+    "inspect": InspectCommand,
+    "train": TrainCommand,
+    "compare": CompareCommand,
+    "predict": PredictCommand,
+    "search": SearchCommand,
+    "studio": StudioCommand,
+    "export": ExportCommand,
+    "evaluate": EvaluateCommand,
+    "report": ReportCommand,
+    "calibrate": CalibrateCommand,
+    "decide": DecideCommand,
+    "import": ImportCommand,
+}
 app = typer.Typer(
     name="manyhot",
     help="Classification with zero, one or many labels, and confidences that can be trusted.",
@@ -20,10 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# In the order in which they are usually needed.
-for command in (demo, inspect, train, compare, predict, search, studio, export, evaluate, report, calibrate, decide):
-    app.command(cls=Command)(command)
-app.command("import", cls=Command)(import_)
+for name, command in COMMANDS.items():
+    app.command(name, cls=OneLineErrors)(command.as_function())
 
 
 def print_version(show: bool) -> None:

@@ -9,21 +9,20 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from manyhot.errors import PLACEHOLDERS, InputError
+from manyhot.errors import PLACEHOLDERS, InputError, owned
 
 # Functions whose arguments are parameters of the command under the same names.
-SAME_NAMES = ("read_data", "read_predictions", "predict_with_ray", "TrainSettings", "compare")
+SAME_NAMES = ("read_data", "read_predictions", "corrected", "Report", "predict_with_ray", "TrainSettings", "compare")
 # The parameter that holds an argument of a function under another name: the first one that the command has.
 PARAMETERS = {
     ("read_data", "path"): ("data",),
     ("read_images", "path"): ("images",),
     ("read_corrections", "path"): ("corrections",),
-    ("corrected", "corrections"): ("corrections",),
     ("read_predictions", "source"): ("file", "predictions", "runs"),
     ("open_predictions", "path"): ("predictions", "runs"),
     ("Predictions", "split"): ("fit_on", "split"),
     ("StoredPredictions", "split"): ("fit_on", "split"),
-    ("Report", "runs"): ("runs",),
+    ("evaluate", "predictions"): ("predictions", "runs"),
     ("predict_with_ray", "folder"): ("out",),
     ("predict_with_ray", "samples"): ("images",),
     ("Collection.search", "precision"): ("until_precision",),
@@ -42,17 +41,21 @@ IMPORT_OPTIONS = {
     "other_labels='leave out'": "--leave-out-others",
 }
 # What to type where a hint gives code in Python: by owner, argument and rule.
-HINTS = {("Predictions", "probs", "be there or follow from a link"): "Give it probabilities first: manyhot calibrate."}
+HINTS = {
+    ("Predictions", "probs", "be there or follow from a link"): "Give it probabilities first: manyhot calibrate.",
+    ("evaluate", "predictions", "hold targets"): "Pass the file of true labels as --targets.",
+}
 
 
-class Command(TyperCommand):
+class OneLineErrors(TyperCommand):
     """A command that ends with a message on one line and exit code 2 where something is invalid or missing."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         gc.enable()  # `main` started without it
         try:
-            return super().invoke(ctx)
+            with owned(f"manyhot {self.name}"):
+                return super().invoke(ctx)
         except BrokenPipeError:  # the program that reads our output has ended
             raise
         except (InputError, OSError, ImportError) as error:

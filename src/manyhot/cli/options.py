@@ -1,4 +1,4 @@
-"""Options that several commands share, and functions that open tables, datasets and runs."""
+"""The base class of commands, options that several commands share, and functions that open tables and runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import typer
 
@@ -17,68 +17,168 @@ from manyhot.errors import InputError, suggest
 from manyhot.settings import DataSource, TrainSettings, default_text, parse_overrides, read_settings, setting_types
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from manyhot.classifier import Classifier
     from manyhot.predictions.predictions import PredictionTable
 
 Kind = Literal["scores", "probs"]
 
-PredictionsFile = Annotated[
-    str,
-    typer.Argument(metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."),
-]
-KindOption = Annotated[
-    Kind | None, typer.Option(help="What the numbers of a table of another program are; never guessed.")
-]
-TargetsOption = Annotated[
-    Path | None, typer.Option(help="A table of the true labels by id, if they are not in the tables themselves.")
-]
-FitOnOption = Annotated[str | None, typer.Option(metavar="SPLIT", help="The split to fit on; all rows are written.")]
-FitTableOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Another table to fit on, instead of a split.")
-]
-AtMostOption = Annotated[int, typer.Option(min=1, help="Fit on at most this many rows, sampled with --seed.")]
-FitSeedOption = Annotated[int, typer.Option(help="Random seed.")]
-OutTableOption = Annotated[
-    Path | None, typer.Option("--out", "-o", help="The table to write (default: beside PREDICTIONS).")
-]
-SaveOption = Annotated[Path | None, typer.Option(help="Also write the fitted calibrator or rule to this JSON file.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+class Command:
+    """A command: its annotated attributes are its arguments and options, its docstring is its help.
+
+    Args:
+        typed: Their values by name; the default of an option that is left out.
+    """
+
+    def __init__(self, **typed: Any) -> None:
+        for name in self.parameters():
+            setattr(self, name, typed[name] if name in typed else getattr(type(self), name).default)
+
+    def execute(self) -> None:
+        """Runs the command."""
+        raise NotImplementedError
+
+    @classmethod
+    def parameters(cls) -> dict[str, Any]:
+        """The type of each argument and option by name, those of the class itself first."""
+        parts = [inspect.get_annotations(part, eval_str=True) for part in cls.__mro__]
+        return {name: kind for part in parts for name, kind in part.items()}
+
+    @classmethod
+    def as_function(cls) -> Callable[..., None]:
+        """The function that typer takes for a command."""
+
+        def call(**typed: Any) -> None:
+            cls(**typed).execute()
+
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(cls, name), annotation=kind)
+            for name, kind in cls.parameters().items()
+        ]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__doc__ = cls.__doc__
+        return call
 
 
-def open_table(path: str, kind: Kind | None, targets: Path | None, console: Console) -> PredictionTable:
+PREDICTIONS = typer.Argument(
+    metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."
+)
+RUN = typer.Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
+KIND = typer.Option(None, help="What the numbers of a table of another program are; never guessed.")
+TARGETS = typer.Option(None, help="A table of the true labels by id, if they are not in the tables themselves.")
+OUT_TABLE = typer.Option(None, "--out", "-o", help="The table to write (default: beside PREDICTIONS).")
+OVERWRITE = typer.Option(False, "--overwrite", help="Replace existing files.")
+JSON = typer.Option(False, "--json", help="Print JSON instead of tables.")
+
+# Settings with an option of their own; --set takes all of them.
+SETTING_OPTIONS = (
+    *("backbone", "size", "tune", "epochs", "batch_size", "lr", "calibrator", "rule", "seed", "workers"),
+    "on_bad_image",
+)
+DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
+KINDS = setting_types(TrainSettings) | setting_types(DataSource)
+DESCRIPTIONS = {
+    item.name: item.metadata.get("description") for cls in (TrainSettings, DataSource) for item in fields(cls)
+}
+CommandClass = TypeVar("CommandClass", bound=type[Command])
+
+
+def with_settings(*names: str) -> Callable[[CommandClass], CommandClass]:
+    """Gives a command an option for each of these settings; None if it is not typed."""
+
+    def decorate(command: CommandClass) -> CommandClass:
+        for name in names:
+            default = "" if name in DATA_OPTIONS else default_text(name)
+            text = f"{DESCRIPTIONS[name]} (default: {default})" if default else DESCRIPTIONS[name]
+            setattr(command, name, typer.Option(None, help=text))
+            command.__annotations__[name] = KINDS[name] | None
+        return command
+
+    return decorate
+
+
+DATA_HELP = "A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards."
+
+
+@with_settings(*DATA_OPTIONS)
+class DataCommand(Command):
+    """A command on data: how they are read."""
+
+    data: list[str] | None = typer.Argument(metavar="DATA...", help=DATA_HELP)
+    corrections: list[str] | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
+    )
+
+    def source(self) -> DataSource:
+        """How data are read, as the options say."""
+        typed = {name: getattr(self, name) for name in DATA_OPTIONS}
+        return DataSource.build(*self.data or (), corrections=self.corrections or (), **typed)
+
+
+@with_settings(*SETTING_OPTIONS)
+class TrainingCommand(DataCommand):
+    """A command that trains: its settings."""
+
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        "-o",
+        metavar="FOLDER",
+        file_okay=False,
+        help="The run folder (default: runs/ and the name of DATA).",
+    )
+    config: Path | None = typer.Option(
+        None, "--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."
+    )
+    set_: list[str] | None = typer.Option(
+        None, "--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."
+    )
+
+    def stored(self) -> dict[str, Any]:
+        """The settings of the file of --config."""
+        return {} if self.config is None else read_settings(self.config)
+
+    def settings(self) -> TrainSettings:
+        """Settings of a file, overridden by --set and then by options."""
+        stored = {name: value for name, value in self.stored().items() if name != "data"}
+        options = {name: getattr(self, name, None) for name in ("loss", *SETTING_OPTIONS)}
+        typed = {name: value for name, value in options.items() if value is not None}
+        return TrainSettings.build(stored | parse_overrides(self.set_ or []) | typed)
+
+    def source(self) -> DataSource:
+        """How data are read: as the options say, or as the file of settings says where no DATA are given."""
+        source, stored = super().source(), self.stored().get("data") or {}
+        if self.data or not stored:
+            return source
+        others = {name: stored.get(name) for name in DATA_OPTIONS if getattr(self, name) is None}
+        corrections = dict.fromkeys([*stored.get("corrections", ()), *source.corrections])
+        return replace(source, paths=tuple(stored.get("paths", ())), corrections=tuple(corrections), **others)
+
+
+def open_table(path: str, kind: Kind | None, targets: Path | None = None) -> PredictionTable:
     """Opens a table of this package or of another program, and prints what was detected."""
     from manyhot.predictions import read_predictions
 
     table = read_predictions(path, kind=kind, targets=targets)
-    print_notes(table.notes, console)
+    print_notes(*table.notes)
     return table
 
 
-def check_output_path(
-    path: Path,
-    option: str,
-    owner: str = "manyhot",
-    *,
-    overwrite: bool,
-    suffixes: Collection[str] = (),
-    example: str = "",
-) -> Path:
+def check_output_path(path: Path, option: str, *, overwrite: bool, suffixes: Collection[str] = ()) -> Path:
     """The path, if it may be written; checked before the work begins, so that nothing is computed in vain.
 
     Args:
         path: The file to write.
         option: The option that names it.
-        owner: The command.
         overwrite: Whether it may replace another file.
-        suffixes: Those that it may have; empty for any.
-        example: A name with one of them.
+        suffixes: Those that it may have, the usual one first; empty for any.
     """
     folder = next(parent for parent in (*path.absolute().parents, path) if parent.exists())
     got, hint = repr(str(path)), "Choose another name, or pass --overwrite."
     if suffixes and path.suffix.lower() not in suffixes:
+        example = f"{path.stem or 'new'}{next(iter(suffixes))}"
         rule, hint = f"end with {', '.join(suffixes)}", f"Rename it, for example {example}."
     elif path.exists() and not path.is_file():
         rule, hint = "name a file", "Name a file in a folder of yours."
@@ -90,19 +190,13 @@ def check_output_path(
         got = f"{str(folder)!r}, {'where you may not write' if folder.is_dir() else 'which is no folder'}"
     else:
         return path
-    raise InputError(option, owner, rule, got, hint)
+    raise InputError(option, "", rule, got, hint)
 
 
-def table_path(path: Path, *, overwrite: bool, save: Path | None = None) -> Path:
+def table_path(path: Path, *, overwrite: bool) -> Path:
     """The path of the table to write; rejects suffixes of other formats, with which it could not be opened again."""
     if path.name.lower().endswith((".csv", ".tsv", ".gz", ".npz", ".npy", ".json")):
-        hint = "Let the name end with .parquet."
-        raise InputError("--out", "manyhot", "name a Parquet file", repr(str(path)), hint)
-    if save is not None:
-        if save.absolute() == path.absolute():
-            rule = "name another file than --out"
-            raise InputError("--save", "manyhot", rule, repr(str(save)), "Rename one of them.")
-        check_output_path(save, "--save", overwrite=overwrite)
+        raise InputError("--out", "", "name a Parquet file", repr(str(path)), "Let the name end with .parquet.")
     return check_output_path(path, "--out", overwrite=overwrite)
 
 
@@ -117,105 +211,14 @@ def path_beside(path: str, what: str) -> Path:
     return name.with_name(f"{stem.rstrip('-_.') or 'predictions'}.{what}.parquet")
 
 
-DATA = typer.Argument(
-    metavar="DATA...",
-    help="A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards.",
-)
-RunOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="FOLDER", file_okay=False, help="The run folder (default: runs/ and the name of DATA)."
-    ),
-]
-# Settings with an option of their own; --set takes all of them.
-SETTING_OPTIONS = (
-    *("loss", "backbone", "size", "tune", "epochs", "batch_size", "lr", "calibrator", "rule", "seed", "workers"),
-    "on_bad_image",
-)
-DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
-# Options of the same commands that are no settings.
-OTHER_OPTIONS = {
-    "config": Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."),
-    ],
-    "set_": Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."),
-    ],
-    "corrections": Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
-        ),
-    ],
-}
-
-
-def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command an option for each of these settings, passed to its `**options`; None if not typed."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [one.replace(kind=one.KEYWORD_ONLY) for one in signature.parameters.values() if one.name != "options"]
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option_of(name))
-            for name in names
-        ]
-        command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        return command
-
-    return decorate
-
-
-FIELDS = {item.name: item for cls in (TrainSettings, DataSource) for item in fields(cls)}
-KINDS = setting_types(TrainSettings) | setting_types(DataSource)
-
-
-def option_of(name: str) -> Any:
-    """The option of a setting, with its description and default."""
-    if name in OTHER_OPTIONS:
-        return OTHER_OPTIONS[name]
-    text = FIELDS[name].metadata["description"]
-    default = default_text(name) if name in SETTING_OPTIONS else ""
-    option = typer.Option(help=f"{text} (default: {default})" if default else text)
-    return Annotated[KINDS[name] | None, option]
-
-
-def build_settings(options: dict[str, Any]) -> TrainSettings:
-    """Settings of a file, overridden by --set and then by options."""
-    settings = {} if options["config"] is None else read_settings(options["config"])
-    settings.pop("data", None)
-    typed = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
-    return TrainSettings.build(settings | parse_overrides(options["set_"] or []) | typed)
-
-
-def build_source(data: list[str] | None, options: dict[str, Any]) -> DataSource:
-    """How data are read: as the options say, or as the file of settings says where no DATA are given."""
-    typed = {name: options[name] for name in DATA_OPTIONS}
-    source = DataSource.build(*(data or ()), corrections=options["corrections"] or (), **typed)
-    if data or options.get("config") is None:
-        return source
-    stored = read_settings(options["config"]).get("data") or {}
-    others = {name: stored.get(name) for name, value in typed.items() if value is None}
-    corrections = dict.fromkeys([*stored.get("corrections", ()), *source.corrections])
-    return replace(source, paths=tuple(stored.get("paths", ())), corrections=tuple(corrections), **others)
-
-
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
-]
-
-
-def open_run(run: Path, owner: str) -> Classifier:
+def open_run(run: Path) -> Classifier:
     """The classifier of a folder; the error for a folder without one, before anything is imported, suggests others."""
     if not (run / "classifier.json").is_file():
         if (run / "config.yaml").is_file():
             hint = f"Let it finish: manyhot train --resume {run}."
-            raise InputError("RUN", owner, "be a finished run", f"{str(run)!r} without a classifier.json", hint)
+            raise InputError("RUN", "", "be a finished run", f"{str(run)!r} without a classifier.json", hint)
         got = f"{str(run)!r}, {'which is none' if run.exists() else 'where there is nothing'}"
-        raise InputError("RUN", owner, "be a folder with a classifier.json", got, _suggest_run(run))
+        raise InputError("RUN", "", "be a folder with a classifier.json", got, _suggest_run(run))
     from manyhot.classifier import Classifier
 
     return Classifier.load(run)

@@ -6,16 +6,16 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from manyhot.cli.console import error_console, open_file, print_json
-from manyhot.cli.options import JsonOption, Kind, KindOption, OverwriteOption, check_output_path, open_table
+from manyhot.cli.console import open_file, print_json
+from manyhot.cli.options import JSON, KIND, OVERWRITE, Command, Kind, check_output_path, open_table
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,57 +23,12 @@ if TYPE_CHECKING:
 
     from manyhot.search.collection import Collection, Hit, SearchResult
 
-OWNER = "manyhot search"
 MAX_PRINTED = 200  # rows of the table on the screen
 FOREIGN_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npz", ".npy")  # what must be read as a whole
-
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
-def search(
-    predictions: Annotated[
-        str,
-        typer.Argument(
-            metavar="PREDICTIONS",
-            help="A run, a table of predictions, a folder of parts or a pattern; also CSV or NPZ.",
-        ),
-    ],
-    query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
-    ],
-    k: Annotated[int | None, typer.Option("-k", min=1, help="How many images to find (default: 20).")] = None,
-    until_precision: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Go on while this share of them is expected to match.")
-    ] = None,
-    until_recall: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Go on until this share of all expected matches is found.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Only rows of this split.")] = None,
-    kind: KindOption = None,
-    contact_sheet_path: Annotated[
-        Path | None,
-        typer.Option(
-            "--sheet", metavar="FILE", help="The contact sheet, .jpg or .png (default: named after the query)."
-        ),
-    ] = None,
-    no_contact_sheet: Annotated[bool, typer.Option("--no-sheet", help="Write no contact sheet.")] = False,
-    open_contact_sheet: Annotated[bool, typer.Option("--open", help="Show the contact sheet.")] = False,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            file_okay=False,
-            help="Where relative paths begin (default: here, beside PREDICTIONS, or a run's data).",
-        ),
-    ] = None,
-    paths: Annotated[bool, typer.Option("--paths", help="Print nothing but paths, one a line.")] = False,
-    null: Annotated[
-        bool, typer.Option("--null", "-0", help="The same with a zero byte after each, for xargs -0.")
-    ] = False,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL statement instead of running it.")] = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+class SearchCommand(Command):
     """Find images by labels that are present or absent, the most probable first.
 
     [b]Examples[/b]
@@ -86,64 +41,113 @@ def search(
 
     manyhot search tagged.parquet "none" --until-recall 0.95 -0 | xargs -0 cp -t untagged/
     """
-    paths = paths or null
-    check_exclusive({"--until-precision": until_precision, "--until-recall": until_recall})
-    check_exclusive({"--json": as_json, "--paths": paths, "--sql": sql})
-    for name, value in {"--no-sheet": no_contact_sheet, "--sql": sql}.items():
-        check_exclusive({name: value, "--sheet": contact_sheet_path})
-        check_exclusive({name: value, "--open": open_contact_sheet})
-    if contact_sheet_path is not None:
-        path, overwrite = contact_sheet_path, overwrite or is_contact_sheet(contact_sheet_path)
-        check_output_path(path, "--sheet", OWNER, overwrite=overwrite, suffixes=IMAGE_SUFFIXES, example="found.jpg")
-    wanted = 20 if k is None and until_precision is None and until_recall is None else k
-    collection = open_collection(predictions, split, kind)
-    if sql:
-        typer.echo(collection.sql(query, k=wanted, precision=until_precision, recall=until_recall))
-        return
-    result = collection.search(query, k=wanted, precision=until_precision, recall=until_recall, expect=not paths)
-    roots = image_folders(predictions, root, result.hits)
-    if paths:
-        print_paths(result.hits, roots, null=null)
-    elif not as_json:
-        print_result(result)
-    written = None
-    if contact_sheet_path is not None or open_contact_sheet:
-        written = make_contact_sheet(result, roots, contact_sheet_path)
-    elif not (no_contact_sheet or paths or as_json):
-        written = try_contact_sheet(result, roots, rooted=root is not None)
-    if as_json:
-        content = json.loads(json.dumps(asdict(result)), parse_constant=lambda _: None)  # null for NaN and infinities
-        print_json(content | {"sheet": None if written is None else str(written)}, ensure_ascii=False)
-    elif written is not None:
-        typer.echo(f"Contact sheet: {written}", err=paths)
-    if open_contact_sheet and written is not None:
-        open_file(written, "image viewer", "contact sheet")
+
+    predictions: str = typer.Argument(
+        metavar="PREDICTIONS", help="A run, a table of predictions, a folder of parts or a pattern; also CSV or NPZ."
+    )
+    query: str = typer.Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
+    k: int | None = typer.Option(None, "-k", min=1, help="How many images to find (default: 20).")
+    until_precision: float | None = typer.Option(
+        None, metavar="SHARE", help="Go on while this share of them is expected to match."
+    )
+    until_recall: float | None = typer.Option(
+        None, metavar="SHARE", help="Go on until this share of all expected matches is found."
+    )
+    split: str | None = typer.Option(None, help="Only rows of this split.")
+    kind: Kind | None = KIND
+    contact_sheet: Path | None = typer.Option(
+        None, "--sheet", metavar="FILE", help="The contact sheet, .jpg or .png (default: named after the query)."
+    )
+    no_contact_sheet: bool = typer.Option(False, "--no-sheet", help="Write no contact sheet.")
+    open_contact_sheet: bool = typer.Option(False, "--open", help="Show the contact sheet.")
+    root: Path | None = typer.Option(
+        None,
+        exists=True,
+        file_okay=False,
+        help="Where relative paths begin (default: here, beside PREDICTIONS, or a run's data).",
+    )
+    paths: bool = typer.Option(False, "--paths", help="Print nothing but paths, one a line.")
+    null: bool = typer.Option(False, "--null", "-0", help="The same with a zero byte after each, for xargs -0.")
+    sql: bool = typer.Option(False, "--sql", help="Print the SQL statement instead of running it.")
+    overwrite: bool = OVERWRITE
+    as_json: bool = JSON
+
+    def execute(self) -> None:
+        """Searches, prints what was found, and writes the contact sheet."""
+        self.paths = self.paths or self.null
+        check_exclusive({"--until-precision": self.until_precision, "--until-recall": self.until_recall})
+        check_exclusive({"--json": self.as_json, "--paths": self.paths, "--sql": self.sql})
+        for name, value in {"--no-sheet": self.no_contact_sheet, "--sql": self.sql}.items():
+            check_exclusive({name: value, "--sheet": self.contact_sheet})
+            check_exclusive({name: value, "--open": self.open_contact_sheet})
+        if self.contact_sheet is not None:
+            overwrite = self.overwrite or is_contact_sheet(self.contact_sheet)
+            check_output_path(self.contact_sheet, "--sheet", overwrite=overwrite, suffixes=IMAGE_SUFFIXES)
+        collection, goals = self.open_collection(), {"precision": self.until_precision, "recall": self.until_recall}
+        k = 20 if self.k is None and self.until_precision is None and self.until_recall is None else self.k
+        if self.sql:
+            typer.echo(collection.sql(self.query, k=k, **goals))
+            return
+        result = collection.search(self.query, k=k, **goals, expect=not self.paths)
+        roots = self.image_folders(result.hits)
+        if self.paths:
+            print_paths(result.hits, roots, null=self.null)
+        elif not self.as_json:
+            print_result(result)
+        written = self.write_contact_sheet(result, roots)
+        if self.as_json:
+            content = json.loads(json.dumps(asdict(result)), parse_constant=lambda _: None)  # null for NaN, infinities
+            print_json(content | {"sheet": None if written is None else str(written)}, ensure_ascii=False)
+        elif written is not None:
+            typer.echo(f"Contact sheet: {written}", err=self.paths)
+        if self.open_contact_sheet and written is not None:
+            open_file(written, "image viewer", "contact sheet")
+
+    def open_collection(self) -> Collection:
+        """The collection to search; tables of other programs are read into memory."""
+        from manyhot.search.collection import Collection
+
+        if self.kind is None and not self.predictions.lower().endswith(FOREIGN_SUFFIXES):
+            return Collection.open(self.predictions, split=self.split, cache_bytes=0)
+        table = open_table(self.predictions, self.kind)
+        return Collection.of(table if self.split is None else table.of_split(self.split))
+
+    def image_folders(self, hits: Sequence[Hit]) -> list[Path]:
+        """The folders that relative paths may start from, the likeliest first."""
+        from manyhot.image_paths import find_image_roots, sort_image_roots
+
+        if self.root is not None:
+            return [self.root]
+        return sort_image_roots(find_image_roots(self.predictions), [hit.path or hit.id for hit in hits[:MAX_PRINTED]])
+
+    def write_contact_sheet(self, result: SearchResult, roots: Sequence[Path]) -> Path | None:
+        """Writes the contact sheet if it was asked for, or else if there are images and this folder is writable."""
+        from manyhot.image_paths import find_image_file
+
+        if self.contact_sheet is not None or self.open_contact_sheet:
+            return make_contact_sheet(result, roots, self.contact_sheet)
+        if self.no_contact_sheet or self.paths or self.as_json:
+            return None
+        if not any(find_image_file(hit.path or hit.id, roots) for hit in result.hits):
+            if not any(hit.path for hit in result.hits):
+                return None
+            where = "where the table says. Name their folder with --root" if self.root is None else "below that root"
+            why = f"the images are not {where}."
+        elif importlib.util.find_spec("PIL") is None:
+            why = "it needs Pillow. Install it with: pip install 'manyhot[search]'"
+        elif not os.access(".", os.W_OK | os.X_OK):
+            why = "you may not write here. Name a file with --sheet."
+        else:
+            return make_contact_sheet(result, roots, None)
+        typer.echo(f"No contact sheet: {why}", err=True)
+        return None
 
 
-def check_exclusive(options: Mapping[str, object]) -> None:
+def check_exclusive(options: dict[str, object]) -> None:
     """Rejects two options that exclude each other."""
     used = [name for name, value in options.items() if value is not None and value is not False]
     if len(used) > 1:
-        raise InputError(used[1], OWNER, f"come without {used[0]}", "both", "Leave one of them out.")
-
-
-def open_collection(predictions: str, split: str | None, kind: Kind | None) -> Collection:
-    """The collection to search; tables of other programs are read into memory."""
-    from manyhot.search.collection import Collection
-
-    if kind is None and not predictions.lower().endswith(FOREIGN_SUFFIXES):
-        return Collection.open(predictions, split=split, cache_bytes=0)
-    table = open_table(predictions, kind, None, error_console())
-    return Collection.of(table if split is None else table.of_split(split))
-
-
-def image_folders(predictions: str, root: Path | None, hits: Sequence[Hit]) -> list[Path]:
-    """The folders that relative paths may start from, the likeliest first."""
-    from manyhot.image_paths import find_image_roots, sort_image_roots
-
-    if root is not None:
-        return [root]
-    return sort_image_roots(find_image_roots(predictions), [hit.path or hit.id for hit in hits[:MAX_PRINTED]])
+        raise InputError(used[1], "", f"come without {used[0]}", "both", "Leave one of them out.")
 
 
 def print_paths(hits: Sequence[Hit], roots: Sequence[Path], *, null: bool) -> None:
@@ -204,25 +208,6 @@ def make_contact_sheet(result: SearchResult, roots: Sequence[Path], path: Path |
     subtitle = expected + describe_hits(result)
     write_contact_sheet(contact_sheet(result.hits, title=result.query, subtitle=subtitle, root=roots), path)
     return path
-
-
-def try_contact_sheet(result: SearchResult, roots: Sequence[Path], *, rooted: bool) -> Path | None:
-    """Writes the default contact sheet, but only if there are images and this folder is writable."""
-    from manyhot.image_paths import find_image_file
-
-    if not any(find_image_file(hit.path or hit.id, roots) for hit in result.hits):
-        if not any(hit.path for hit in result.hits):
-            return None
-        where = "below that root" if rooted else "where the table says. Name their folder with --root"
-        why = f"the images are not {where}."
-    elif importlib.util.find_spec("PIL") is None:
-        why = "it needs Pillow. Install it with: pip install 'manyhot[search]'"
-    elif not os.access(".", os.W_OK | os.X_OK):
-        why = "you may not write here. Name a file with --sheet."
-    else:
-        return make_contact_sheet(result, roots, None)
-    typer.echo(f"No contact sheet: {why}", err=True)
-    return None
 
 
 def is_contact_sheet(path: Path) -> bool:

@@ -5,51 +5,30 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from manyhot.cli.console import error_console, print_json, print_notes, progress
+from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
 from manyhot.cli.options import (
-    DATA,
-    DATA_OPTIONS,
-    SETTING_OPTIONS,
-    JsonOption,
-    OverwriteOption,
-    RunOption,
-    build_settings,
-    build_source,
-    with_options,
+    DATA_HELP,
+    JSON,
+    OVERWRITE,
+    Command,
+    DataCommand,
+    TrainingCommand,
+    with_settings,
 )
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from manyhot.training import Comparison, Run
 
 
-@with_options("corrections", *DATA_OPTIONS)
-def inspect(
-    data: Annotated[list[str], DATA],
-    images: Annotated[bool, typer.Option(help="Look at the images, or at the labels alone.")] = True,
-    decode: Annotated[
-        bool,
-        typer.Option("--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels."),
-    ] = True,
-    near: Annotated[
-        bool, typer.Option("--near", help="Also find near-duplicates, which look the same and differ in bytes.")
-    ] = False,
-    all_labels: Annotated[bool, typer.Option("--all-labels", help="Show every label.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Images that are read at once (default: one a core).")
-    ] = None,
-    as_json: JsonOption = False,
-    **options: Any,
-) -> None:
+class InspectCommand(DataCommand):
     """Inspect a dataset before training: labels, splits, broken files, duplicates.
 
     [b]Examples[/b]
@@ -62,37 +41,48 @@ def inspect(
 
     manyhot inspect annotations.json --root images/ --json > inspection.json
     """
-    from manyhot.data.inspection import inspect_dataset
-    from manyhot.data.inspection_report import as_rich
-    from manyhot.training.prepare import read_source
 
-    console = error_console()
-    source = build_source(data, options)
-    dataset = read_source(source, notes=lambda note: print_notes([note], console))
-    with progress("Looking at images", len(dataset), console) as advance:
-        inspection = inspect_dataset(dataset, images=images, decode=decode, near=near, workers=workers, advance=advance)
-    if as_json:
-        print_json(inspection.to_dict(), indent=1)
-        return
-    from rich.console import Console
+    images: bool = typer.Option(True, help="Look at the images, or at the labels alone.")
+    decode: bool = typer.Option(
+        True, "--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels."
+    )
+    near: bool = typer.Option(
+        False, "--near", help="Also find near-duplicates, which look the same and differ in bytes."
+    )
+    all_labels: bool = typer.Option(False, "--all-labels", help="Show every label.")
+    workers: int | None = typer.Option(None, min=1, help="Images that are read at once (default: one a core).")
+    as_json: bool = JSON
 
-    Console().print(as_rich(inspection, all_labels=all_labels))
+    def execute(self) -> None:
+        """Inspects the data, and prints what was found."""
+        from manyhot.data.inspection import inspect_dataset
+        from manyhot.data.inspection_report import as_rich
+        from manyhot.training.prepare import read_source
+
+        dataset = read_source(self.source(), notes=print_notes)
+        with progress(LOOKING, len(dataset)) as advance:
+            inspection = inspect_dataset(
+                dataset,
+                images=self.images,
+                decode=self.decode,
+                near=self.near,
+                workers=self.workers,
+                advance=advance,
+            )
+        if self.as_json:
+            print_json(inspection.to_dict(), indent=1)
+            return
+        from rich.console import Console
+
+        Console().print(as_rich(inspection, all_labels=self.all_labels))
 
 
+LOOKING = "Looking at images"
 FOLDER_VARIABLE = "MANYHOT_RUN_FOLDER"
 
 
-@with_options("config", "set_", *SETTING_OPTIONS, "corrections", *DATA_OPTIONS)
-def train(
-    data: Annotated[list[str] | None, DATA] = None,
-    out: RunOption = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
-    ] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html into the run folder.")] = False,
-    as_json: JsonOption = False,
-    **options: Any,
-) -> None:
+@with_settings("loss")
+class TrainCommand(TrainingCommand):
     """Train a classifier on your images, calibrate it, fit its decision rule, and evaluate it on held-out images.
 
     [b]Examples[/b]
@@ -109,47 +99,85 @@ def train(
 
     manyhot train --resume runs/spa
     """
-    from manyhot.distributed import rank
-    from manyhot.training import Run
-    from manyhot.training import train as train_classifier
-    from manyhot.training.run import link_last_run
 
-    console = error_console()
-    if resume is not None:
-        check_resume({"DATA": data, "out": out, **options})
-        options["config"], out = Run(resume).folder / "config.yaml", resume
-    settings, source = build_settings(options), build_source(data, options)
-    if not source.paths:
-        hint = "Name a table or a folder, such as: manyhot train photos.csv."
-        raise InputError("DATA", "manyhot train", "be given", "nothing", hint)
-    folder = choose_run_folder(out, source.paths[0], resume=resume is not None)
-    try:
-        run = train_classifier(
-            source,
-            settings,
-            folder=folder,
-            resume=resume is not None,
-            watch=lambda total: progress("Looking at images", total, console),
-            notes=lambda note: print_notes([note], console),
-        )
-    except KeyboardInterrupt:
-        begun = (folder / "config.yaml").is_file()
-        console.print(f"Stopped. Go on with: manyhot train --resume {quote(str(folder))}" if begun else "Stopped.")
-        raise typer.Exit(130) from None
-    if rank() > 0:
-        return
-    link_last_run(folder)
-    page = None if no_report else try_write_report(run, console)
-    if as_json:
-        print_json({"run": str(folder), "report": None if page is None else str(page), **run.figures})
-        return
-    print_run(run, page)
+    data = typer.Argument(None, metavar="DATA...", help=DATA_HELP)
+    resume: Path | None = typer.Option(None, metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
+    no_report: bool = typer.Option(False, "--no-report", help="Write no report.html into the run folder.")
+    as_json: bool = JSON
+
+    def execute(self) -> None:
+        """Trains, writes the report, and prints the results."""
+        from manyhot.distributed import rank
+        from manyhot.training import Run, train
+        from manyhot.training.run import link_last_run
+
+        if self.resume is not None:
+            self.check_resume()
+            self.config, self.out = Run(self.resume).folder / "config.yaml", self.resume
+        settings, source = self.settings(), self.source()
+        if not source.paths:
+            hint = "Name a table or a folder, such as: manyhot train photos.csv."
+            raise InputError("DATA", "", "be given", "nothing", hint)
+        folder = self.run_folder(source.paths[0])
+        try:
+            run = train(
+                source,
+                settings,
+                folder=folder,
+                resume=self.resume is not None,
+                watch=partial(progress, LOOKING),
+                notes=print_notes,
+            )
+        except KeyboardInterrupt:
+            begun = (folder / "config.yaml").is_file()
+            further = f" Go on with: manyhot train --resume {quote(str(folder))}" if begun else ""
+            error_console().print(f"Stopped.{further}")
+            raise typer.Exit(130) from None
+        if rank() > 0:
+            return
+        link_last_run(folder)
+        page = None if self.no_report else write_report(run)
+        if self.as_json:
+            print_json({"run": str(folder), "report": None if page is None else str(page), **run.figures})
+        else:
+            print_run(run, page)
+
+    def check_resume(self) -> None:
+        """Rejects settings beside --resume: the run continues with its own."""
+        for name in self.parameters():
+            value = getattr(self, name)
+            if value is not None and name not in ("resume", "no_report", "as_json"):
+                option = "DATA" if name == "data" else f"--{name.rstrip('_').replace('_', '-')}"
+                hint = "Leave it out, or start a new run with --config RUN/config.yaml."
+                raise InputError(option, "", "be left out with --resume", repr(value), hint)
+
+    def run_folder(self, data: str) -> Path:
+        """The folder of the run: that of --out, if no other run is in it, or a new one.
+
+        Rank 0 chooses, and passes the folder to the processes that it starts.
+        """
+        from manyhot.distributed import rank
+        from manyhot.training.run import CONFIG, new_folder
+
+        if rank() > 0:
+            folder_name = self.out or os.environ.get(FOLDER_VARIABLE)
+            if folder_name is None:
+                rule = "be given where another program starts the processes"
+                raise InputError("--out", "", rule, "none", "Name a folder, which all processes share.")
+            return Path(folder_name)
+        folder = self.out or new_folder(data)
+        if self.resume is None and (folder / CONFIG).exists():
+            hint = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
+            raise InputError("--out", "", "be a folder without a run in it", repr(str(folder)), hint)
+        os.environ[FOLDER_VARIABLE] = str(folder)
+        return folder
 
 
-def try_write_report(run: Run, console: Console) -> Path | None:
+def write_report(run: Run) -> Path | None:
     """Writes the report into the run folder, or prints why there is none."""
     from manyhot.report.page import try_report
 
+    console = error_console()
     try:
         with console.status("Writing the report ..."):
             return try_report(run, console.print)
@@ -158,42 +186,8 @@ def try_write_report(run: Run, console: Console) -> Path | None:
         return None
 
 
-def check_resume(typed: dict[str, Any]) -> None:
-    """Rejects settings beside --resume: the run continues with its own."""
-    for name, value in typed.items():
-        if value is not None:
-            option = name if name == "DATA" else f"--{name.rstrip('_').replace('_', '-')}"
-            hint = "Leave it out, or start a new run with --config RUN/config.yaml."
-            raise InputError(option, "manyhot train", "be left out with --resume", repr(value), hint)
-
-
-def choose_run_folder(out: Path | None, data: str, *, resume: bool) -> Path:
-    """The folder of the run: that of --out, if no other run is in it, or a new one.
-
-    Rank 0 chooses, and passes the folder to the processes that it starts.
-    """
-    from manyhot.distributed import rank
-    from manyhot.training.run import CONFIG, new_folder
-
-    if rank() > 0:
-        folder_name = out or os.environ.get(FOLDER_VARIABLE)
-        if folder_name is None:
-            rule = "be given where another program starts the processes"
-            raise InputError("--out", "manyhot train", rule, "none", "Name a folder, which all processes share.")
-        return Path(folder_name)
-    folder = out or new_folder(data)
-    if not resume and (folder / CONFIG).exists():
-        hint = f"Choose another name, or go on with it: manyhot train --resume {quote(str(folder))}."
-        raise InputError("--out", "manyhot train", "be a folder without a run in it", repr(str(folder)), hint)
-    os.environ[FOLDER_VARIABLE] = str(folder)
-    return folder
-
-
 def print_run(run: Run, page: Path | None) -> None:
     """Prints the results of the training, and the next commands."""
-    from rich.console import Console
-    from rich.table import Column, Table
-
     from manyhot.training.run import summary
 
     figures, split = run.figures, run.figures["judged"]
@@ -211,11 +205,8 @@ def print_run(run: Run, page: Path | None) -> None:
         if after.too_small is not None:
             typer.echo(f"{title}. {after.too_small}")
         else:
-            (first, *ways), *lines = summary(after, run.evaluation_before, calibrated=figures["calibrated"])
-            table = Table(first, *(Column(way, justify="right") for way in ways), title=title, title_style="bold")
-            for line in lines:
-                table.add_row(*line)
-            Console(highlight=False).print(table)
+            head, *lines = summary(after, run.evaluation_before, calibrated=figures["calibrated"])
+            print_table(head, lines, title=title)
     folder = quote(str(run.folder))
     if page is not None:
         typer.echo(f"Report: {page}")
@@ -225,20 +216,7 @@ def print_run(run: Run, page: Path | None) -> None:
     typer.echo(f"  manyhot export {folder}")
 
 
-@with_options("config", "set_", *(name for name in SETTING_OPTIONS if name != "loss"), "corrections", *DATA_OPTIONS)
-def compare(
-    data: Annotated[list[str], DATA],
-    losses: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--losses", "-l", help="A loss as in Python or by its short name; repeat it, or say all (default)."
-        ),
-    ] = None,
-    out: RunOption = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    **options: Any,
-) -> None:
+class CompareCommand(TrainingCommand):
     """Train with each of several losses on the same rows for the same number of steps, and compare the results.
 
     Existing runs of the same settings are not trained again.
@@ -251,23 +229,34 @@ def compare(
 
     manyhot compare photos.csv --losses all -o runs/photos-losses
     """
-    from manyhot.distributed import rank
-    from manyhot.training import compare as compare_losses
-    from manyhot.training.comparison import announced
 
-    console = error_console()
-    comparison = compare_losses(
-        build_source(data, options),
-        losses or ["all"],
-        build_settings(options),
-        folder=out,
-        progress=announced(console),
-        watch=lambda total: progress("Looking at images", total, console),
-        overwrite=overwrite,
-        notes=lambda note: print_notes([note], console),
+    losses: list[str] | None = typer.Option(
+        None,
+        "--losses",
+        "-l",
+        help="A loss as in Python or by its short name; repeat it, or say all (default).",
     )
-    if rank() == 0:
-        print_comparison(comparison, as_json=as_json)
+    overwrite: bool = OVERWRITE
+    as_json: bool = JSON
+
+    def execute(self) -> None:
+        """Trains with each loss, and prints the comparison."""
+        from manyhot.distributed import rank
+        from manyhot.training import compare
+        from manyhot.training.comparison import announced
+
+        comparison = compare(
+            self.source(),
+            self.losses or ["all"],
+            self.settings(),
+            folder=self.out,
+            progress=announced(error_console()),
+            watch=partial(progress, LOOKING),
+            overwrite=self.overwrite,
+            notes=print_notes,
+        )
+        if rank() == 0:
+            print_comparison(comparison, as_json=self.as_json)
 
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
@@ -280,9 +269,7 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     if comparison.too_small:
         typer.echo(f"On the rows of {comparison.split!r}: {comparison.too_small}\n{written}.")
         return
-    from rich.console import Console
-
-    Console(highlight=False).print(comparison_table(comparison))
+    print_comparison_table(comparison)
     best = comparison.best("log_loss_per_row")
     typer.echo(
         f"Best probabilities: {best}. Best ranking: {comparison.best('map')}. Of losses that hardly differ, "
@@ -316,34 +303,24 @@ COLUMNS = (
 )
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def print_comparison_table(comparison: Comparison) -> None:
     """One row per loss: ranking, probabilities before and after calibration, decisions; the best in bold."""
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table("Loss", title=f"Evaluated on the rows of {comparison.split!r}", title_style="bold")
-    for heading in (*(column[0] for column in COLUMNS), "Time\ns"):
-        table.add_column(heading, justify="right")
+    rows = []
     for name, row in comparison.rows.items():
         cells = []
         for _, stage, figure, unit, digits in COLUMNS:
             value = (row[stage] or {}).get(figure)
-            text = "–" if value is None else f"{unit * value:.{digits}f}"
             best = stage == "after" and value is not None and comparison.best(figure) == name
-            cells.append(f"[b]{text}[/b]" if best else text)
-        table.add_row(name, *cells, f"{row['seconds']:.0f}")
-    return table
+            text = "–" if value is None else f"{unit * value:.{digits}f}"
+            cells.append(Text(text, style="bold" if best else ""))
+        rows.append([name, *cells, f"{row['seconds']:.0f}"])
+    head = ["Loss", *(heading for heading, *_ in COLUMNS), "Time\ns"]
+    print_table(head, rows, title=f"Evaluated on the rows of {comparison.split!r}")
 
 
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for images and runs.")] = Path(
-        "demo-output"
-    ),
-    samples: Annotated[
-        int, typer.Option(min=100, help="Scenes to train on; a quarter more than that are held out.")
-    ] = 6000,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the scenes for each loss.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of scenes and networks.")] = 0,
-) -> None:
+class DemoCommand(Command):
     """Train, calibrate, compare and decide on scenes of handwritten digits; downloads nothing, takes a minute.
 
     [b]Examples[/b]
@@ -352,13 +329,20 @@ def demo(
 
     manyhot demo --samples 2000 --seed 1 -o /tmp/demo
     """
-    from rich.console import Console
 
-    from manyhot.demo import run_demo
+    out: Path = typer.Option("demo-output", "--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
+    samples: int = typer.Option(6000, min=100, help="Scenes to train on; a quarter more than that are held out.")
+    epochs: int = typer.Option(20, min=1, help="Passes over the scenes for each loss.")
+    seed: int = typer.Option(0, min=0, help="Seed of scenes and networks.")
 
-    console = Console()
-    run_demo(out, console, samples=samples, epochs=epochs, seed=seed)
-    console.print(next_steps(out), highlight=False, markup=False, soft_wrap=True)
+    def execute(self) -> None:
+        """Runs the demonstration, and prints what to try next."""
+        from rich.console import Console
+
+        from manyhot.demo import run_demo
+
+        run_demo(self.out, Console(), samples=self.samples, epochs=self.epochs, seed=self.seed)
+        typer.echo(next_steps(self.out))
 
 
 def next_steps(out: Path) -> str:

@@ -485,10 +485,12 @@ def concatenate(tables: Sequence[Predictions]) -> Predictions:
     return Predictions.from_checked(first.labels, rows, first._modules())
 
 
-def sample_batches(table: PredictionTable, most: int, *, seed: int = 0) -> Iterator[Predictions]:
-    """At most `most` rows of a table, drawn at random, in their order and batch by batch."""
+def sample_batches(
+    table: PredictionTable, most: int, *, seed: int = 0, kinds: Iterable[str] | None = None
+) -> Iterator[Predictions]:
+    """At most `most` rows of a table, drawn at random, in their order and batch by batch; all kinds or some."""
     chosen, start = sample_rows(len(table), most, seed=seed), 0
-    for part in table.batches():
+    for part in table.batches(kinds=kinds):
         inside = chosen[(chosen >= start) & (chosen < start + len(part))] - start
         start += len(part)
         yield part.take(inside)
