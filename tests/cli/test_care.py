@@ -64,7 +64,7 @@ def test_without_splits_the_other_way_is_named(tmp_path, run):
     refused = run("decide", table, "-r", "LabelThresholds", code=2).err
     assert "This table has no splits: add a column `split`, or pass --fit-table." in refused
     refused = run("decide", table, "-r", "LabelThresholds", "--fit-on", "val", code=2).err
-    assert "must name a split of the table, which has none; got 'val'. Add a column `split`" in refused
+    assert "`--fit-on` must be a split of the table, which has none; got 'val'. Give it splits: a column" in refused
 
 
 def test_what_was_detected_is_told_beside_json(tmp_path, run):

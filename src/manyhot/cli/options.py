@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import typer
+from typer import Argument, Option
 
 from manyhot.cli.console import print_notes
 from manyhot.errors import InputError, suggest
@@ -60,15 +60,30 @@ class Command:
         return call
 
 
-PREDICTIONS = typer.Argument(
+class TableCommand(Command):
+    """A command on tables of predictions: what those of other programs hold."""
+
+    kind: Kind | None = Option(None, help="What the numbers of a table of another program are; never guessed.")
+    targets: Path | None = Option(
+        None, help="A table of the true labels by id, if they are not in the tables themselves."
+    )
+
+    def open_table(self, path: str) -> PredictionTable:
+        """Opens a table of this package or of another program, and prints what was detected."""
+        from manyhot.predictions import read_predictions
+
+        table = read_predictions(path, kind=self.kind, targets=self.targets)
+        print_notes(*table.notes)
+        return table
+
+
+PREDICTIONS = Argument(
     metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."
 )
-RUN = typer.Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
-KIND = typer.Option(None, help="What the numbers of a table of another program are; never guessed.")
-TARGETS = typer.Option(None, help="A table of the true labels by id, if they are not in the tables themselves.")
-OUT_TABLE = typer.Option(None, "--out", "-o", help="The table to write (default: beside PREDICTIONS).")
-OVERWRITE = typer.Option(False, "--overwrite", help="Replace existing files.")
-JSON = typer.Option(False, "--json", help="Print JSON instead of tables.")
+RUN = Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
+OUT_TABLE = Option(None, "--out", "-o", help="The table to write (default: beside PREDICTIONS).")
+OVERWRITE = Option(False, "--overwrite", help="Replace existing files.")
+JSON = Option(False, "--json", help="Print JSON instead of tables.")
 
 # Settings with an option of their own; --set takes all of them.
 SETTING_OPTIONS = (
@@ -90,7 +105,7 @@ def with_settings(*names: str) -> Callable[[CommandClass], CommandClass]:
         for name in names:
             default = "" if name in DATA_OPTIONS else default_text(name)
             text = f"{DESCRIPTIONS[name]} (default: {default})" if default else DESCRIPTIONS[name]
-            setattr(command, name, typer.Option(None, help=text))
+            setattr(command, name, Option(None, help=text))
             command.__annotations__[name] = KINDS[name] | None
         return command
 
@@ -104,8 +119,8 @@ DATA_HELP = "A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of 
 class DataCommand(Command):
     """A command on data: how they are read."""
 
-    data: list[str] | None = typer.Argument(metavar="DATA...", help=DATA_HELP)
-    corrections: list[str] | None = typer.Option(
+    data: list[str] | None = Argument(metavar="DATA...", help=DATA_HELP)
+    corrections: list[str] | None = Option(
         None,
         metavar="FILE",
         help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
@@ -121,7 +136,7 @@ class DataCommand(Command):
 class TrainingCommand(DataCommand):
     """A command that trains: its settings."""
 
-    out: Path | None = typer.Option(
+    out: Path | None = Option(
         None,
         "--out",
         "-o",
@@ -129,10 +144,10 @@ class TrainingCommand(DataCommand):
         file_okay=False,
         help="The run folder (default: runs/ and the name of DATA).",
     )
-    config: Path | None = typer.Option(
+    config: Path | None = Option(
         None, "--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."
     )
-    set_: list[str] | None = typer.Option(
+    set_: list[str] | None = Option(
         None, "--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."
     )
 
@@ -155,15 +170,6 @@ class TrainingCommand(DataCommand):
         others = {name: stored.get(name) for name in DATA_OPTIONS if getattr(self, name) is None}
         corrections = dict.fromkeys([*stored.get("corrections", ()), *source.corrections])
         return replace(source, paths=tuple(stored.get("paths", ())), corrections=tuple(corrections), **others)
-
-
-def open_table(path: str, kind: Kind | None, targets: Path | None = None) -> PredictionTable:
-    """Opens a table of this package or of another program, and prints what was detected."""
-    from manyhot.predictions import read_predictions
-
-    table = read_predictions(path, kind=kind, targets=targets)
-    print_notes(*table.notes)
-    return table
 
 
 def check_output_path(path: Path, option: str, *, overwrite: bool, suffixes: Collection[str] = ()) -> Path:

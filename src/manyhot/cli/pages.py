@@ -8,22 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer import Argument, Option
 
 from manyhot.cli.console import error_console, open_file, print_notes, progress
-from manyhot.cli.options import (
-    KIND,
-    OVERWRITE,
-    TARGETS,
-    Command,
-    Kind,
-    check_output_path,
-    open_table,
-    path_beside,
-)
+from manyhot.cli.options import OVERWRITE, TableCommand, check_output_path, path_beside
 from manyhot.errors import InputError
 
 
-class ReportCommand(Command):
+class ReportCommand(TableCommand):
     """Write one HTML page that shows how good a model is, and which labels are probably wrong; or compare several.
 
     [b]Examples[/b]
@@ -37,29 +29,27 @@ class ReportCommand(Command):
     manyhot report runs/last --png figures --pdf figures.pdf
     """
 
-    runs: list[str] = typer.Argument(
+    runs: list[str] = Argument(
         metavar="RUN...", help="Run folders, or tables of predictions with targets of any model."
     )
-    out: Path | None = typer.Option(
+    out: Path | None = Option(
         None, "--out", "-o", metavar="FILE", help="The page (default: report.html in the run, or beside the table)."
     )
-    png: Path | None = typer.Option(
+    png: Path | None = Option(
         None, metavar="FOLDER", file_okay=False, help="Also write each figure as a PNG file into this folder."
     )
-    pdf: Path | None = typer.Option(None, metavar="FILE", help="Also write all figures to a PDF, a page each.")
-    dark: bool = typer.Option(False, "--dark", help="Dark figures for --png and --pdf; the page has both.")
-    split: str | None = typer.Option(None, help="The split to evaluate (default: test, or all rows without one).")
-    name: list[str] | None = typer.Option(None, help="The name of a RUN on the page; repeat it, once per RUN.")
-    root: Path | None = typer.Option(
+    pdf: Path | None = Option(None, metavar="FILE", help="Also write all figures to a PDF, a page each.")
+    dark: bool = Option(False, "--dark", help="Dark figures for --png and --pdf; the page has both.")
+    split: str | None = Option(None, help="The split to evaluate (default: test, or all rows without one).")
+    name: list[str] | None = Option(None, help="The name of a RUN on the page; repeat it, once per RUN.")
+    root: Path | None = Option(
         None,
         exists=True,
         file_okay=False,
         help="The folder of relative paths (default: this one, that of RUN, or that of a run's data).",
     )
-    kind: Kind | None = KIND
-    targets: Path | None = TARGETS
-    no_images: bool = typer.Option(False, "--no-pictures", help="Show no images.")
-    open_page: bool = typer.Option(False, "--open", help="Show the page.")
+    no_images: bool = Option(False, "--no-pictures", help="Show no images.")
+    open_page: bool = Option(False, "--open", help="Show the page.")
     overwrite: bool = OVERWRITE
 
     def execute(self) -> None:
@@ -113,7 +103,7 @@ class ReportCommand(Command):
         opened: list[Any] = []
         for text in self.runs:
             if not is_run_folder(text):
-                opened.append(open_table(text, self.kind, self.targets))
+                opened.append(self.open_table(text))
             elif self.targets is not None:
                 hint = "Leave it out: a run knows the true labels."
                 raise InputError("--targets", "", "come with tables only", repr(text), hint)
@@ -145,7 +135,7 @@ def image_roots(runs: list[str]) -> list[Path]:
     return list(dict.fromkeys(root for file in files for root in find_image_roots(file)))
 
 
-class StudioCommand(Command):
+class StudioCommand(TableCommand):
     """Open a local page to search images, classify new ones, try decisions, and review labels.
 
     [b]Examples[/b]
@@ -159,27 +149,22 @@ class StudioCommand(Command):
     manyhot studio runs/last --host 0.0.0.0 --port 8080
     """
 
-    predictions: str = typer.Argument(
-        metavar="RUN_OR_PREDICTIONS",
-        help="The folder of a run, or a table of predictions: Parquet, CSV, TSV or NPZ.",
+    predictions: str = Argument(
+        metavar="RUN_OR_PREDICTIONS", help="The folder of a run, or a table of predictions: Parquet, CSV, TSV or NPZ."
     )
-    split: str | None = typer.Option(None, help="Only rows of this split.")
-    root: list[Path] | None = typer.Option(None, help="A folder that images may be read from. Repeatable.")
-    labels: Path | None = typer.Option(
+    split: str | None = Option(None, help="Only rows of this split.")
+    root: list[Path] | None = Option(None, help="A folder that images may be read from. Repeatable.")
+    labels: Path | None = Option(
         None, metavar="FILE", help="Where corrected labels go (default: reviewed.csv, in the run or beside it)."
     )
-    model: Path | None = typer.Option(None, metavar="RUN", help="The run that classifies images dropped on the page.")
-    read_only: bool = typer.Option(False, "--read-only", help="Nothing can be edited.")
-    host: str = typer.Option("127.0.0.1", help="The address to listen on.")
-    port: int | None = typer.Option(None, min=0, max=65535, help="The port; by default 8642 or the next free one.")
-    token: str | None = typer.Option(
-        None,
-        envvar="MANYHOT_STUDIO_TOKEN",
-        help="The access token; generated for addresses other than localhost.",
+    model: Path | None = Option(None, metavar="RUN", help="The run that classifies images dropped on the page.")
+    read_only: bool = Option(False, "--read-only", help="Nothing can be edited.")
+    host: str = Option("127.0.0.1", help="The address to listen on.")
+    port: int | None = Option(None, min=0, max=65535, help="The port; by default 8642 or the next free one.")
+    token: str | None = Option(
+        None, envvar="MANYHOT_STUDIO_TOKEN", help="The access token; generated for addresses other than localhost."
     )
-    no_open: bool = typer.Option(False, "--no-open", help="Do not open a browser.")
-    kind: Kind | None = KIND
-    targets: Path | None = TARGETS
+    no_open: bool = Option(False, "--no-open", help="Do not open a browser.")
 
     def execute(self) -> None:
         """Serves the page until it is stopped."""

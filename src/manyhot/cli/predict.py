@@ -7,10 +7,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
+from typer import Argument, Option
 
 from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
 from manyhot.cli.options import JSON, OVERWRITE, RUN, Command, check_output_path, open_run
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from manyhot.labels import Labels
     from manyhot.predictions import Predictions
 
+SUFFIXES = (".parquet", ".csv", ".json")
 MAX_NAMED = 10  # images named that could not be read
 MAX_PRINTED = 30  # rows of the table on the screen
 
@@ -43,29 +46,27 @@ class PredictCommand(Command):
     """
 
     run: Path = RUN
-    images: list[str] = typer.Argument(
+    images: list[str] = Argument(
         metavar="IMAGES...", help="Images, folders, patterns, tars, or a table with a column of paths."
     )
-    out: Path | None = typer.Option(
+    out: Path | None = Option(
         None,
         "--out",
         "-o",
         help="Write all of it: .parquet for manyhot, .csv for people, .json for programs; a folder with --engine ray.",
     )
-    rule: str | None = typer.Option(
+    rule: str | None = Option(
         None, "--rule", "-r", help="Another rule than that of the run; learnt on its split val if need be."
     )
-    top: int = typer.Option(3, min=0, help="How many labels to show besides those given.")
-    on_bad_image: Literal["skip", "fail"] = typer.Option("skip", help="What to do about files that are no images.")
-    batch_size: int = typer.Option(64, min=1, help="How many images the network sees at once.")
-    workers: int | None = typer.Option(None, min=0, help="Processes that read images; with ray, that score.")
-    device: str | None = typer.Option(None, help="Where to compute: cpu, cuda, mps.")
-    engine: Literal["local", "ray"] = typer.Option(
+    top: int = Option(3, min=0, help="How many labels to show besides those given.")
+    on_bad_image: Literal["skip", "fail"] = Option("skip", help="What to do about files that are no images.")
+    batch_size: int = Option(64, min=1, help="How many images the network sees at once.")
+    workers: int | None = Option(None, min=0, help="Processes that read images; with ray, that score.")
+    device: str | None = Option(None, help="Where to compute: cpu, cuda, mps.")
+    engine: Literal["local", "ray"] = Option(
         "local", help="ray scores on all cores or GPUs, here or on a cluster, into a folder; what is there stays."
     )
-    address: str | None = typer.Option(
-        None, help="A cluster of Ray, such as auto; all its machines must see the same files."
-    )
+    address: str | None = Option(None, help="A cluster of Ray, such as auto; all its machines must see the same files.")
     overwrite: bool = OVERWRITE
     as_json: bool = JSON
 
@@ -85,9 +86,7 @@ class PredictCommand(Command):
         # The file is there when the block ends well.
         with (
             progress("Predicting", len(dataset)) as advance,
-            nullcontext()
-            if self.out is None
-            else WRITERS[self.out.suffix.lower()](self.out, classifier.labels, self.top) as write,
+            nullcontext() if self.out is None else open_writer(self.out, classifier.labels, self.top) as write,
         ):
             for part in classifier.predict_parts(
                 dataset,
@@ -117,14 +116,14 @@ class PredictCommand(Command):
         """Rejects options that do not fit the engine, and files that may not be written, before anything is loaded."""
         out = self.out
         if self.engine == "ray":
-            if out is None or out.suffix.lower() in WRITERS or out.is_file():
+            if out is None or out.suffix.lower() in SUFFIXES or out.is_file():
                 got = "none" if out is None else f"{str(out)!r}, a file"
                 raise InputError("--out", "", "name a folder for --engine ray", got, "Pass -o scores, for example.")
         elif self.address is not None:
             hint = "Add it, or leave this out."
             raise InputError("--address", "", "come with --engine ray", repr(self.address), hint)
         elif out is not None:
-            check_output_path(out, "--out", overwrite=self.overwrite, suffixes=WRITERS)
+            check_output_path(out, "--out", overwrite=self.overwrite, suffixes=SUFFIXES)
 
     def load_rule(self, text: str, classifier: Classifier) -> Rule:
         """The rule of --rule, fitted on what the run kept of its split val if it is not fitted."""
@@ -247,51 +246,34 @@ def print_answers(table: Predictions, rows: int, *, top: int) -> None:
 
 
 @contextmanager
-def parquet_writer(path: Path, labels: Labels, top: int) -> Iterator[Callable[[Predictions], None]]:
-    """The whole table, for the other commands."""
+def open_writer(path: Path, labels: Labels, top: int) -> Iterator[Callable[[Predictions], None]]:
+    """A function that writes a batch to a file: Parquet for the other commands, CSV for people, JSON for programs."""
+    from manyhot.files import atomic_write
     from manyhot.predictions import PredictionsWriter
 
-    with PredictionsWriter(path, labels) as writer:
-        yield writer.write
-
-
-@contextmanager
-def csv_writer(path: Path, labels: Labels, top: int) -> Iterator[Callable[[Predictions], None]]:
-    """One row per sample: the predicted labels, whether the rule abstained, and the probability of each label."""
-    from manyhot.classifier.classifier import build_answers
-    from manyhot.files import atomic_write
-
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        with PredictionsWriter(path, labels) as writer:
+            yield writer.write
+        return
     with atomic_write(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["id", "given", "ask_person", *labels.names])
-
-        def write(table: Predictions) -> None:
-            for answer, probs in zip(build_answers(table, top=0), table.probabilities().tolist(), strict=True):
-                abstained = "yes" if answer.abstain else "no"
-                rows.writerow([answer.path, "|".join(answer.labels), abstained, *(f"{prob:.6g}" for prob in probs)])
-
-        yield write
-
-
-@contextmanager
-def json_writer(path: Path, labels: Labels, top: int) -> Iterator[Callable[[Predictions], None]]:
-    """A list of answers, one per line."""
-    from manyhot.files import atomic_write
-
-    with atomic_write(path) as part, part.open("w", encoding="utf-8") as file:
-        separator = "[\n"
-
-        def write(table: Predictions) -> None:
-            nonlocal separator
-            for text in answer_lines(table, top=top):
-                file.write(separator + text)
-                separator = ",\n"
-
-        yield write
-        file.write("\n]\n")
+        if suffix == ".csv":
+            rows = csv.writer(file)
+            rows.writerow(["id", "given", "ask_person", *labels.names])
+            yield lambda table: rows.writerows(csv_rows(table))
+        else:
+            separators = chain(["[\n"], repeat(",\n"))
+            yield lambda table: file.writelines(next(separators) + line for line in answer_lines(table, top=top))
+            file.write("\n]\n")
 
 
-WRITERS = {".parquet": parquet_writer, ".csv": csv_writer, ".json": json_writer}
+def csv_rows(table: Predictions) -> Iterator[list[str]]:
+    """Of each sample its predicted labels, whether the rule abstained, and the probability of each label."""
+    from manyhot.classifier.classifier import build_answers
+
+    for answer, probs in zip(build_answers(table, top=0), table.probabilities().tolist(), strict=True):
+        abstained = "yes" if answer.abstain else "no"
+        yield [answer.path, "|".join(answer.labels), abstained, *(f"{prob:.6g}" for prob in probs)]
 
 
 def answer_lines(table: Predictions, *, top: int) -> list[str]:
@@ -316,10 +298,10 @@ class ExportCommand(Command):
     """
 
     run: Path = RUN
-    out: Path | None = typer.Option(None, "--out", "-o", help="The file to write (default: RUN/model.onnx).")
-    check: bool = typer.Option(True, help="Run the file on random samples, and write it only if it agrees.")
-    opset: int = typer.Option(18, min=18, help="Version of the ONNX operators.")
-    label_names: bool = typer.Option(
+    out: Path | None = Option(None, "--out", "-o", help="The file to write (default: RUN/model.onnx).")
+    check: bool = Option(True, help="Run the file on random samples, and write it only if it agrees.")
+    opset: int = Option(18, min=18, help="Version of the ONNX operators.")
+    label_names: bool = Option(
         True, help="Give the names of the labels as an output; some runtimes take no texts. The metadata has them too."
     )
     overwrite: bool = OVERWRITE

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
-from manyhot.cli.console import open_file, print_json
-from manyhot.cli.options import JSON, KIND, OVERWRITE, Command, Kind, check_output_path, open_table
+from manyhot.cli.console import open_file, print_json, print_notes
+from manyhot.cli.options import JSON, OVERWRITE, Command, Kind, TableCommand, check_output_path
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,33 +43,33 @@ class SearchCommand(Command):
     manyhot search tagged.parquet "none" --until-recall 0.95 -0 | xargs -0 cp -t untagged/
     """
 
-    predictions: str = typer.Argument(
+    predictions: str = Argument(
         metavar="PREDICTIONS", help="A run, a table of predictions, a folder of parts or a pattern; also CSV or NPZ."
     )
-    query: str = typer.Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
-    k: int | None = typer.Option(None, "-k", min=1, help="How many images to find (default: 20).")
-    until_precision: float | None = typer.Option(
+    query: str = Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
+    k: int | None = Option(None, "-k", min=1, help="How many images to find (default: 20).")
+    until_precision: float | None = Option(
         None, metavar="SHARE", help="Go on while this share of them is expected to match."
     )
-    until_recall: float | None = typer.Option(
+    until_recall: float | None = Option(
         None, metavar="SHARE", help="Go on until this share of all expected matches is found."
     )
-    split: str | None = typer.Option(None, help="Only rows of this split.")
-    kind: Kind | None = KIND
-    contact_sheet: Path | None = typer.Option(
+    split: str | None = Option(None, help="Only rows of this split.")
+    kind: Kind | None = TableCommand.kind
+    contact_sheet: Path | None = Option(
         None, "--sheet", metavar="FILE", help="The contact sheet, .jpg or .png (default: named after the query)."
     )
-    no_contact_sheet: bool = typer.Option(False, "--no-sheet", help="Write no contact sheet.")
-    open_contact_sheet: bool = typer.Option(False, "--open", help="Show the contact sheet.")
-    root: Path | None = typer.Option(
+    no_contact_sheet: bool = Option(False, "--no-sheet", help="Write no contact sheet.")
+    open_contact_sheet: bool = Option(False, "--open", help="Show the contact sheet.")
+    root: Path | None = Option(
         None,
         exists=True,
         file_okay=False,
         help="Where relative paths begin (default: here, beside PREDICTIONS, or a run's data).",
     )
-    paths: bool = typer.Option(False, "--paths", help="Print nothing but paths, one a line.")
-    null: bool = typer.Option(False, "--null", "-0", help="The same with a zero byte after each, for xargs -0.")
-    sql: bool = typer.Option(False, "--sql", help="Print the SQL statement instead of running it.")
+    paths: bool = Option(False, "--paths", help="Print nothing but paths, one a line.")
+    null: bool = Option(False, "--null", "-0", help="The same with a zero byte after each, for xargs -0.")
+    sql: bool = Option(False, "--sql", help="Print the SQL statement instead of running it.")
     overwrite: bool = OVERWRITE
     as_json: bool = JSON
 
@@ -109,7 +110,10 @@ class SearchCommand(Command):
 
         if self.kind is None and not self.predictions.lower().endswith(FOREIGN_SUFFIXES):
             return Collection.open(self.predictions, split=self.split, cache_bytes=0)
-        table = open_table(self.predictions, self.kind)
+        from manyhot.predictions import read_predictions
+
+        table = read_predictions(self.predictions, kind=self.kind)
+        print_notes(*table.notes)
         return Collection.of(table if self.split is None else table.of_split(self.split))
 
     def image_folders(self, hits: Sequence[Hit]) -> list[Path]:

@@ -10,19 +10,17 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
 from manyhot.cli.options import (
     JSON,
-    KIND,
     OUT_TABLE,
     OVERWRITE,
     PREDICTIONS,
-    TARGETS,
-    Command,
     Kind,
+    TableCommand,
     check_output_path,
-    open_table,
     path_beside,
     table_path,
 )
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from manyhot.predictions.predictions import PredictionTable
 
 
-class ImportCommand(Command):
+class ImportCommand(TableCommand):
     """Write the predictions of any model as a Parquet table, also those that do not fit in memory.
 
     What was detected is printed; each option overrides it. The other commands import by themselves, with the defaults.
@@ -55,17 +53,13 @@ class ImportCommand(Command):
     manyhot import all.csv --kind probs --id-column image --labels-column tags --separator ";"
     """
 
-    file: str = typer.Argument(metavar="FILE", help="CSV, TSV, NPZ or Parquet, one row per sample.")
-    kind: Kind | None = KIND
-    targets: Path | None = TARGETS
+    file: str = Argument(metavar="FILE", help="CSV, TSV, NPZ or Parquet, one row per sample.")
     out: Path | None = OUT_TABLE
-    id_column: str | None = typer.Option(None, help="The column of ids, if it has another name.")
-    labels_column: str | None = typer.Option(None, help="The column of lists of true labels, if it has another name.")
-    separator: str | None = typer.Option(None, help="What separates the names in such a list; detected by default.")
-    label: list[str] | None = typer.Option(
-        None, help="A column to take as a label; all numeric ones by default. Repeat it."
-    )
-    leave_out_others: bool = typer.Option(
+    id_column: str | None = Option(None, help="The column of ids, if it has another name.")
+    labels_column: str | None = Option(None, help="The column of lists of true labels, if it has another name.")
+    separator: str | None = Option(None, help="What separates the names in such a list; detected by default.")
+    label: list[str] | None = Option(None, help="A column to take as a label; all numeric ones by default. Repeat it.")
+    leave_out_others: bool = Option(
         False, "--leave-out-others", help="Leave out true labels that the model does not know, instead of stopping."
     )
     overwrite: bool = OVERWRITE
@@ -91,7 +85,7 @@ class ImportCommand(Command):
         typer.echo(f"Wrote {len(table):,} rows of {len(table.labels):,} labels to {path}.")
 
 
-class EvaluateCommand(Command):
+class EvaluateCommand(TableCommand):
     """Evaluate predictions: ranking, probabilities, decisions, rows without labels.
 
     [b]Examples[/b]
@@ -104,36 +98,25 @@ class EvaluateCommand(Command):
     """
 
     predictions: str = PREDICTIONS
-    split: str | None = typer.Option(
-        None, help="Evaluate this split, or `all` rows; by default `test` where there is one."
-    )
-    kind: Kind | None = KIND
-    targets: Path | None = TARGETS
-    by_label: bool = typer.Option(False, "--by-label", help="Also a table of all labels.")
-    intervals: float | None = typer.Option(
-        None, min=0.5, max=0.999, help="Bootstrap intervals of this level, such as 0.95."
-    )
-    train_counts: Path | None = typer.Option(
+    split: str | None = Option(None, help="Evaluate this split, or `all` rows; by default `test` where there is one.")
+    by_label: bool = Option(False, "--by-label", help="Also a table of all labels.")
+    intervals: float | None = Option(None, min=0.5, max=0.999, help="Bootstrap intervals of this level, such as 0.95.")
+    train_counts: Path | None = Option(
         None, help="CSV with columns label and count: training images, for few, medium and many shot."
     )
-    bins: int = typer.Option(15, min=1, help="Bins of the calibration errors.")
-    seed: int = typer.Option(0, help="Seed of the bootstrap.")
+    bins: int = Option(15, min=1, help="Bins of the calibration errors.")
+    seed: int = Option(0, help="Seed of the bootstrap.")
     as_json: bool = JSON
 
     def execute(self) -> None:
         """Evaluates the table, and prints the values."""
         import manyhot
 
-        table = open_table(self.predictions, self.kind, self.targets)
+        table = self.open_table(self.predictions)
         counts = read_train_counts(self.train_counts, table.labels) if self.train_counts else None
         with error_console().status(f"Evaluating {len(table):,} rows of {len(table.labels):,} labels ..."):
             evaluation = manyhot.evaluate(
-                table,
-                split=self.split,
-                bins=self.bins,
-                intervals=self.intervals,
-                train_counts=counts,
-                seed=self.seed,
+                table, split=self.split, bins=self.bins, intervals=self.intervals, train_counts=counts, seed=self.seed
             )
         if self.as_json:
             typer.echo(evaluation.to_json())
@@ -174,17 +157,19 @@ def build_or_load(text: str, base: type, option: str) -> Any:
     return module
 
 
-class FitCommand(Command):
+AT_MOST = "Fit on at most this many rows, sampled with --seed."
+
+
+class FitCommand(TableCommand):
     """A command that fits something on some rows of a table, and writes all rows with what it gives."""
 
     predictions: str = PREDICTIONS
-    fit_on: str | None = typer.Option(None, metavar="SPLIT", help="The split to fit on; all rows are written.")
-    fit_table: str | None = typer.Option(None, metavar="FILE", help="Another table to fit on, instead of a split.")
-    kind: Kind | None = KIND
-    targets: Path | None = TARGETS
+    fit_on: str | None = Option(None, metavar="SPLIT", help="The split to fit on; all rows are written.")
+    fit_table: str | None = Option(None, metavar="FILE", help="Another table to fit on, instead of a split.")
     out: Path | None = OUT_TABLE
-    save: Path | None = typer.Option(None, help="Also write the fitted calibrator or rule to this JSON file.")
-    seed: int = typer.Option(0, help="Random seed.")
+    save: Path | None = Option(None, help="Also write the fitted calibrator or rule to this JSON file.")
+    at_most: int = Option(200_000, min=1, help=AT_MOST)
+    seed: int = Option(0, help="Random seed.")
     overwrite: bool = OVERWRITE
     as_json: bool = JSON
 
@@ -198,19 +183,8 @@ class FitCommand(Command):
             check_output_path(self.save, "--save", overwrite=self.overwrite)
         return table_path(path, overwrite=self.overwrite)
 
-    def open(self, path: str) -> PredictionTable:
-        """Opens a table, and prints what was detected."""
-        return open_table(path, self.kind, self.targets)
-
-    def sample(
-        self,
-        table: PredictionTable,
-        at_most: int,
-        *,
-        kinds: Sequence[str] | None = None,
-        needs_targets: bool = True,
-    ) -> Predictions:
-        """At most so many of the rows to fit on, with all kinds or some."""
+    def sample(self, table: PredictionTable, *kinds: str, needs_targets: bool = True) -> Predictions:
+        """The rows to fit on, or a sample of --at-most of them, with values of some kinds."""
         from manyhot.predictions.predictions import concatenate, sample_batches
 
         rows = self.rows_to_fit(table)
@@ -219,7 +193,8 @@ class FitCommand(Command):
         if needs_targets and "targets" not in rows.kinds:
             hint = "Pass the file of true labels as --targets."
             raise InputError("PREDICTIONS", "", "hold targets in the rows to fit on", "none", hint)
-        return concatenate(list(sample_batches(rows, at_most, seed=self.seed, kinds=kinds)))
+        read = [kind for kind in rows.kinds if kind in (*kinds, "targets")]
+        return concatenate(list(sample_batches(rows, self.at_most, seed=self.seed, kinds=read)))
 
     def rows_to_fit(self, table: PredictionTable) -> PredictionTable:
         """The rows of --fit-on, or those of --fit-table, which must have the same labels."""
@@ -230,9 +205,6 @@ class FitCommand(Command):
                 hint = "This table has no splits: add a column `split`, or pass --fit-table."
             got = "neither" if self.fit_on is None else "both"
             raise InputError("--fit-on or --fit-table", "", "name the rows to learn from", got, hint)
-        if self.fit_on is not None and not splits:
-            hint = "Add a column `split`, or name the rows to learn from with --fit-table."
-            raise InputError("--fit-on", "", "name a split of the table, which has none", repr(self.fit_on), hint)
         if self.fit_on is not None:
             return table.of_split(self.fit_on)
         from manyhot.tables.arrow import is_archive
@@ -241,7 +213,7 @@ class FitCommand(Command):
             hint = "Put them into each table with `manyhot import --targets` first."
             raise InputError("--targets", "", "have ids where there is a --fit-table", repr(str(self.targets)), hint)
         try:
-            other = self.open(str(self.fit_table))
+            other = self.open_table(str(self.fit_table))
         except InputError as error:
             if error.argument in ("path", "source"):
                 error.argument, error.owner = "--fit-table", ""
@@ -341,14 +313,13 @@ class CalibrateCommand(FitCommand):
     manyhot calibrate tomorrow.parquet -m calibrator.json
     """
 
-    method: str = typer.Option(
+    method: str = Option(
         "BetaCalibration",
         "--method",
         "-m",
         help="TemperatureScaling, PlattScaling, BetaCalibration or IsotonicCalibration, with options as in Python; "
         "or a JSON file of a fitted one.",
     )
-    at_most: int = typer.Option(200_000, min=1, help="Fit on at most this many rows, sampled with --seed.")
 
     def execute(self) -> None:
         """Fits, writes, and prints the errors before and after."""
@@ -359,11 +330,11 @@ class CalibrateCommand(FitCommand):
         from manyhot.metrics import CalibrationError, LogLoss
 
         calibrator = build_or_load(self.method, Calibrator, "--method")
-        path, table = self.output_path("calibrated"), self.open(self.predictions)
+        path, table = self.output_path("calibrated"), self.open_table(self.predictions)
         kind = calibrator.kind or ("scores" if "scores" in table.kinds else "probs")
         learns = not bool(calibrator.fitted)
         if learns:
-            sample = self.sample(table, self.at_most, kinds=[kind, "targets"])
+            sample = self.sample(table, kind)
             if calibrator.link is None and kind == "scores" and (table.link is None or table.link.gives_probs):
                 calibrator.link = table.link
             calibrator.fit(values_to_calibrate(sample, kind), sample.targets, kind=kind)
@@ -430,7 +401,7 @@ class DecideCommand(FitCommand):
     manyhot decide tomorrow.parquet --rule rule.json
     """
 
-    rule: str = typer.Option(
+    rule: str = Option(
         ...,
         "--rule",
         "-r",
@@ -438,10 +409,8 @@ class DecideCommand(FitCommand):
         "ClassThresholds, ConformalRiskControl, NoneOfThese or Abstain, with options as in Python; or a fitted one "
         "in JSON.",
     )
-    on: Kind = typer.Option(
-        "probs", help="What the rule is applied to. Scores only rank: most rules need probabilities."
-    )
-    at_most: int = typer.Option(1_000_000, min=1, help="Fit on at most this many rows, sampled with --seed.")
+    on: Kind = Option("probs", help="What the rule is applied to. Scores only rank: most rules need probabilities.")
+    at_most = Option(1_000_000, min=1, help=AT_MOST)
 
     def execute(self) -> None:
         """Fits, writes, and prints what the decisions are like."""
@@ -454,11 +423,11 @@ class DecideCommand(FitCommand):
         from manyhot.metrics.sets import PredictedSetSize
 
         rule = build_or_load(self.rule, Rule, "--rule")
-        path, table = self.output_path("decided"), self.open(self.predictions)
+        path, table = self.output_path("decided"), self.open_table(self.predictions)
         if self.on == "scores" and rule.needs_probs:
             raise InputError("--on", "", f"be probs for {type(rule).__name__}", "scores", "Leave --on out.")
         if not bool(rule.fitted):
-            sample = self.sample(table, self.at_most, needs_targets=rule.needs_targets)
+            sample = self.sample(table, "scores", "probs", needs_targets=rule.needs_targets)
             rule.fit(self.rule_input(sample), sample.targets)
         elif self.fit_on is not None:
             table.of_split(self.fit_on)  # nothing is fitted on it, but rows of a mistyped split would be evaluated

@@ -11,17 +11,10 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
-from manyhot.cli.options import (
-    DATA_HELP,
-    JSON,
-    OVERWRITE,
-    Command,
-    DataCommand,
-    TrainingCommand,
-    with_settings,
-)
+from manyhot.cli.options import DATA_HELP, JSON, OVERWRITE, Command, DataCommand, TrainingCommand, with_settings
 from manyhot.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,15 +35,13 @@ class InspectCommand(DataCommand):
     manyhot inspect annotations.json --root images/ --json > inspection.json
     """
 
-    images: bool = typer.Option(True, help="Look at the images, or at the labels alone.")
-    decode: bool = typer.Option(
+    images: bool = Option(True, help="Look at the images, or at the labels alone.")
+    decode: bool = Option(
         True, "--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels."
     )
-    near: bool = typer.Option(
-        False, "--near", help="Also find near-duplicates, which look the same and differ in bytes."
-    )
-    all_labels: bool = typer.Option(False, "--all-labels", help="Show every label.")
-    workers: int | None = typer.Option(None, min=1, help="Images that are read at once (default: one a core).")
+    near: bool = Option(False, "--near", help="Also find near-duplicates, which look the same and differ in bytes.")
+    all_labels: bool = Option(False, "--all-labels", help="Show every label.")
+    workers: int | None = Option(None, min=1, help="Images that are read at once (default: one a core).")
     as_json: bool = JSON
 
     def execute(self) -> None:
@@ -62,12 +53,7 @@ class InspectCommand(DataCommand):
         dataset = read_source(self.source(), notes=print_notes)
         with progress(LOOKING, len(dataset)) as advance:
             inspection = inspect_dataset(
-                dataset,
-                images=self.images,
-                decode=self.decode,
-                near=self.near,
-                workers=self.workers,
-                advance=advance,
+                dataset, images=self.images, decode=self.decode, near=self.near, workers=self.workers, advance=advance
             )
         if self.as_json:
             print_json(inspection.to_dict(), indent=1)
@@ -100,9 +86,9 @@ class TrainCommand(TrainingCommand):
     manyhot train --resume runs/spa
     """
 
-    data = typer.Argument(None, metavar="DATA...", help=DATA_HELP)
-    resume: Path | None = typer.Option(None, metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
-    no_report: bool = typer.Option(False, "--no-report", help="Write no report.html into the run folder.")
+    data = Argument(None, metavar="DATA...", help=DATA_HELP)
+    resume: Path | None = Option(None, metavar="RUN", help="Go on with a run that was broken off; needs no DATA.")
+    no_report: bool = Option(False, "--no-report", help="Write no report.html into the run folder.")
     as_json: bool = JSON
 
     def execute(self) -> None:
@@ -230,11 +216,8 @@ class CompareCommand(TrainingCommand):
     manyhot compare photos.csv --losses all -o runs/photos-losses
     """
 
-    losses: list[str] | None = typer.Option(
-        None,
-        "--losses",
-        "-l",
-        help="A loss as in Python or by its short name; repeat it, or say all (default).",
+    losses: list[str] | None = Option(
+        None, "--losses", "-l", help="A loss as in Python or by its short name; repeat it, or say all (default)."
     )
     overwrite: bool = OVERWRITE
     as_json: bool = JSON
@@ -330,10 +313,10 @@ class DemoCommand(Command):
     manyhot demo --samples 2000 --seed 1 -o /tmp/demo
     """
 
-    out: Path = typer.Option("demo-output", "--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
-    samples: int = typer.Option(6000, min=100, help="Scenes to train on; a quarter more than that are held out.")
-    epochs: int = typer.Option(20, min=1, help="Passes over the scenes for each loss.")
-    seed: int = typer.Option(0, min=0, help="Seed of scenes and networks.")
+    out: Path = Option("demo-output", "--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
+    samples: int = Option(6000, min=100, help="Scenes to train on; a quarter more than that are held out.")
+    epochs: int = Option(20, min=1, help="Passes over the scenes for each loss.")
+    seed: int = Option(0, min=0, help="Seed of scenes and networks.")
 
     def execute(self) -> None:
         """Runs the demonstration, and prints what to try next."""
