@@ -153,9 +153,7 @@ class FitSettings:
     precision: Literal["32", "bf16", "16"] = setting("32", "Floating-point precision of the network.")
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "Where to train.")
     devices: int | Literal["auto"] = setting("auto", "How many devices of one machine.", low=1)
-    find_unused_parameters: bool = setting(
-        False, "Whether parameters may be without a gradient in some steps of several processes."
-    )
+    find_unused_parameters: bool = setting(False, "For several processes: whether parameters may lack a gradient.")
     compile: bool = setting(False, "Whether to compile the network.")
     tensorboard: bool = setting(False, "Whether to log to TensorBoard too.")
 
@@ -205,9 +203,7 @@ class TrainSettings(FitSettings):
     heads: int | None = setting(
         None, "Heads with hidden units whose scores are averaged; 2 by default, 1 where `hidden` is set.", low=1
     )
-    loss: str = setting(
-        "", "Any loss as in Python, or a short name: BCE, focal, ASL, SPA, two-way or others.", check=as_text
-    )
+    loss: str = setting("", "Any loss as in Python, or a short name: BCE, focal, ASL, SPA, two-way, ...", check=as_text)
     augmentation: Literal["none", "light", "strong"] = setting("light", "Augmentation of images, for fine-tuning.")
     flip: bool = setting(True, "Whether images may be mirrored; no for digits and text.")
     calibrator: str = setting("BetaCalibration()", "Any calibrator as in Python, or none.", check=as_text)
@@ -217,9 +213,7 @@ class TrainSettings(FitSettings):
     min_count: int = setting(1, "Labels with fewer training rows than this are left out.", low=0)
     on_bad_image: Literal["skip", "fail"] = setting("skip", "Skip images that cannot be read and list them, or stop.")
     workers: int | None = setting(None, "Processes that read images; chosen by the machine by default.", low=0)
-    cache: str | None = setting(
-        None, "Folder for frozen features; the user's cache folder by default, none to keep none."
-    )
+    cache: str | None = setting(None, "Folder for frozen features; the user's cache by default, none to keep none.")
 
     _given: ClassVar[dict[str, Any]]
     # Set in every instance: `dataclasses.replace` passes it on, and cannot know which settings were passed.

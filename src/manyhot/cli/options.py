@@ -64,9 +64,7 @@ class TableCommand(Command):
     """A command on tables of predictions: what those of other programs hold."""
 
     kind: Kind | None = Option(None, help="What the numbers of a table of another program are; never guessed.")
-    targets: Path | None = Option(
-        None, help="A table of the true labels by id, if they are not in the tables themselves."
-    )
+    targets: Path | None = Option(None, help="A table of the true labels by id, if the table itself has none.")
 
     def open_table(self, path: str) -> PredictionTable:
         """Opens a table of this package or of another program, and prints what was detected."""
@@ -147,9 +145,7 @@ class TrainingCommand(DataCommand):
     config: Path | None = Option(
         None, "--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."
     )
-    set_: list[str] | None = Option(
-        None, "--set", metavar="NAME=VALUE", help="Any training setting, such as lr=0.01. Repeatable."
-    )
+    set_: list[str] | None = Option(None, "--set", metavar="NAME=VALUE", help="Any setting, e.g. lr=0.01. Repeatable.")
 
     def stored(self) -> dict[str, Any]:
         """The settings of the file of --config."""

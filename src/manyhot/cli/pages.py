@@ -29,15 +29,11 @@ class ReportCommand(TableCommand):
     manyhot report runs/last --png figures --pdf figures.pdf
     """
 
-    runs: list[str] = Argument(
-        metavar="RUN...", help="Run folders, or tables of predictions with targets of any model."
-    )
+    runs: list[str] = Argument(metavar="RUN...", help="Runs, or tables of predictions with targets of any model.")
     out: Path | None = Option(
         None, "--out", "-o", metavar="FILE", help="The page (default: report.html in the run, or beside the table)."
     )
-    png: Path | None = Option(
-        None, metavar="FOLDER", file_okay=False, help="Also write each figure as a PNG file into this folder."
-    )
+    png: Path | None = Option(None, metavar="FOLDER", file_okay=False, help="Also write all figures as PNG files here.")
     pdf: Path | None = Option(None, metavar="FILE", help="Also write all figures to a PDF, a page each.")
     dark: bool = Option(False, "--dark", help="Dark figures for --png and --pdf; the page has both.")
     split: str | None = Option(None, help="The split to evaluate (default: test, or all rows without one).")

@@ -46,18 +46,14 @@ class PredictCommand(Command):
     """
 
     run: Path = RUN
-    images: list[str] = Argument(
-        metavar="IMAGES...", help="Images, folders, patterns, tars, or a table with a column of paths."
-    )
+    images: list[str] = Argument(metavar="IMAGES...", help="Images, folders, patterns, tars, or a table with paths.")
     out: Path | None = Option(
         None,
         "--out",
         "-o",
         help="Write all of it: .parquet for manyhot, .csv for people, .json for programs; a folder with --engine ray.",
     )
-    rule: str | None = Option(
-        None, "--rule", "-r", help="Another rule than that of the run; learnt on its split val if need be."
-    )
+    rule: str | None = Option(None, "--rule", "-r", help="Another rule; learnt on the run's split val if need be.")
     top: int = Option(3, min=0, help="How many labels to show besides those given.")
     on_bad_image: Literal["skip", "fail"] = Option("skip", help="What to do about files that are no images.")
     batch_size: int = Option(64, min=1, help="How many images the network sees at once.")

@@ -48,12 +48,8 @@ class SearchCommand(Command):
     )
     query: str = Argument(metavar="QUERY", help="Labels joined by & (and), | (or), ! (not) and brackets.")
     k: int | None = Option(None, "-k", min=1, help="How many images to find (default: 20).")
-    until_precision: float | None = Option(
-        None, metavar="SHARE", help="Go on while this share of them is expected to match."
-    )
-    until_recall: float | None = Option(
-        None, metavar="SHARE", help="Go on until this share of all expected matches is found."
-    )
+    until_precision: float | None = Option(None, metavar="SHARE", help="Go on while this share is expected to match.")
+    until_recall: float | None = Option(None, metavar="SHARE", help="Go on to this share of all expected matches.")
     split: str | None = Option(None, help="Only rows of this split.")
     kind: Kind | None = TableCommand.kind
     contact_sheet: Path | None = Option(

@@ -102,7 +102,7 @@ class EvaluateCommand(TableCommand):
     by_label: bool = Option(False, "--by-label", help="Also a table of all labels.")
     intervals: float | None = Option(None, min=0.5, max=0.999, help="Bootstrap intervals of this level, such as 0.95.")
     train_counts: Path | None = Option(
-        None, help="CSV with columns label and count: training images, for few, medium and many shot."
+        None, help="CSV (label, count) of training images, for few, medium and many shot."
     )
     bins: int = Option(15, min=1, help="Bins of the calibration errors.")
     seed: int = Option(0, help="Seed of the bootstrap.")

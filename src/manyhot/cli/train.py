@@ -37,7 +37,7 @@ class InspectCommand(DataCommand):
 
     images: bool = Option(True, help="Look at the images, or at the labels alone.")
     decode: bool = Option(
-        True, "--decode/--headers", help="Decode every image, or read headers, which misses damaged pixels."
+        True, "--decode/--headers", help="Decode images or only headers, which misses damaged pixels."
     )
     near: bool = Option(False, "--near", help="Also find near-duplicates, which look the same and differ in bytes.")
     all_labels: bool = Option(False, "--all-labels", help="Show every label.")

@@ -38,8 +38,8 @@ class Memory:
 
     def __init__(self, spread: Tensor, factor: Tensor) -> None:
         self.spread, self.factor = spread, factor
-        # Steps (P, size) and how much the gradient changed along each.
-        self.pairs: list[tuple[Tensor, Tensor]] = []
+        # Steps and how much the gradient changed along each, (2, P, size), the last one last; zeros for none.
+        self.pairs = [factor.new_zeros(2, len(factor), len(spread))] * MEMORY
         # Second derivatives of hard problems by their number, and their decomposition with a penalty added.
         self.information: dict[int, Tensor] = {}
         self.factors: dict[int, Tensor] = {}
@@ -48,36 +48,31 @@ class Memory:
         """Remembers a step (P, size) and the change of the gradient along it; a step of 0 says nothing."""
         curvature = (step * change).sum(1) / (step.square() * self.spread).sum(1)
         self.factor = torch.where(curvature > 0, curvature, self.factor)
-        self.pairs = [*self.pairs[1 - MEMORY :], (step, change)]
+        self.pairs = [*self.pairs[1:], torch.stack([step, change])]
 
     def forget(self, problems: Tensor) -> None:
         """Drops the steps of some problems, by a mask (P,); what is known of the factor stays."""
         if bool(problems.any()):
-            self.pairs = [(step.masked_fill(problems.unsqueeze(1), 0.0), change) for step, change in self.pairs]
+            self.pairs = [pair.masked_fill(problems.unsqueeze(1), 0.0) for pair in self.pairs]
 
     def select(self, problems: Tensor) -> Memory:
         """The memory of some of the problems."""
-        part = Memory(self.spread, self.factor[problems])
-        part.pairs = [(step[problems], change[problems]) for step, change in self.pairs]
-        for position, number in enumerate(problems.tolist()):
-            if number in self.information:
-                part.information[position] = self.information[number]
-                part.factors[position] = self.factors[number]
+        part, numbers = copy.copy(self), problems.tolist()
+        part.factor, part.pairs = self.factor[problems], [pair[:, problems] for pair in self.pairs]
+        part.information, part.factors = (
+            {position: known[number] for position, number in enumerate(numbers) if number in known}
+            for known in (self.information, self.factors)
+        )
         return part
 
     def merge(self, problems: Tensor, part: Memory) -> None:
         """Takes over what some of the problems have learnt since."""
+        self.factor = self.factor.index_copy(0, problems, part.factor)
+        self.pairs = [pair.index_copy(1, problems, own) for pair, own in zip(self.pairs, part.pairs, strict=True)]
         for position, matrix in part.information.items():
             number = int(problems[position])
             if number in self.information or len(self.information) < self.capacity():
-                self.information[number], self.factors[number] = matrix, part.factors[position]
-        self.factor = self.factor.index_copy(0, problems, part.factor)
-        nothing = self.factor.new_zeros(len(self.factor), len(self.spread))
-        self.pairs = [(nothing, nothing)] * (len(part.pairs) - len(self.pairs)) + self.pairs
-        self.pairs = [
-            (step.index_copy(0, problems, own_step), change.index_copy(0, problems, own_change))
-            for (step, change), (own_step, own_change) in zip(self.pairs, part.pairs, strict=True)
-        ]
+                self.information[number] = matrix
 
     def capacity(self) -> int:
         """How many second derivatives may be kept."""
@@ -244,9 +239,14 @@ def store_results(result: Minimum, memory: Memory, numbers: Tensor, point: Itera
 def evaluate_at(objective: Objective, parameters: Tensor, penalty: Tensor) -> Iterate:
     """The point of these parameters."""
     scores = objective.scores(parameters)
-    value, slopes = objective.evaluate(scores)
-    value = value.to(parameters.dtype) + (penalty * parameters.square()).sum(1) / 2
+    value, slopes = evaluate(objective, parameters, scores, penalty)
     return Iterate(parameters, scores, value, objective.gradient(slopes, parameters))
+
+
+def evaluate(objective: Objective, parameters: Tensor, scores: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
+    """Values (P,) of loss and penalty at parameters with these scores, and slopes (K, N) of the loss by the scores."""
+    value, slopes = objective.evaluate(scores)
+    return value.to(parameters.dtype) + (penalty * parameters.square()).sum(1) / 2, slopes
 
 
 def line_search(
@@ -284,9 +284,7 @@ def try_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, values and slopes this far along each direction."""
     scores = torch.addcmul(point.scores, along, lengths.unsqueeze(1).to(along.dtype))
-    value, slopes = objective.evaluate(scores)
-    parameters = point.parameters + lengths.unsqueeze(1) * direction
-    return scores, value.to(parameters.dtype) + (penalty * parameters.square()).sum(1) / 2, slopes
+    return scores, *evaluate(objective, point.parameters + lengths.unsqueeze(1) * direction, scores, penalty)
 
 
 # As many cells are in work at a time: what they need in between then stays in the cache of a processor.
