@@ -94,7 +94,6 @@ class ReportCommand(TableCommand):
     def open_sources(self) -> dict[str, Any]:
         """Runs and tables with true labels, by their names on the page."""
         from manyhot.report.page import make_unique, source_name
-        from manyhot.training.run import Run
 
         opened: list[Any] = []
         for text in self.runs:
@@ -104,7 +103,7 @@ class ReportCommand(TableCommand):
                 hint = "Leave it out: a run knows the true labels."
                 raise InputError("--targets", "", "come with tables only", repr(text), hint)
             else:
-                opened.append(Run(text))
+                opened.append(text)
         names = self.name or make_unique([source_name(text) for text in self.runs])
         return dict(zip(names, opened, strict=True))
 

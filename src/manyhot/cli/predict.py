@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -77,8 +77,7 @@ class PredictCommand(Command):
             return
         check_probs(classifier, self.out)
         dataset, device = classifier.dataset(self.images), check_device(self.device)
-        first, answers = None, list[str]()
-        rows = left_out = 0
+        first, rows, answers, left_out = None, 0, list[str](), dict[str, str]()
         # The file is there when the block ends well.
         with (
             progress("Predicting", len(dataset)) as advance,
@@ -93,16 +92,16 @@ class PredictCommand(Command):
                 advance=advance,
             ):
                 print_notes(*part.notes)
-                left_out = print_unreadable(part.unreadable, left_out)
+                left_out |= part.unreadable
                 rows += len(part)
                 first = first or part  # that has rows
                 if write is not None:
                     write(part)
                 elif self.as_json:
                     answers += answer_lines(part, top=self.top)
-            check_rows(rows, left_out)
+            print_left_out(left_out, rows)
         if self.out is not None:
-            self.print_written(self.out, rows, left_out)
+            self.print_written(self.out, rows, len(left_out))
         elif self.as_json:
             typer.echo("[\n" + ",\n".join(answers) + "\n]")
         elif first is not None:
@@ -167,9 +166,8 @@ class PredictCommand(Command):
             overwrite=self.overwrite,
             watch=watch,
         )
-        left_out = print_unreadable(written.left_out, 0)
-        check_rows(written.rows, left_out)
-        self.print_written(out, written.rows, left_out, new=written.scored)
+        print_left_out(written.left_out, written.rows)
+        self.print_written(out, written.rows, len(written.left_out), new=written.scored)
 
     def print_written(self, out: Path, rows: int, left_out: int, *, new: int | None = None) -> None:
         """Prints what was written, and how many rows a folder holds now."""
@@ -207,21 +205,16 @@ def check_device(device: str | None) -> str | None:
     return device
 
 
-def print_unreadable(unreadable: Mapping[str, str], printed: int) -> int:
-    """Prints the first images that could not be read; returns how many there were so far."""
+def print_left_out(left_out: Mapping[str, str], rows: int) -> None:
+    """Prints the first images that could not be read; raises an error where that were all of them."""
     from manyhot.formatting import printable
 
-    for name, reason in list(unreadable.items())[: max(MAX_NAMED - printed, 0)]:
+    for name, reason in islice(left_out.items(), MAX_NAMED):
         error_console().print(printable(f"Left out {name}: {reason}."), style="yellow")
-    return printed + len(unreadable)
-
-
-def check_rows(rows: int, left_out: int) -> None:
-    """Prints how many more images could not be read; raises an error where that were all of them."""
-    if left_out > MAX_NAMED:
-        error_console().print(f"... and {left_out - MAX_NAMED:,} more.")
+    if len(left_out) > MAX_NAMED:
+        error_console().print(f"... and {len(left_out) - MAX_NAMED:,} more.")
     if rows == 0:
-        got = f"{left_out:,} that cannot be read" if left_out else "none"
+        got = f"{len(left_out):,} that cannot be read" if left_out else "none"
         raise InputError("IMAGES", "", "lead to images", got, "Check the files.")
 
 
