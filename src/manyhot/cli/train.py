@@ -313,7 +313,7 @@ class DemoCommand(Command):
     manyhot demo --samples 2000 --seed 1 -o /tmp/demo
     """
 
-    out: Path = Option("demo-output", "--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
+    out: Path = Option(Path("demo-output"), "--out", "-o", metavar="FOLDER", help="The folder for images and runs.")
     samples: int = Option(6000, min=100, help="Scenes to train on; a quarter more than that are held out.")
     epochs: int = Option(20, min=1, help="Passes over the scenes for each loss.")
     seed: int = Option(0, min=0, help="Seed of scenes and networks.")
