@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,22 +144,18 @@ class LossResult:
     Attributes:
         test: Scores, targets, and calibrated probabilities of the test scenes.
         val: The same of the scenes that were calibrated on.
+        targets: (N, K) of the test scenes.
         probs: (N, K) of the test scenes by the way the scores are read.
     """
 
     test: Predictions
     val: Predictions
+    targets: Tensor
     probs: dict[str, Tensor]
 
     def error(self, way: str) -> float:
         """Expected calibration error of one way to read the scores."""
         return CalibrationError(BINS).update(self.probs[way], self.targets).compute().value
-
-    @property
-    def targets(self) -> Tensor:
-        """(N, K) of the test scenes."""
-        assert self.test.targets is not None
-        return self.test.targets
 
 
 def read_result(name: str, run: Run) -> LossResult:
@@ -166,13 +163,14 @@ def read_result(name: str, run: Run) -> LossResult:
     table = run.predictions()
     test, val = table.of_split("test").read(), table.of_split("val").read()
     assert test.scores is not None
+    assert test.targets is not None
     probs = {}
     if test.link is not None and test.link.gives_probs:
         probs[OWN] = test.link.probs(test.scores)
     if name in MISREAD:
         probs[PLAIN] = SigmoidLink().probs(test.scores)
     probs[CALIBRATED] = test.probabilities()
-    return LossResult(test, val, probs)
+    return LossResult(test, val, test.targets, probs)
 
 
 EXPLANATION = (
@@ -183,15 +181,19 @@ EXPLANATION = (
 )
 
 
+def new_table(title: str, first: str, second: str, numbers: Sequence[str]) -> Table:
+    """An empty table with two columns of text and columns of numbers."""
+    from rich.table import Column, Table
+
+    columns = (Column(heading, justify="right") for heading in numbers)
+    return Table(first, Column(second, no_wrap=True), *columns, title=title, title_style="bold")
+
+
 def results_table(results: dict[str, LossResult]) -> Table:
     """One row for each way to read the scores of each loss."""
-    from rich.table import Table
-
     targets = next(iter(results.values())).targets
-    table = Table("Loss", title=f"{len(targets):,} held-out scenes, {targets.shape[1]} labels", title_style="bold")
-    table.add_column("Scores read by", no_wrap=True)
-    for heading in ("mAP\n%", "Log\nloss", "ECE\n%", "No label:\ntop conf. %"):
-        table.add_column(heading, justify="right")
+    numbers = ("mAP\n%", "Log\nloss", "ECE\n%", "No label:\ntop conf. %")
+    table = new_table(f"{len(targets):,} held-out scenes, {targets.shape[1]} labels", "Loss", "Scores read by", numbers)
     no_label = targets.sum(1) == 0
     for name, result in results.items():
         mean_ap = f"{100 * MeanAveragePrecision().update(result.test.scores, targets).compute().value:.1f}"
@@ -207,8 +209,6 @@ def results_table(results: dict[str, LossResult]) -> Table:
 
 def decisions_table(name: str, result: LossResult) -> Table:
     """What each rule gives on the test scenes, after it has been fitted on the others."""
-    from rich.table import Table
-
     goals: dict[str, Rule] = {
         "at least 50 % sure": Threshold(0.5),
         "best F1 of each label": LabelThresholds(),
@@ -218,10 +218,8 @@ def decisions_table(name: str, result: LossResult) -> Table:
         "abstain on a tenth": Abstain(ExpectedFBeta(), at_most=0.1),
     }
     val, test = result.val, result.test
-    table = Table("Goal", title=f"What to do with the probabilities: {name}, calibrated", title_style="bold")
-    table.add_column("Rule", no_wrap=True)
-    for heading in ("Labels", "F1 %", "Prec. %", "Rec. %", "Abstained %"):
-        table.add_column(heading, justify="right")
+    numbers = ("Labels", "F1 %", "Prec. %", "Rec. %", "Abstained %")
+    table = new_table(f"What to do with the probabilities: {name}, calibrated", "Goal", "Rule", numbers)
     for goal, rule in goals.items():
         decision = rule.fit(val.rule_values(), val.targets)(test.rule_values())
         scores = FScores().update(decision, result.targets).compute()
