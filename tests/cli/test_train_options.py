@@ -1,6 +1,6 @@
 """How the data of a run are described in its settings."""
 
-from manyhot.cli.options import TrainingCommand
+from manyhot.cli.train import TrainingCommand
 from manyhot.settings import write_settings
 
 

@@ -6,15 +6,13 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from typer import Argument, Option
 
 from manyhot.cli.console import print_notes
 from manyhot.errors import InputError, suggest
-from manyhot.settings import DataSource, TrainSettings, default_text, parse_overrides, read_settings, setting_types
 
 if TYPE_CHECKING:
     from manyhot.classifier import Classifier
@@ -83,90 +81,6 @@ OUT_TABLE = Option(None, "--out", "-o", help="The table to write (default: besid
 OVERWRITE = Option(False, "--overwrite", help="Replace existing files.")
 JSON = Option(False, "--json", help="Print JSON instead of tables.")
 
-# Settings with an option of their own; --set takes all of them.
-SETTING_OPTIONS = (
-    *("backbone", "size", "tune", "epochs", "batch_size", "lr", "calibrator", "rule", "seed", "workers"),
-    "on_bad_image",
-)
-DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
-KINDS = setting_types(TrainSettings) | setting_types(DataSource)
-DESCRIPTIONS = {
-    item.name: item.metadata.get("description") for cls in (TrainSettings, DataSource) for item in fields(cls)
-}
-CommandClass = TypeVar("CommandClass", bound=type[Command])
-
-
-def with_settings(*names: str) -> Callable[[CommandClass], CommandClass]:
-    """Gives a command an option for each of these settings; None if it is not typed."""
-
-    def decorate(command: CommandClass) -> CommandClass:
-        for name in names:
-            default = "" if name in DATA_OPTIONS else default_text(name)
-            text = f"{DESCRIPTIONS[name]} (default: {default})" if default else DESCRIPTIONS[name]
-            setattr(command, name, Option(None, help=text))
-            command.__annotations__[name] = KINDS[name] | None
-        return command
-
-    return decorate
-
-
-DATA_HELP = "A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards."
-
-
-@with_settings(*DATA_OPTIONS)
-class DataCommand(Command):
-    """A command on data: how they are read."""
-
-    data: list[str] | None = Argument(metavar="DATA...", help=DATA_HELP)
-    corrections: list[str] | None = Option(
-        None,
-        metavar="FILE",
-        help="A table of corrected labels, such as the reviewed.csv of the studio, applied to DATA. Repeatable.",
-    )
-
-    def source(self) -> DataSource:
-        """How data are read, as the options say."""
-        typed = {name: getattr(self, name) for name in DATA_OPTIONS}
-        return DataSource.build(*self.data or (), corrections=self.corrections or (), **typed)
-
-
-@with_settings(*SETTING_OPTIONS)
-class TrainingCommand(DataCommand):
-    """A command that trains: its settings."""
-
-    out: Path | None = Option(
-        None,
-        "--out",
-        "-o",
-        metavar="FOLDER",
-        file_okay=False,
-        help="The run folder (default: runs/ and the name of DATA).",
-    )
-    config: Path | None = Option(
-        None, "--config", "-c", metavar="FILE", help="YAML file of settings, such as the config.yaml of a run."
-    )
-    set_: list[str] | None = Option(None, "--set", metavar="NAME=VALUE", help="Any setting, e.g. lr=0.01. Repeatable.")
-
-    def stored(self) -> dict[str, Any]:
-        """The settings of the file of --config."""
-        return {} if self.config is None else read_settings(self.config)
-
-    def settings(self) -> TrainSettings:
-        """Settings of a file, overridden by --set and then by options."""
-        stored = {name: value for name, value in self.stored().items() if name != "data"}
-        options = {name: getattr(self, name, None) for name in ("loss", *SETTING_OPTIONS)}
-        typed = {name: value for name, value in options.items() if value is not None}
-        return TrainSettings.build(stored | parse_overrides(self.set_ or []) | typed)
-
-    def source(self) -> DataSource:
-        """How data are read: as the options say, or as the file of settings says where no DATA are given."""
-        source, stored = super().source(), self.stored().get("data") or {}
-        if self.data or not stored:
-            return source
-        others = {name: stored.get(name) for name in DATA_OPTIONS if getattr(self, name) is None}
-        corrections = dict.fromkeys([*stored.get("corrections", ()), *source.corrections])
-        return replace(source, paths=tuple(stored.get("paths", ())), corrections=tuple(corrections), **others)
-
 
 def check_output_path(path: Path, option: str, *, overwrite: bool, suffixes: Collection[str] = ()) -> Path:
     """The path, if it may be written; checked before the work begins, so that nothing is computed in vain.
@@ -205,11 +119,9 @@ def table_path(path: Path, *, overwrite: bool) -> Path:
 def path_beside(path: str, what: str) -> Path:
     """`photos.parquet` -> `photos.calibrated.parquet`, for any kind of table."""
     name = Path(path.rstrip("/").removesuffix("/*.parquet"))
-    stem = name.name.removesuffix(".gz")
+    stem = re.sub(r"(\.(parquet|csv|tsv|npz|npy|gz))+$", "", name.name)
     if not name.exists():  # a pattern
         stem = re.sub(r"[*?\[\]]+", "", stem)
-    for ending in (".parquet", ".csv", ".tsv", ".npz", ".npy"):
-        stem = stem.removesuffix(ending)
     return name.with_name(f"{stem.rstrip('-_.') or 'predictions'}.{what}.parquet")
 
 
