@@ -1,4 +1,4 @@
-"""The base class of commands, options that several commands share, and functions that open tables and runs."""
+"""The base classes of commands, options that most of them have, and the paths that they write to."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from manyhot.cli.console import print_notes
-from manyhot.errors import InputError, suggest
+from manyhot.errors import InputError
 
 if TYPE_CHECKING:
-    from manyhot.classifier import Classifier
     from manyhot.predictions.predictions import PredictionTable
 
 Kind = Literal["scores", "probs"]
@@ -73,11 +72,6 @@ class TableCommand(Command):
         return table
 
 
-PREDICTIONS = Argument(
-    metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."
-)
-RUN = Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
-OUT_TABLE = Option(None, "--out", "-o", help="The table to write (default: beside PREDICTIONS).")
 OVERWRITE = Option(False, "--overwrite", help="Replace existing files.")
 JSON = Option(False, "--json", help="Print JSON instead of tables.")
 
@@ -109,13 +103,6 @@ def check_output_path(path: Path, option: str, *, overwrite: bool, suffixes: Col
     raise InputError(option, "", rule, got, hint)
 
 
-def table_path(path: Path, *, overwrite: bool) -> Path:
-    """The path of the table to write; rejects suffixes of other formats, with which it could not be opened again."""
-    if path.name.lower().endswith((".csv", ".tsv", ".gz", ".npz", ".npy", ".json")):
-        raise InputError("--out", "", "name a Parquet file", repr(str(path)), "Let the name end with .parquet.")
-    return check_output_path(path, "--out", overwrite=overwrite)
-
-
 def path_beside(path: str, what: str) -> Path:
     """`photos.parquet` -> `photos.calibrated.parquet`, for any kind of table."""
     name = Path(path.rstrip("/").removesuffix("/*.parquet"))
@@ -123,24 +110,3 @@ def path_beside(path: str, what: str) -> Path:
     if not name.exists():  # a pattern
         stem = re.sub(r"[*?\[\]]+", "", stem)
     return name.with_name(f"{stem.rstrip('-_.') or 'predictions'}.{what}.parquet")
-
-
-def open_run(run: Path) -> Classifier:
-    """The classifier of a folder; the error for a folder without one, before anything is imported, suggests others."""
-    if not (run / "classifier.json").is_file():
-        if (run / "config.yaml").is_file():
-            hint = f"Let it finish: manyhot train --resume {run}."
-            raise InputError("RUN", "", "be a finished run", f"{str(run)!r} without a classifier.json", hint)
-        got = f"{str(run)!r}, {'which is none' if run.exists() else 'where there is nothing'}"
-        raise InputError("RUN", "", "be a folder with a classifier.json", got, _suggest_run(run))
-    from manyhot.classifier import Classifier
-
-    return Classifier.load(run)
-
-
-def _suggest_run(run: Path) -> str:
-    """A hint with the run that was probably meant, or with some of the existing runs."""
-    files = [file for parent in (run, run.parent, Path("runs")) for file in sorted(parent.glob("*/classifier.json"))]
-    runs = list(dict.fromkeys(str(file.parent) for file in files))
-    listed = f"There {'are' if len(runs) > 1 else 'is'} {', '.join(runs[:5])}{' ...' if len(runs) > 5 else '.'}"
-    return suggest(str(run), runs, listed if runs else "Train one first: manyhot train photos.csv.", cutoff=0.8)

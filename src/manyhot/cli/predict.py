@@ -15,8 +15,8 @@ import typer
 from typer import Argument, Option
 
 from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
-from manyhot.cli.options import JSON, OVERWRITE, RUN, Command, check_output_path, open_run
-from manyhot.errors import InputError
+from manyhot.cli.options import JSON, OVERWRITE, Command, check_output_path
+from manyhot.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from manyhot.classifier import Classifier
@@ -27,6 +27,29 @@ if TYPE_CHECKING:
 SUFFIXES = (".parquet", ".csv", ".json")
 MAX_NAMED = 10  # images named that could not be read
 MAX_PRINTED = 30  # rows of the table on the screen
+
+RUN = Argument(metavar="RUN", help="The folder of a run, or one that Classifier.save wrote.")
+
+
+def open_run(run: Path) -> Classifier:
+    """The classifier of a folder; the error for a folder without one, before anything is imported, suggests others."""
+    if not (run / "classifier.json").is_file():
+        if (run / "config.yaml").is_file():
+            hint = f"Let it finish: manyhot train --resume {run}."
+            raise InputError("RUN", "", "be a finished run", f"{str(run)!r} without a classifier.json", hint)
+        got = f"{str(run)!r}, {'which is none' if run.exists() else 'where there is nothing'}"
+        raise InputError("RUN", "", "be a folder with a classifier.json", got, _suggest_run(run))
+    from manyhot.classifier import Classifier
+
+    return Classifier.load(run)
+
+
+def _suggest_run(run: Path) -> str:
+    """A hint with the run that was probably meant, or with some of the existing runs."""
+    files = [file for parent in (run, run.parent, Path("runs")) for file in sorted(parent.glob("*/classifier.json"))]
+    runs = list(dict.fromkeys(str(file.parent) for file in files))
+    listed = f"There {'are' if len(runs) > 1 else 'is'} {', '.join(runs[:5])}{' ...' if len(runs) > 5 else '.'}"
+    return suggest(str(run), runs, listed if runs else "Train one first: manyhot train photos.csv.", cutoff=0.8)
 
 
 class PredictCommand(Command):

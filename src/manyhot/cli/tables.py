@@ -13,17 +13,7 @@ import typer
 from typer import Argument, Option
 
 from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
-from manyhot.cli.options import (
-    JSON,
-    OUT_TABLE,
-    OVERWRITE,
-    PREDICTIONS,
-    Kind,
-    TableCommand,
-    check_output_path,
-    path_beside,
-    table_path,
-)
+from manyhot.cli.options import JSON, OVERWRITE, Kind, TableCommand, check_output_path, path_beside
 from manyhot.errors import InputError
 from manyhot.registry import construct
 
@@ -37,6 +27,19 @@ if TYPE_CHECKING:
     from manyhot.labels import Labels
     from manyhot.predictions import Predictions
     from manyhot.predictions.predictions import PredictionTable
+
+
+PREDICTIONS = Argument(
+    metavar="PREDICTIONS", help="A table of predictions: Parquet, a folder of parts, CSV, TSV or NPZ."
+)
+OUT_TABLE = Option(None, "--out", "-o", help="The table to write (default: beside PREDICTIONS).")
+
+
+def table_path(path: Path, *, overwrite: bool) -> Path:
+    """The path of the table to write; rejects suffixes of other formats, with which it could not be opened again."""
+    if path.name.lower().endswith((".csv", ".tsv", ".gz", ".npz", ".npy", ".json")):
+        raise InputError("--out", "", "name a Parquet file", repr(str(path)), "Let the name end with .parquet.")
+    return check_output_path(path, "--out", overwrite=overwrite)
 
 
 class ImportCommand(TableCommand):
