@@ -153,24 +153,16 @@ class Minimum:
 
 
 def minimise(
-    objective: Objective,
-    start: Tensor,
-    penalty: Tensor,
-    memory: Memory,
-    floor: Tensor,
-    *,
-    tolerance: float,
-    max_steps: int,
+    objective: Objective, start: Tensor, memory: Memory, floor: Tensor, *, tolerance: float, max_steps: int
 ) -> Minimum:
-    """The least loss plus half of `penalty` times the squares of the parameters, for every problem.
+    """The least value of an objective, for every problem.
 
     A problem has converged when the predicted decrease of the next step is less than `tolerance` times its value,
     or times `floor` where that is more.
 
     Args:
-        objective: The loss.
+        objective: Loss and penalty.
         start: (P, size) in float64.
-        penalty: (size,), 0 for what is not penalised.
         memory: Of steps before, of which it may have none; goes on learning.
         floor: (P,) values below which differences do not matter.
         tolerance: Relative to the value.
@@ -183,12 +175,12 @@ def minimise(
         torch.zeros(len(start), dtype=torch.bool, device=start.device),
     )
     numbers = torch.arange(len(start), device=start.device)
-    point, own = evaluate_at(objective, start, penalty), memory.select(numbers)
+    point, own, penalty = objective.at(start), memory.select(numbers), objective.penalty
     own.add_penalty(penalty, *own.information)
     active, fresh = torch.ones_like(result.converged), torch.zeros_like(result.converged)
     for iteration in range(max_steps):
         if iteration % PATIENCE == PATIENCE - 1:
-            add_second_derivatives(objective, point, own, active, penalty)
+            add_second_derivatives(objective, point, own, active)
         gradient = point.slope + penalty * point.parameters
         direction = own.direction(gradient, penalty)
         expected_decrease = -(gradient * direction).sum(1)
@@ -205,7 +197,7 @@ def minimise(
             numbers, direction, expected_decrease, active, fresh, floor, enough = (
                 part[remaining] for part in (numbers, direction, expected_decrease, active, fresh, floor, enough)
             )
-        new, lengths = line_search(objective, point, direction, expected_decrease, active, penalty)
+        new, lengths = line_search(objective, point, direction, expected_decrease, active)
         result.steps[numbers] += active
         own.add(lengths.unsqueeze(1) * direction, new.slope - point.slope)
         # Short steps that bring next to nothing: a memory of another place, or else a kink of the loss or the end of
@@ -218,16 +210,14 @@ def minimise(
     return result
 
 
-def add_second_derivatives(
-    objective: Objective, point: Iterate, memory: Memory, active: Tensor, penalty: Tensor
-) -> None:
+def add_second_derivatives(objective: Objective, point: Iterate, memory: Memory, active: Tensor) -> None:
     """Computes second derivatives of problems that converge slowly, as many as fit into memory."""
     for number in active.nonzero().squeeze(1).tolist():
         if number not in memory.information and len(memory.information) >= memory.capacity():
             continue
         information = objective.information(point.scores, number)
         if information is not None:
-            memory.learn(number, information, penalty)
+            memory.learn(number, information, objective.penalty)
 
 
 def store_results(result: Minimum, memory: Memory, numbers: Tensor, point: Iterate, own: Memory) -> None:
@@ -236,21 +226,8 @@ def store_results(result: Minimum, memory: Memory, numbers: Tensor, point: Itera
     memory.merge(numbers, own)
 
 
-def evaluate_at(objective: Objective, parameters: Tensor, penalty: Tensor) -> Iterate:
-    """The point of these parameters."""
-    scores = objective.scores(parameters)
-    value, slopes = evaluate(objective, parameters, scores, penalty)
-    return Iterate(parameters, scores, value, objective.gradient(slopes, parameters))
-
-
-def evaluate(objective: Objective, parameters: Tensor, scores: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
-    """Values (P,) of loss and penalty at parameters with these scores, and slopes (K, N) of the loss by the scores."""
-    value, slopes = objective.evaluate(scores)
-    return value.to(parameters.dtype) + (penalty * parameters.square()).sum(1) / 2, slopes
-
-
 def line_search(
-    objective: Objective, point: Iterate, direction: Tensor, expected_decrease: Tensor, active: Tensor, penalty: Tensor
+    objective: Objective, point: Iterate, direction: Tensor, expected_decrease: Tensor, active: Tensor
 ) -> tuple[Iterate, Tensor]:
     """The first point along each direction that is low enough, and how far it lies; 0 where none was found.
 
@@ -260,7 +237,7 @@ def line_search(
     # No step is rejected for a difference that may be rounding.
     rounding = torch.finfo(along.dtype).eps * point.value.abs()
     lengths = active.to(point.value.dtype)
-    scores, value, slopes = try_step(objective, point, direction, along, lengths, penalty)
+    scores, value, slopes = try_step(objective, point, direction, along, lengths)
     for iteration in range(MOST_TRIALS):
         enough = point.value - SUFFICIENT * lengths * expected_decrease + rounding
         # A value that is not a number counts as too high.
@@ -273,18 +250,18 @@ def line_search(
         subset = high.nonzero().squeeze(1)
         part = objective.select(subset)
         lines = subset if part is not objective else slice(None)
-        tried = try_step(part, point.select(subset), direction[subset], along[lines], lengths[subset], penalty)
+        tried = try_step(part, point.select(subset), direction[subset], along[lines], lengths[subset])
         scores[lines], value[subset], slopes[lines] = tried
     parameters = point.parameters + lengths.unsqueeze(1) * direction
     return Iterate(parameters, scores, value, objective.gradient(slopes, parameters)), lengths
 
 
 def try_step(
-    objective: Objective, point: Iterate, direction: Tensor, along: Tensor, lengths: Tensor, penalty: Tensor
+    objective: Objective, point: Iterate, direction: Tensor, along: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, values and slopes this far along each direction."""
     scores = torch.addcmul(point.scores, along, lengths.unsqueeze(1).to(along.dtype))
-    return scores, *evaluate(objective, point.parameters + lengths.unsqueeze(1) * direction, scores, penalty)
+    return scores, *objective.value(point.parameters + lengths.unsqueeze(1) * direction, scores)
 
 
 # As many cells are in work at a time: what they need in between then stays in the cache of a processor.
@@ -307,17 +284,33 @@ def exact_type(device: torch.device) -> torch.dtype:
 
 
 class Objective(ABC):
-    """A sum of losses over the samples, for P problems that have nothing to do with each other.
+    """A sum of losses over the samples and a penalty, for P problems that have nothing to do with each other.
 
     Scores and slopes are (K, N), so that the labels of a problem are contiguous in memory.
 
     Args:
         features: (N, D), the last column for the bias.
         targets: (K, N) int8.
+
+    Attributes:
+        penalty: (size,), half of which times the squares of the parameters is added; 0 for what is not penalised.
     """
+
+    penalty: Tensor
 
     def __init__(self, features: Tensor, targets: Tensor) -> None:
         self.features, self.targets = features, targets
+
+    def at(self, parameters: Tensor) -> Iterate:
+        """The point of these parameters."""
+        scores = self.scores(parameters)
+        value, slopes = self.value(parameters, scores)
+        return Iterate(parameters, scores, value, self.gradient(slopes, parameters))
+
+    def value(self, parameters: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (P,) with the penalty at parameters that have these scores, and slopes (K, N) by the scores."""
+        value, slopes = self.evaluate(scores)
+        return value.to(parameters.dtype) + (self.penalty * parameters.square()).sum(1) / 2, slopes
 
     def scores(self, parameters: Tensor) -> Tensor:
         """(K, N) of parameters (P, size)."""
@@ -329,7 +322,7 @@ class Objective(ABC):
 
     @abstractmethod
     def evaluate(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (P,) in float64 and slopes (K, N) of scores (K, N)."""
+        """Values (P,) of the loss in float64 and slopes (K, N) of scores (K, N)."""
 
     def information(self, scores: Tensor, problem: int) -> Tensor | None:
         """(size, size), nearly the second derivative of one problem by its parameters; None where that costs much."""

@@ -14,7 +14,7 @@ from manyhot.checks import as_scores, as_targets, as_tensor, check_choice, check
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, owned
 from manyhot.heads import LinearHead
-from manyhot.linear.lbfgs import JointObjective, LabelObjective, Memory, Minimum, Objective, evaluate_at, minimise
+from manyhot.linear.lbfgs import JointObjective, LabelObjective, Memory, Minimum, Objective, exact_type, minimise
 from manyhot.links import Link
 from manyhot.losses.binary import AdditiveLoss
 from manyhot.losses.loss import Loss
@@ -134,13 +134,14 @@ class LabelGroup:
         copies = start.shape[1] // len(basis.spread)
         self.penalised = penalised.repeat(copies)
         self.memory = Memory(basis.spread.repeat(copies), start.new_full((len(start),), FIRST_CURVATURE))
-        self.floor = FLOOR * evaluate_at(objective, start, torch.zeros_like(self.penalised)).value
+        self.objective.penalty = torch.zeros_like(self.penalised)
+        self.floor = FLOOR * objective.at(start).value
 
     def solve(self, strength: float, tolerance: float, max_steps: int) -> Minimum:
         """The minimum for one strength, where the next one starts."""
-        penalty, steps = strength * self.penalised, 0 if self.fixed else max_steps
+        self.objective.penalty, steps = strength * self.penalised, 0 if self.fixed else max_steps
         minimum = minimise(
-            self.objective, self.parameters, penalty, self.memory, self.floor, tolerance=tolerance, max_steps=steps
+            self.objective, self.parameters, self.memory, self.floor, tolerance=tolerance, max_steps=steps
         )
         if self.fixed:
             minimum.converged.fill_(True)
@@ -436,8 +437,7 @@ def find_basis(features: Tensor, *, bias: bool, standardise: bool, dtype: torch.
 
     Centring never changes a solution where there is a bias that is not penalised, but it makes the problem rounder.
     """
-    exact = torch.float32 if device.type == "mps" else torch.float64
-    width = features.shape[1]
+    exact, width = exact_type(device), features.shape[1]
     mean, scale = torch.zeros(width, dtype=exact, device=device), torch.ones(width, dtype=exact, device=device)
     if bias:
         mean = sum((block.to(device).to(exact).sum(0) for block in _blocks(features)), start=mean) / len(features)
