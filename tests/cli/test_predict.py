@@ -197,7 +197,7 @@ def test_a_folder_of_parts_by_ray(trained, run, tmp_path, monkeypatch):
     first, *progress = printed.err.splitlines()
     assert first == "4 of 4 images are to be scored."
     # A slow machine tells how far it is; Ray is not to be heard.
-    assert all(re.fullmatch(r"\d of 4 images, about \d+ min left\.", line) for line in progress)
+    assert all(re.fullmatch(r"Predicting: \d of 4, about \d+ s left\.", line) for line in progress)
     table, own = mh.Predictions.open(out).load(), Classifier.load(folder).predict(images, batch_size=2)
     assert (table.ids, table.paths) == (own.ids, own.paths)
     assert torch.equal(table.probs, own.probs)
