@@ -1,4 +1,4 @@
-"""The base classes of commands, options that most of them have, and the paths that they write to."""
+"""The base classes of commands, options of settings, and the paths that commands write to."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from typer import Option
 
 from manyhot.cli.console import print_notes
 from manyhot.errors import InputError
+from manyhot.settings import DataSource, TrainSettings, default_text, setting_types
 
 if TYPE_CHECKING:
     from manyhot.predictions.predictions import PredictionTable
@@ -55,6 +57,33 @@ class Command:
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__doc__ = cls.__doc__
         return call
+
+
+# Settings with an option of their own; --set takes all of them.
+SETTING_OPTIONS = (
+    *("backbone", "size", "tune", "epochs", "batch_size", "lr", "calibrator", "rule", "seed", "workers"),
+    "on_bad_image",
+)
+DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
+KINDS = setting_types(TrainSettings) | setting_types(DataSource)
+DESCRIPTIONS = {
+    item.name: item.metadata.get("description") for cls in (TrainSettings, DataSource) for item in fields(cls)
+}
+CommandClass = TypeVar("CommandClass", bound=type[Command])
+
+
+def with_settings(*names: str) -> Callable[[CommandClass], CommandClass]:
+    """Gives a command an option for each of these settings; None if it is not typed."""
+
+    def decorate(command: CommandClass) -> CommandClass:
+        for name in names:
+            default = "" if name in DATA_OPTIONS else default_text(name)
+            text = f"{DESCRIPTIONS[name]} (default: {default})" if default else DESCRIPTIONS[name]
+            setattr(command, name, Option(None, help=text))
+            command.__annotations__[name] = KINDS[name] | None
+        return command
+
+    return decorate
 
 
 class TableCommand(Command):

@@ -5,50 +5,22 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Argument, Option
 
 from manyhot.cli.console import error_console, print_json, print_notes, print_table, progress
-from manyhot.cli.options import JSON, OVERWRITE, Command
+from manyhot.cli.options import DATA_OPTIONS, JSON, OVERWRITE, SETTING_OPTIONS, Command, with_settings
 from manyhot.errors import InputError
-from manyhot.settings import DataSource, TrainSettings, default_text, parse_overrides, read_settings, setting_types
+from manyhot.settings import DataSource, TrainSettings, parse_overrides, read_settings
 
 if TYPE_CHECKING:
     from manyhot.training import Comparison, Run
-
-
-# Settings with an option of their own; --set takes all of them.
-SETTING_OPTIONS = (
-    *("backbone", "size", "tune", "epochs", "batch_size", "lr", "calibrator", "rule", "seed", "workers"),
-    "on_bad_image",
-)
-DATA_OPTIONS = ("layout", "path_column", "labels_column", "split_column", "separator", "root", "unlisted")
-KINDS = setting_types(TrainSettings) | setting_types(DataSource)
-DESCRIPTIONS = {
-    item.name: item.metadata.get("description") for cls in (TrainSettings, DataSource) for item in fields(cls)
-}
-CommandClass = TypeVar("CommandClass", bound=type[Command])
-
-
-def with_settings(*names: str) -> Callable[[CommandClass], CommandClass]:
-    """Gives a command an option for each of these settings; None if it is not typed."""
-
-    def decorate(command: CommandClass) -> CommandClass:
-        for name in names:
-            default = "" if name in DATA_OPTIONS else default_text(name)
-            text = f"{DESCRIPTIONS[name]} (default: {default})" if default else DESCRIPTIONS[name]
-            setattr(command, name, Option(None, help=text))
-            command.__annotations__[name] = KINDS[name] | None
-        return command
-
-    return decorate
 
 
 DATA_HELP = "A table of paths and labels (CSV, TSV, Parquet, JSON), a folder of images, COCO JSON, or shards."
