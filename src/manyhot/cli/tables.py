@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from manyhot.calibrate import Calibrator
     from manyhot.decide import Rule
     from manyhot.decide.rule import Unclipped
-    from manyhot.evaluation.passes import MetricInputs
+    from manyhot.evaluation.pipeline import MetricInputs
     from manyhot.labels import Labels
     from manyhot.predictions import Predictions
     from manyhot.predictions.predictions import PredictionTable
@@ -210,7 +210,7 @@ class FitCommand(TableCommand):
             raise InputError("--fit-on or --fit-table", "", "name the rows to learn from", got, hint)
         if self.fit_on is not None:
             return table.of_split(self.fit_on)
-        from manyhot.tables.arrow import is_archive
+        from manyhot.tables.reader import is_archive
 
         if self.targets is not None and is_archive(self.targets):  # without ids, they cannot be those of two tables
             hint = "Put them into each table with `manyhot import --targets` first."
@@ -231,7 +231,7 @@ class FitCommand(TableCommand):
         self, table: PredictionTable, path: Path, change: Callable[[Predictions], Predictions], text: str
     ) -> Iterator[tuple[MetricInputs, MetricInputs]]:
         """Writes a table with changed columns, batch by batch; yields the rows to evaluate, before and after."""
-        from manyhot.evaluation.passes import MetricInputs
+        from manyhot.evaluation.pipeline import MetricInputs
         from manyhot.predictions import PredictionsWriter
 
         held_out = self.held_out(table)
@@ -329,7 +329,7 @@ class CalibrateCommand(FitCommand):
         import manyhot
         from manyhot.calibrate import Calibrator
         from manyhot.evaluation.catalog import format_value
-        from manyhot.evaluation.passes import MetricSpec, MetricSums, has_probs
+        from manyhot.evaluation.pipeline import MetricSpec, MetricSums, has_probs
         from manyhot.metrics import CalibrationError, LogLoss
 
         calibrator = build_or_load(self.method, Calibrator, "--method")
@@ -422,7 +422,7 @@ class DecideCommand(FitCommand):
         import manyhot
         from manyhot.decide import ConformalRiskControl, Rule
         from manyhot.evaluation.catalog import format_value, metric_title
-        from manyhot.evaluation.passes import MetricSums, set_measures
+        from manyhot.evaluation.pipeline import MetricSums, set_measures
         from manyhot.metrics.sets import PredictedSetSize
 
         rule = build_or_load(self.rule, Rule, "--rule")
@@ -473,7 +473,7 @@ class DecideCommand(FitCommand):
 
     def rule_input(self, part: Predictions) -> Tensor | Unclipped:
         """What the rule is applied to: scores or probabilities of a batch."""
-        from manyhot.evaluation.passes import has_probs
+        from manyhot.evaluation.pipeline import has_probs
 
         if self.on == "scores":
             if part.scores is None:
