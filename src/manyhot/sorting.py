@@ -19,8 +19,8 @@ from torch import Tensor
 CELLS_AT_ONCE = 1 << 22
 # Few enough for the cache of a processor.
 CELLS_IN_CACHE = 1 << 16
-# Rows that are transposed at a time on the CPU.
-ROWS_IN_CACHE = 1 << 12
+# Columns that are transposed at a time, and on the CPU the rows that stay in its cache meanwhile.
+LABELS_AT_ONCE, ROWS_IN_CACHE = 8, 1 << 12
 # Values looked up at a time; each of their positions takes several times the memory of the value.
 VALUES_AT_ONCE = 1 << 20
 
@@ -87,18 +87,19 @@ class Column(NamedTuple):
 
 
 def sorted_columns(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[Column]:
-    """Each label's column of a table that comes in parts (N_i, K) of values and targets; a few columns at a time."""
+    """Each label's column of a table that comes in parts (N_i, K) of values and targets; valid until the next one."""
     return starmap(sorted_column, label_cells(values, targets))
 
 
 def label_cells(values: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The values of each label's present and of its known cells, of a table in parts; both may be overwritten."""
-    rows, labels = sum(len(part) for part in values), values[0].shape[1] if values else 0
-    for block in row_blocks((labels, rows)):
-        lists, marks = _transposed(values, block), _transposed(targets, block)
+    """The values of each label's present and of its known cells, of a table in parts.
+
+    Both may be overwritten, and are valid until the next ones.
+    """
+    for lists, marks in zip(_transposed(values), _transposed(targets), strict=True):
         all_known = marks.numel() == 0 or int(marks.amin()) >= 0
-        present = map(select, lists, marks > 0)
-        yield from zip(present, lists if all_known else map(select, lists, marks >= 0), strict=True)
+        for cells, mark in zip(lists, marks, strict=True):
+            yield select(cells, mark > 0), cells if all_known else select(cells, mark >= 0)
 
 
 def sorted_column(present: Tensor, known: Tensor) -> Column:
@@ -106,17 +107,20 @@ def sorted_column(present: Tensor, known: Tensor) -> Column:
     return Column(sort_in_place(present), sort_in_place(known))
 
 
-def _transposed(parts: Sequence[Tensor], block: slice) -> Tensor:
-    """Some columns of a table in parts as rows of a new tensor, which may be overwritten."""
+def _transposed(parts: Sequence[Tensor]) -> Iterator[Tensor]:
+    """The columns of a table in parts as rows, a few at a time; the next ones take their place in memory."""
+    lengths, labels = [len(part) for part in parts], parts[0].shape[1]
     dtype = reduce(torch.promote_types, (part.dtype for part in parts))
-    result = parts[0].new_empty(block.stop - block.start, sum(map(len, parts)), dtype=dtype)
-    for part, lists in zip(parts, result.split([len(part) for part in parts], dim=1), strict=True):
-        # On the CPU by NumPy, and in tiles that stay in the cache; a device has no need of them.
-        on_cpu = part.device.type == "cpu"
-        source, target = (part.numpy(), lists.numpy()) if on_cpu else (part, lists)
-        for rows in row_blocks((len(part), 1), ROWS_IN_CACHE if on_cpu else len(part)):
-            target[:, rows] = source[rows, block].T
-    return result
+    memory = parts[0].new_empty(min(LABELS_AT_ONCE, labels), sum(lengths), dtype=dtype)
+    for columns in row_blocks((labels, 1), LABELS_AT_ONCE):
+        result = memory[: columns.stop - columns.start]
+        for part, lists in zip(parts, result.split(lengths, dim=1), strict=True):
+            # On the CPU by NumPy, and in tiles; a device has no need of them.
+            on_cpu = part.device.type == "cpu"
+            source, target = (part.numpy(), lists.numpy()) if on_cpu else (part, lists)
+            for rows in row_blocks((len(part), 1), ROWS_IN_CACHE if on_cpu else len(part)):
+                target[:, rows] = source[rows, columns].T
+        yield result
 
 
 class RowRanks(NamedTuple):

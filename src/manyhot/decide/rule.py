@@ -7,6 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -165,14 +166,14 @@ def _readable(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-def midpoint(low: Tensor, high: Tensor) -> Tensor:
-    """The threshold halfway between two values, which `high` reaches and `low` does not.
+def midpoint(low: Any, high: Any) -> Any:
+    """The threshold halfway between two NumPy numbers, which `high` reaches and `low` does not.
 
     Where halfway is no number, or rounds to `low`, it is `high` itself; below infinity it is the largest number, since
     no value reaches an infinite threshold. Computed in the type of the values, so that comparing them with it is exact.
     """
-    middle = torch.where(high == torch.inf, torch.finfo(high.dtype).max, low / 2 + high / 2)
-    return torch.where(middle > low, middle, high)
+    middle = np.finfo(high.dtype).max if high == np.inf else low / 2 + high / 2
+    return middle if middle > low else high
 
 
 def strict_midpoint(low: Tensor, high: Tensor) -> Tensor:

@@ -103,12 +103,12 @@ class AverageK(Rule):
 
         selected = order_statistics(checked, positions)
         # The last predicted value and the next one; none where nothing is predicted, one where everything is.
-        threshold = torch.tensor(torch.inf)
+        threshold = np.inf
         if selected:
-            last, following = (*selected, torch.full_like(selected[0], -torch.inf))[:2]
+            last, following = (*(value.numpy() for value in selected), -np.inf)[:2]
             threshold = midpoint(following, last)
         device = None if checked.first is None else checked.first.device
-        return self.learn(threshold=threshold.to(device, torch.float64))
+        return self.learn(threshold=torch.tensor(float(threshold), dtype=torch.float64, device=device))
 
     def decide(self, values: Tensor) -> Tensor:
         """Labels with a value of at least the threshold."""

@@ -124,7 +124,7 @@ class ColumnMetric(TableMetric):
             counts = {"cells": len(column.known), "present cells": len(column.present)}
             return MetricResult({self.names[0]: self.measure_column(column)}, counts)
         by_label = values_of_columns(self.measure_column, self.table_parts())
-        positives = sum(((marks > 0).sum(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
+        positives = sum(((marks > 0).any(0) for marks in self.parts("targets")), start=torch.zeros_like(by_label))
         counts = {"labels": int((~by_label.isnan()).sum()), "labels without positives": int((positives == 0).sum())}
         return MetricResult({self.names[0]: mean_of_defined(by_label)}, counts, {"by_label": by_label})
 
