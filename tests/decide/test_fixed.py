@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing.rules import rule_example
+from manyhot.testing.batches import random_batch
 
 
 class TestThreshold:
@@ -20,8 +20,8 @@ class TestThreshold:
         assert not bool(mh.Threshold(float("inf"))(values).labels.any())
 
     def test_the_decision_knows_its_sizes(self):
-        decision = mh.Threshold(0.0)(rule_example().scores)
-        assert torch.equal(decision.sizes, (rule_example().scores >= 0).sum(1))
+        decision = mh.Threshold(0.0)(random_batch(30, 5).scores)
+        assert torch.equal(decision.sizes, (random_batch(30, 5).scores >= 0).sum(1))
         assert not bool(decision.abstain.any())
 
 
@@ -36,7 +36,7 @@ class TestCostThresholds:
         assert bool(labels.any(0)[:3].all()), "the rule gives something where a miss costs"
 
     def test_equal_costs_are_a_threshold_of_one_half(self):
-        probs = torch.sigmoid(rule_example().scores)
+        probs = torch.sigmoid(random_batch(30, 5).scores)
         assert torch.equal(mh.decide.CostThresholds()(probs).labels, mh.Threshold(0.5)(probs).labels)
         assert torch.equal(mh.decide.CostThresholds(2, [2.0] * 5)(probs).labels, mh.Threshold(0.5)(probs).labels)
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhot as mh
-from manyhot.testing.rules import rule_example
+from manyhot.testing.batches import random_batch
 
 
 def example(rows=200, seed=0):
-    batch = rule_example(rows, seed=seed, unknown=0.1)
+    batch = random_batch(rows, 5, seed=seed, unknown=0.1)
     return torch.sigmoid(batch.scores), batch.targets
 
 

@@ -12,7 +12,6 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from manyhot.testing.batches import Example
-from manyhot.testing.metrics import metric_example
 from tests.laws.table import METRICS
 from tests.waiting import HANG
 
@@ -24,7 +23,7 @@ SPLITS = {"uneven": [17, 7], "all to one": [0, ROWS], "no rows": [0, 0], "empty 
 
 
 def share(name, split, rank):
-    batch = metric_example(METRICS[name], rows=ROWS)
+    batch = METRICS[name].example(ROWS)
     start = sum(SPLITS[split][:rank])
     own = slice(start, start + SPLITS[split][rank])
     return Example("a share", batch.scores[own], batch.targets[own])
@@ -67,7 +66,7 @@ def test_two_processes_are_one(two_processes, name, split):
     case = METRICS[name]
     shares = [share(name, split, rank) for rank in range(2)]
     shares = [own for own in shares if has_batch(own, split)]
-    want = as_json(case.measure(*shares))
+    want = as_json(case.collect(*shares).compute())
     for results in two_processes:
         got = results[f"{name} {split}"]
         assert got["counts"] == want["counts"]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing.losses import loss_example
 from tests.losses import CASES
 
 SCORES, TARGETS = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 0]])
@@ -76,7 +75,7 @@ class Paths:
 
     def __init__(self, name):
         self.case = dataclasses.replace(CASES[name], dtype=torch.float32)
-        example = loss_example(self.case)
+        example = self.case.example()
         scores, self.targets = (6 * example.scores.float()).clamp(-20, 20), example.targets
         self.scores = [scores, scores.flip(0)]
         self.aligned = self.case.aligned(self.targets)

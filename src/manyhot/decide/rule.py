@@ -16,7 +16,7 @@ from manyhot.errors import InputError
 from manyhot.labels import UNKNOWN
 from manyhot.links import Link
 from manyhot.numerics import break_ties
-from manyhot.serialization import Fitted
+from manyhot.serialization import Fitted, stable_repr
 
 
 @dataclass(frozen=True)
@@ -152,18 +152,11 @@ class Rule(Fitted):
         shown = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
             value = getattr(self, name, parameter.default)
-            value = value.tolist() if isinstance(value, Tensor) else value
             if parameter.kind is not parameter.KEYWORD_ONLY:
-                shown.append(_readable(value))
+                shown.append(stable_repr(value))
             elif value != parameter.default:
-                shown.append(f"{name}={_readable(value)}")
+                shown.append(f"{name}={stable_repr(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _readable(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_readable(item) for item in value) + "]"
-    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 def midpoint(low: Any, high: Any) -> Any:

@@ -8,7 +8,7 @@ Each property is a function that raises an AssertionError which says what failed
 """
 
 from manyhot.testing.batches import Example
-from manyhot.testing.calibrators import CALIBRATOR_PROPERTIES, CalibratorCase, calibrator_example, check_calibrator
+from manyhot.testing.calibrators import CALIBRATOR_PROPERTIES, CalibratorCase, check_calibrator
 from manyhot.testing.losses import (
     LINK_PROPERTIES,
     LOSS_PROPERTIES,
@@ -28,11 +28,9 @@ from manyhot.testing.losses import (
     check_soft_targets,
     check_state,
     check_unknown_cells,
-    loss_edges,
-    loss_example,
 )
-from manyhot.testing.metrics import METRIC_PROPERTIES, MetricCase, check_metric, metric_edges, metric_example
-from manyhot.testing.rules import RULE_PROPERTIES, RuleCase, check_rule, rule_example
+from manyhot.testing.metrics import METRIC_PROPERTIES, MetricCase, check_metric
+from manyhot.testing.rules import RULE_PROPERTIES, RuleCase, check_rule
 
 __all__ = [
     "CALIBRATOR_PROPERTIES",
@@ -45,7 +43,6 @@ __all__ = [
     "LossCase",
     "MetricCase",
     "RuleCase",
-    "calibrator_example",
     "check_calibrator",
     "check_compiles",
     "check_edges",
@@ -64,9 +61,4 @@ __all__ = [
     "check_soft_targets",
     "check_state",
     "check_unknown_cells",
-    "loss_edges",
-    "loss_example",
-    "metric_edges",
-    "metric_example",
-    "rule_example",
 ]

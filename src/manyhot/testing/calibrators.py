@@ -51,11 +51,6 @@ class CalibratorCase(Case):
         yield Example("separated by little", targets - 0.5, targets)
 
 
-def calibrator_example(case: CalibratorCase, rows: int = 60, labels: int = 5, **options: Any) -> Example:
-    """A random batch whose scores know something of the targets; `unknown` is a share, and `seed` that of the draw."""
-    return case.example(rows, labels, **options)
-
-
 def check_calibrator(make: Callable[[], Calibrator], **options: Any) -> None:
     """Checks every property of calibrators.
 

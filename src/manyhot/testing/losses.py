@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ class LossCase:
         make: Builds a fresh loss for targets (N, K). Most losses need no targets and ignore them.
         aligned: Further arguments of the loss, one entry per row, from the targets; they must not depend on chance.
         single_label: Whether rows carry at most one label; taken from the loss by default.
-        heads: How many heads the scores come from; taken from the loss by default.
         any_number_of_labels: Whether the loss can be tested on other numbers of labels than 5.
         value_is_potential: Whether the gradient is the derivative of the value. It is not where a part of the loss is
             held constant on purpose.
@@ -36,7 +34,6 @@ class LossCase:
     make: Callable[[Tensor], nn.Module]
     aligned: Callable[[Tensor], tuple[Tensor, ...]] = lambda targets: ()
     single_label: bool | None = None
-    heads: int | None = None
     any_number_of_labels: bool = True
     value_is_potential: bool = True
     device: str = "cpu"
@@ -58,9 +55,17 @@ class LossCase:
         return bool(own if self.single_label is None else self.single_label)
 
     def num_heads(self) -> int:
-        """How many heads the scores come from."""
-        own = getattr(self.make(torch.zeros(1, 4)), "heads", 1)
-        return int(own if self.heads is None else self.heads)
+        """How many heads the scores come from, which the loss says by its attribute `heads`; 1 without one."""
+        return int(getattr(self.make(torch.zeros(1, 4)), "heads", 1))
+
+    def example(self, rows: int = 6, labels: int = 5, *, unknown: float = 0.2, seed: int = 0) -> Example:
+        """A random batch with a row without labels, and one with all of them unless rows carry one label."""
+        single_label, heads = self.one_label(), self.num_heads()
+        return random_batch(rows, labels, single_label=single_label, heads=heads, unknown=unknown, seed=seed)
+
+    def edges(self) -> Iterator[Example]:
+        """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
+        return edge_batches(self.example, single_label=self.one_label(), any_labels=self.any_number_of_labels)
 
     def inputs(self, example: Example, aligned: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
         """The arguments of the loss on the device: scores that take a gradient, targets, and further ones."""
@@ -78,18 +83,6 @@ class LossCase:
         require(value.requires_grad, f"the loss of {example.name} is not attached to the graph")
         (gradient,) = torch.autograd.grad(value, inputs[0])
         return value.detach(), gradient
-
-
-def loss_example(case: LossCase, rows: int = 6, labels: int = 5, *, unknown: float = 0.2, seed: int = 0) -> Example:
-    """A random batch with a row without labels, and one with all of them unless rows carry one label."""
-    single_label, heads = case.one_label(), case.num_heads()
-    return random_batch(rows, labels, single_label=single_label, heads=heads, unknown=unknown, seed=seed)
-
-
-def loss_edges(case: LossCase) -> Iterator[Example]:
-    """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
-    make = partial(loss_example, case)
-    return edge_batches(make, single_label=case.one_label(), any_labels=case.any_number_of_labels)
 
 
 def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
@@ -116,7 +109,7 @@ def check_loss(make: Callable[[Tensor], Any], **options: Any) -> None:
 
 def check_gradient(case: LossCase) -> None:
     """The gradient is the derivative of the value; in other types than float64, both are those of float64."""
-    batch = loss_example(case)
+    batch = case.example()
     exact = dataclasses.replace(case, dtype=torch.float64)
     if case.dtype != torch.float64:
         batch = batch._replace(scores=batch.scores.to(case.dtype).double())
@@ -130,7 +123,7 @@ def check_gradient(case: LossCase) -> None:
 
 def check_permutations(case: LossCase) -> None:
     """The order of rows and of labels does not matter."""
-    batch = loss_example(case)
+    batch = case.example()
     value, gradient = case.evaluate(batch)
     rows, labels = torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([4, 2, 0, 1, 3])
     for order, dim, moved in ((rows, 0, batch.rows(rows)), (labels, -1, batch.labels(labels))):
@@ -143,7 +136,7 @@ def check_permutations(case: LossCase) -> None:
 
 def check_unknown_cells(case: LossCase) -> None:
     """Unknown cells change nothing: not by their scores, not by being there."""
-    batch = loss_example(case)
+    batch = case.example()
     value, gradient = case.evaluate(batch)
     hidden = gradient[batch.unknown.expand_as(gradient).to(gradient.device)]
     require((hidden == 0).all(), "unknown cells have a gradient")
@@ -155,7 +148,7 @@ def check_unknown_cells(case: LossCase) -> None:
 
 def check_nothing_to_learn(case: LossCase) -> None:
     """Without a row or a known cell the loss is a zero that is attached to the graph."""
-    for batch in loss_edges(case):
+    for batch in case.edges():
         if batch.name in ("no rows", "unknown cells only"):
             value, gradient = case.evaluate(batch)
             zero = value == 0 and (gradient == 0).all()
@@ -164,7 +157,7 @@ def check_nothing_to_learn(case: LossCase) -> None:
 
 def check_edges(case: LossCase) -> None:
     """Values and gradients are finite on every batch at the edge, however its tensors lie in memory."""
-    for batch in loss_edges(case):
+    for batch in case.edges():
         _check_finite(case, batch)
         got, want = case.evaluate(batch.transposed()), case.evaluate(batch)
         assert_same(got, want, f"{batch.name}: the order in memory matters", case.tolerance)
@@ -172,7 +165,7 @@ def check_edges(case: LossCase) -> None:
 
 def check_soft_targets(case: LossCase) -> None:
     """A soft target costs the mixture of its branches, with unknown cells beside it too."""
-    batch = loss_example(case)
+    batch = case.example()
     if not getattr(case.build(batch.targets), "soft_targets", False):
         return
     softened = (torch.where(batch.targets > 0, soft, batch.targets.double()) for soft in (0.3, 1.0, 0.0))
@@ -182,7 +175,7 @@ def check_soft_targets(case: LossCase) -> None:
 
 def check_extremes(case: LossCase) -> None:
     """Values and gradients are finite for scores of +-1e4 in every floating-point type."""
-    for batch in loss_edges(case):
+    for batch in case.edges():
         if "1e4" in batch.name:
             for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
                 _check_finite(dataclasses.replace(case, dtype=dtype), batch)
@@ -196,7 +189,7 @@ def _check_finite(case: LossCase, batch: Example) -> None:
 
 def check_state(case: LossCase) -> None:
     """A loss that is saved and loaded goes on as before, on the same numbers."""
-    batch = loss_example(case)
+    batch = case.example()
     loss, fresh = case.build(batch.targets), case.build(batch.targets)
     case.evaluate(batch, loss)
     fresh.load_state_dict(loss.state_dict())
@@ -207,7 +200,7 @@ def check_state(case: LossCase) -> None:
 
 def check_compiles(case: LossCase, *, backend: str = "aot_eager") -> None:
     """`torch.compile(fullgraph=True)` takes the loss without a break and gives the same numbers."""
-    for batch in (loss_example(case), loss_example(case).transposed()):
+    for batch in (case.example(), case.example().transposed()):
         torch.compiler.reset()
         compiled: Any = torch.compile(case.build(batch.targets), fullgraph=True, backend=backend)
         with warnings.catch_warnings():
@@ -222,7 +215,7 @@ def check_no_synchronisation(case: LossCase) -> None:
 
     On the CPU, tensors without values are used, which raise an error when they are read; on a GPU torch checks it.
     """
-    batch = loss_example(case)
+    batch = case.example()
     loss = case.build(batch.targets)
     if case.device.startswith("cuda"):
         case.evaluate(batch, loss)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyhot.metrics.metric import Metric, MetricResult
+from manyhot.metrics.metric import Metric
 from manyhot.testing.batches import SHARED_PROPERTIES, Case, Example, assert_error, check_unknown, require
 
 
@@ -48,10 +48,6 @@ class MetricCase(Case):
         require(result.values and not wrong, f"neither numbers nor NaN: {wrong or result}")
         return result.values | result.counts
 
-    def measure(self, *batches: Example) -> MetricResult:
-        """The result of a fresh metric that was updated with these batches."""
-        return self.collect(*batches).compute()
-
     def collect(self, *batches: Example, into: Metric | None = None) -> Metric:
         """A metric, a fresh one by default, that was updated with these batches."""
         metric = self.make() if into is None else into
@@ -65,16 +61,6 @@ class MetricCase(Case):
         if self.values == "decisions":
             return scores > 0
         return scores if self.values == "scores" else torch.sigmoid(scores)
-
-
-def metric_example(case: MetricCase, rows: int = 24, labels: int = 6, **options: Any) -> Example:
-    """A random batch without ties; `unknown` is the share of unknown cells, and `seed` that of the draw."""
-    return case.example(rows, labels, **options)
-
-
-def metric_edges(case: MetricCase) -> Iterator[Example]:
-    """Batches at the edges: nothing in them, one of everything, all present, all absent, all unknown, all equal."""
-    return case.edges()
 
 
 def check_metric(make: Callable[[], Metric], **options: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from manyhot.decide.rule import Decision, Rule
-from manyhot.testing.batches import FITTED_PROPERTIES, Case, Example, assert_error, check_unknown, random_batch, require
+from manyhot.testing.batches import FITTED_PROPERTIES, Case, Example, assert_error, check_unknown, require
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,6 @@ def check_rule(make: Callable[[], Rule], **options: Any) -> None:
         >>> check_rule(lambda: mh.AverageK(1.5), reads_unknown=True)
     """
     RuleCase(make, **options).check(RULE_PROPERTIES)
-
-
-def rule_example(rows: int = 30, labels: int = 5, *, unknown: float = 0.15, seed: int = 0) -> Example:
-    """A random batch without ties, whose scores know something of the targets.
-
-    It holds a row without labels, one with all of them, and one that is not known.
-    """
-    return random_batch(rows, labels, unknown=unknown, seed=seed)
 
 
 def check_rule_rows(case: RuleCase) -> None:
