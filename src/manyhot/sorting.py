@@ -167,5 +167,7 @@ def by_row(measure: Callable[[RowRanks], Tensor], values: Tensor, targets: Tenso
     for rows in row_blocks(values.shape, CELLS_AT_ONCE // 2):
         present, known = targets[rows] > 0, targets[rows] >= 0
         known_values = torch.where(known, values[rows], -torch.inf)
-        parts.append(measure(row_ranks(known_values, present, present.sum(1), known.sum(1))).double())
+        # Torch turns all cells into the type of a sum first.
+        counts, sizes = (cells.sum(1, dtype=torch.int32) for cells in (present, known))
+        parts.append(measure(row_ranks(known_values, present, counts, sizes)).double())
     return torch.cat(parts)

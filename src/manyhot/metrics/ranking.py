@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from manyhot.checks import as_scores, as_targets, check_choice, check_int, describe_type
 from manyhot.errors import InputError
+from manyhot.labels import UNKNOWN
 from manyhot.metrics.metric import MetricResult, RowMetric, TableMetric, divide, mean_of_defined
 from manyhot.sorting import VALUES_AT_ONCE, Column, RowRanks, by_row, count_below, select, sorted_column, sorted_columns
 
@@ -145,9 +146,10 @@ class RowRankingMetric(RowMetric):
         """The numbers of each row."""
         values, targets = self._check(values, targets)
         by_row = self.measure_rows(values, targets).view(len(values), len(self.names))
-        present, defined = (targets > 0).any(1), ~by_row.isnan().any(1)
-        empty = (targets >= 0).any(1) & ~present
-        return {"sums": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": empty, "full_rows": present & ~defined}
+        # One more column, so that there is a maximum even without labels.
+        largest, defined = nn.functional.pad(targets, (0, 1), value=UNKNOWN).amax(1), ~by_row.isnan().any(1)
+        full = (largest > 0) & ~defined
+        return {"sums": by_row.nan_to_num(0.0), "rows": defined, "empty_rows": largest == 0, "full_rows": full}
 
     def compute(self) -> MetricResult:
         """The means, and how many rows have no numbers."""
