@@ -73,7 +73,7 @@ class AverageK(Rule):
 
     def fit_cells(self, values: Tensor, targets: Tensor) -> Self:
         """Learns the threshold from the values."""
-        return self._learn_from([values])
+        return self.fit_batches([values])
 
     def fit_batches(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> Self:
         """Learns from more values than fit into memory: the same threshold as `fit` on all of them, to the last bit.
@@ -92,9 +92,6 @@ class AverageK(Rule):
         if not callable(batches) and iter(batches) is batches:
             hint = "Pass a list, a data loader, or a function that returns a new iterator."
             raise InputError("batches", "AverageK", "allow several passes", "an iterator that ends after one", hint)
-        return self._learn_from(batches)
-
-    def _learn_from(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]) -> Self:
         checked = _CheckedBatches(self, batches)
 
         def positions(cells: int) -> list[int]:
