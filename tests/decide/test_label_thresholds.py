@@ -92,6 +92,7 @@ def test_leaving_out_what_cannot_matter_changes_nothing(goal, monkeypatch):
     monkeypatch.setattr("manyhot.decide.thresholds.FULL_SORT_CELLS", 0)
     monkeypatch.setattr("manyhot.decide.thresholds.CELLS_IN_CACHE", 100)
     monkeypatch.setattr("manyhot.sorting.CELLS_AT_ONCE", 1400)
+    monkeypatch.setattr("manyhot.sorting.LABELS_AT_ONCE", 2)
     monkeypatch.setattr("manyhot.sorting.ROWS_IN_CACHE", 64)
     got = mh.LabelThresholds(**goal).fit(values, targets)
     assert torch.equal(got.thresholds, want.thresholds)

@@ -100,6 +100,8 @@ def test_the_size_of_blocks_does_not_matter(monkeypatch, cells):
     scores, targets = naive.table(23, 6, seed=8, levels=4, unknown=0.2)
     whole = [function(scores, targets) for function, _ in (*COLUMN_FUNCTIONS, *ROW_FUNCTIONS)]
     monkeypatch.setattr(sorting, "CELLS_AT_ONCE", cells)
+    monkeypatch.setattr(sorting, "LABELS_AT_ONCE", 4)
+    monkeypatch.setattr(sorting, "ROWS_IN_CACHE", cells)
     for (function, _), want in zip((*COLUMN_FUNCTIONS, *ROW_FUNCTIONS), whole, strict=True):
         assert torch.equal(function(scores, targets).nan_to_num(-1), want.nan_to_num(-1))
 
