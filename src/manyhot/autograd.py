@@ -8,6 +8,7 @@ multiplies zero by infinity.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from itertools import repeat
 from types import SimpleNamespace
@@ -31,10 +32,15 @@ def in_chunks(function: Function, scores: Tensor, *constants: Tensor | None) -> 
     """Values and slopes of independent rows, a cacheful at a time where that pays: eagerly on the CPU."""
     if scores.numel() <= CHUNK_NUMEL or torch.is_grad_enabled() or not can_read_values(scores):
         return function(scores, *constants)
-    size = max(1, CHUNK_NUMEL * scores.shape[0] // scores.numel())
-    blocks = (repeat(None) if tensor is None else tensor.split(size) for tensor in (scores, *constants))
-    values, slopes = zip(*(function(*block) for block in zip(*blocks, strict=False)), strict=True)
-    return torch.cat(values) if values[0].ndim else torch.stack(values).sum(), torch.cat(slopes)
+    count = math.ceil(scores.numel() / CHUNK_NUMEL)
+    slopes = torch.empty_like(scores)
+    values: list[Tensor] = []
+    parts = (repeat(None) if tensor is None else tensor.chunk(count) for tensor in (slopes, scores, *constants))
+    for part, *inputs in zip(*parts, strict=False):
+        value, slope = function(*inputs)
+        values.append(value)
+        part.copy_(slope)  # while it is in the cache
+    return torch.cat(values) if values[0].ndim else torch.stack(values).sum(), slopes
 
 
 class _WithSlope(torch.autograd.Function):

@@ -6,15 +6,18 @@ the ratio of the slopes.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from manyhot.autograd import in_chunks, with_slope
 from manyhot.checks import check_number
-from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprisal_ratio
+from manyhot.numerics import log_softplus, logit, power, softplus, softplus_branch, surprisal_ratio, times
 from manyhot.serialization import ConstructorRepr
 
 
@@ -134,7 +137,7 @@ class FocalCurve(Curve):
 
     def _shifted_branch(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
         """r^gamma * surprise and its slope, with surprise = -log(1 - r)."""
-        r = (p - self.margin).clamp(min=0)
+        r = F.softshrink(p, self.margin)
         rest = self._rest(q)
         ratio = surprisal_ratio(rest)
         # The slope is p r^g (g q surprise / r + q / (1 - r)).
@@ -142,11 +145,12 @@ class FocalCurve(Curve):
         steepness = torch.addcmul(q / rest, ratio, q, value=self.gamma_neg).mul_(focus).mul_(p)
         if self.gamma_neg == 0:  # 0^0 = 1 would leave a slope below the margin, where the loss is flat
             steepness = steepness * (p > self.margin)
-        return (ratio * r).mul_(focus), steepness
+        return times(ratio, r).mul_(focus), steepness
 
     def _rest(self, q: Tensor) -> Tensor:
-        """1 - r, which would cancel where p is 1 to the last digit and the margin is small; never 0."""
-        return q + max(self.margin, torch.finfo(q.dtype).tiny)
+        """1 - r, which would cancel where p is 1 to the last digit and the margin is small; never 0, and never 1."""
+        limits = torch.finfo(q.dtype)
+        return (q + max(self.margin, limits.tiny)).clamp(max=1 - limits.eps)
 
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The slopes by p, times that of p itself."""
@@ -176,7 +180,8 @@ def focal_branch(right: Tensor, wrong: Tensor, surprise: Tensor, gamma: float) -
     if gamma == 0:
         return surprise, wrong.clone()
     focus = power(wrong, gamma)
-    return surprise * focus, torch.addcmul(wrong, right, surprise, value=gamma).mul_(focus)
+    steepness = torch.addcmul(wrong, right, surprise, value=gamma).mul_(focus)
+    return times(surprise, focus), steepness
 
 
 def log_focal_slope(scores: Tensor, gamma: float) -> Tensor:
@@ -219,6 +224,17 @@ class StrictlyProperAsymmetricCurve(Curve):
         d = (targets * (s.k_pos * s.b_pos)).add_(absent, alpha=-s.k_neg * s.b_neg)
         bend = torch.addcmul(d, k, scores)
         return softplus(bend).mul_(c), (torch.sigmoid(bend) * k).mul_(c)
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """Logarithm of l0' / -l1', with its slope in closed form for losses that compare log-odds."""
+        return with_slope(functools.partial(in_chunks, self._log_odds_and_slopes), scores)
+
+    def _log_odds_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        s = self.shape
+        present, absent = (scores - s.b_pos).mul_(s.k_pos), (scores - s.b_neg).mul_(-s.k_neg)
+        ratio = math.log(s.k_neg / s.zeta_neg) - math.log(s.k_pos / s.zeta_pos)
+        slopes = (torch.sigmoid(present) * s.k_pos).add_(torch.sigmoid(absent), alpha=s.k_neg)
+        return softplus(present).sub_(softplus(absent)).add_(ratio), slopes
 
     def log_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Those of the two softplus branches."""

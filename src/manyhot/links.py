@@ -89,7 +89,7 @@ class Link(ConstructorRepr, ExactState, ABC):
     def log_odds(self, scores: Tensor) -> Tensor:
         """log(p / (1 - p)) of the probabilities, exact where the probabilities are rounded to 0 or 1."""
         log_odds = self.unweighted_log_odds(self._check(scores))
-        return log_odds - self.log_pos_weight(log_odds)
+        return log_odds if self.pos_weight is None else log_odds - self.log_pos_weight(log_odds)
 
     def probs(self, scores: Tensor) -> Tensor:
         """Probability of each label, shaped like `scores`."""

@@ -42,10 +42,13 @@ def log_softplus(x: Tensor) -> Tensor:
 
 
 def surprisal_ratio(rest: Tensor) -> Tensor:
-    """-log(1 - r) / r of `rest` = 1 - r, and 1 where nothing is missing: exact for r near 0, and for r near 1."""
-    limits = torch.finfo(rest.dtype)
-    rest = rest.clamp(limits.tiny, 1 - limits.eps)
+    """-log(1 - r) / r of `rest` = 1 - r, which lies between 0 and 1: exact for r near 0, and for r near 1."""
     return torch.log(rest).div_(rest - 1)
+
+
+def times(x: Tensor, factor: Tensor) -> Tensor:
+    """x * factor, written over x where no graph is recorded, which may need x."""
+    return x * factor if torch.is_grad_enabled() else x.mul_(factor)
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
@@ -55,7 +58,8 @@ def power(x: Tensor, exponent: float) -> Tensor:
     if exponent in (0, 2, 3):  # which `pow` multiplies by itself
         return torch.pow(x, exponent)
     if exponent == 4:
-        return x.square().square()
+        square = x.square()
+        return times(square, square)
     # The slope of a root at 0 is infinite, which would turn products with 0 into NaN.
     return torch.where(x > 0, torch.pow(torch.where(x > 0, x, 1.0), exponent), 0.0)
 

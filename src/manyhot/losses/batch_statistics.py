@@ -12,7 +12,7 @@ from manyhot.autograd import with_slope
 from manyhot.checks import LossBatch, check_choice, check_number
 from manyhot.links import QuasibinaryLink
 from manyhot.losses.loss import Loss, RowLoss, Term
-from manyhot.numerics import MASK_OFFSET, softplus
+from manyhot.numerics import MASK_OFFSET, mask_scores, softplus, times
 
 
 def log_batch_normaliser(batch: LossBatch) -> Tensor:
@@ -100,16 +100,18 @@ class QuasibinaryLoss(RowLoss):
         self.violation_share.copy_(torch.where(labelled, above, 0) / batch.row_sizes().sum().clamp(min=1))
 
 
-def exponentials(masked: Tensor, dim: int, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """e^(s / T) relative to its largest along `dim`, written over s; the sum of these; and T log-sum-exp(s / T)."""
-    if masked.shape[dim] == 0:
-        nothing = masked.sum(dim, keepdim=True)
-        return masked, nothing + 1, nothing
-    top = masked.detach().amax(dim, keepdim=True)
-    # Not `exp`, which on some processors takes ten times as long where the result is zero, as for all masked cells.
-    relative = masked.sub_(top).mul_(math.log2(math.e) / temperature).exp2_()
+def powers_of_two(exponents: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """2^x relative to its largest along `dim`, written over x; the sum of these; and the logarithm of the sum of 2^x.
+
+    Not `exp`, which on some processors takes ten times as long where the result is zero, as for all masked cells.
+    """
+    if exponents.shape[dim] == 0:
+        nothing = exponents.sum(dim, keepdim=True)
+        return exponents, nothing + 1, nothing - MASK_OFFSET
+    top = exponents.detach().amax(dim, keepdim=True)
+    relative = exponents.sub_(top).exp2_()
     total = relative.sum(dim, keepdim=True)
-    return relative, total, top + temperature * total.log()
+    return relative, total, top + total.log2()
 
 
 class TwoWayLoss(Loss):
@@ -150,13 +152,15 @@ class TwoWayLoss(Loss):
     def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
         # 0 where visible, and far below any score elsewhere.
-        hidden = [torch.rsub(visible, -MASK_OFFSET, alpha=-MASK_OFFSET) for visible in (batch.absent, batch.targets)]
+        not_present = torch.rsub(batch.targets, -MASK_OFFSET, alpha=-MASK_OFFSET)
+        not_absent = batch.targets * -MASK_OFFSET
+        if batch.known is not None:
+            not_absent = mask_scores(not_absent, batch.known)
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
             function = functools.partial(self._units_and_slopes, dim)
-            values = with_slope(function, batch.scores, *hidden).squeeze(dim)
-            counted = (batch.targets.sum(dim) > 0).to(values.dtype)
-            units.append(Term(values * counted, counted.sum()))
+            values = with_slope(function, batch.scores, not_absent, not_present).squeeze(dim)
+            units.append(Term(values, torch.count_nonzero(batch.targets.sum(dim))))
         return units
 
     def _units_and_slopes(
@@ -172,9 +176,10 @@ class TwoWayLoss(Loss):
             not_absent: (N, K), 0 for absent labels and far below 0 for all others.
             not_present: The same for present labels.
         """
-        absent, absent_sum, hardest_absent = exponentials(scores + not_absent, dim, self.temperature_neg)
-        present, present_sum, hardest_present = exponentials(not_present - scores, dim, self.temperature_pos)
-        gaps = hardest_absent + hardest_present + self.margin
+        scale_neg, scale_pos = math.log(2) * self.temperature_neg, math.log(2) * self.temperature_pos
+        absent, absent_sum, absent_log = powers_of_two(torch.add(not_absent, scores, alpha=1 / scale_neg), dim)
+        present, present_sum, present_log = powers_of_two(torch.sub(not_present, scores, alpha=1 / scale_pos), dim)
+        gaps = (scale_neg * absent_log).add_(present_log, alpha=scale_pos) + self.margin
         pull = torch.sigmoid(gaps)
-        times = Tensor.mul if torch.is_grad_enabled() else Tensor.mul_  # a recorded graph needs the exponentials
-        return softplus(gaps), times(absent, pull / absent_sum).sub_(times(present, pull / present_sum))
+        slopes = times(absent, pull / absent_sum).sub_(times(present, pull / present_sum))
+        return softplus(gaps), slopes

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from manyhot.checks import LossBatch, check_choice, prepare_batch
@@ -30,12 +29,12 @@ class Term:
 
     def mean(self) -> Tensor:
         """Sum over count, and a zero attached to the graph when there is nothing to count."""
-        return divide(self.values.sum(), self.count)
+        return divide(self.values.sum() if self.values.ndim else self.values, self.count)
 
 
 def divide(total: Tensor, count: Tensor | float) -> Tensor:
     """`total` / `count`, and `total` where the count is zero."""
-    return total / (torch.where(count > 0, count, 1) if isinstance(count, Tensor) else count or 1)
+    return total / (count + count.logical_not() if isinstance(count, Tensor) else count or 1)
 
 
 class Loss(ConstructorRepr, nn.Module, ABC):
