@@ -111,20 +111,17 @@ class Link(ConstructorRepr, ExactState, ABC):
 
     def pos_weight_like(self, like: Tensor) -> Tensor | None:
         """`pos_weight` in the type of `like`, checked against its number of labels."""
-        weight = self._checked_pos_weight(like)
+        weight = self.pos_weight
+        if weight is not None and weight.ndim == 1 and like.shape[-1] != weight.shape[0]:
+            got = f"{weight.shape[0]} weights for {like.shape[-1]} labels"
+            rule, hint = "have one weight per label", "Compute it on these labels."
+            raise InputError("pos_weight", type(self).__name__, rule, got, hint)
         return None if weight is None else weight.to(like.dtype)
 
     def log_pos_weight(self, like: Tensor) -> Tensor | float:
         """log(pos_weight) in the type of `like`; 0 without weights."""
-        weight = self._checked_pos_weight(like)
-        return 0.0 if weight is None else weight.log().to(like.dtype)
-
-    def _checked_pos_weight(self, like: Tensor) -> Tensor | None:
-        if self.pos_weight is not None and self.pos_weight.ndim == 1 and like.shape[-1] != self.pos_weight.shape[0]:
-            got = f"{self.pos_weight.shape[0]} weights for {like.shape[-1]} labels"
-            rule, hint = "have one weight per label", "Compute it on these labels."
-            raise InputError("pos_weight", type(self).__name__, rule, got, hint)
-        return self.pos_weight
+        weight = self.pos_weight_like(like)
+        return 0.0 if weight is None else weight.log()
 
     def _check(self, values: Any, name: str = "scores") -> Tensor:
         return as_floats(type(self).__name__, values, name)
