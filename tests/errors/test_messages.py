@@ -331,7 +331,7 @@ def test_construction(make, message):
         ),
         (
             lambda: mh.LabelPairRegulariser(mh.losses.SoftmaxCrossEntropyLoss(), 1.0)(SCORES, torch.ones(4, 3)),
-            "`targets` of `SoftmaxCrossEntropyLoss` must have at most one label per row; got a row with several.",
+            "`targets` of `LabelPairRegulariser` must have at most one label per row; got a row with several.",
         ),
         (
             lambda: mh.losses.ROLELoss(torch.zeros(3, 3), 1.0)(SCORES, TARGETS, torch.arange(4)),

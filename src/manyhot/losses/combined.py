@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 from manyhot.checks import LossBatch, check_number, check_weights, describe_type
 from manyhot.errors import InputError
@@ -138,7 +138,8 @@ class LabelPairRegulariser(Loss):
             raise InputError("link", "LabelPairRegulariser", "keep log-odds finite", got, hint)
         own = link is None or repr(link) == repr(loss.link)
         super().__init__(loss.link if own else None)
-        self.loss, self.pair_link, self.mixes_rows = loss, pair_link, loss.mixes_rows
+        self.loss, self.pair_link = loss, pair_link
+        self.mixes_rows, self.single_label = loss.mixes_rows, loss.single_label
         self.weight = check_number("weight", "LabelPairRegulariser", weight, "[0, inf)")
 
     def terms(self, batch: LossBatch) -> list[Term]:
@@ -146,9 +147,3 @@ class LabelPairRegulariser(Loss):
         # Some links compare the labels of a row, and unknown ones must not take part: hence the visible scores.
         pairs = label_pair_rows(self.pair_link.log_odds(batch.masked_scores), batch)
         return [*self.loss.terms(batch), Term(self.weight * pairs, batch.rows().sum())]
-
-    def check(self, scores: Tensor, targets: Tensor, extra: Tensor | None = None) -> LossBatch:
-        """What the pairs need, and what the given loss needs."""
-        if self.loss.single_label:
-            self.loss.check(scores, targets, extra)
-        return super().check(scores, targets, extra)
