@@ -211,7 +211,7 @@ class StrictlyProperAsymmetricCurve(Curve):
     def cells(
         self, scores: Tensor, targets: Tensor, pos_weight: Tensor | None = None, *, hard: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """For hard targets c softplus(k s + d), with c, k and d those of the target's branch: one softplus, not two."""
+        """For hard targets c softplus(k (s - b)), with c, k and b of the target: one softplus instead of two."""
         if not hard:
             return super().cells(scores, targets, pos_weight)
         s, absent = self.shape, 1 - targets
@@ -221,9 +221,8 @@ class StrictlyProperAsymmetricCurve(Curve):
         # One number where a label is present, another where it is absent; exact, since one of the summands is zero.
         c = present_scale.add_(absent, alpha=1 / s.zeta_neg)
         k = (targets * -s.k_pos).add_(absent, alpha=s.k_neg)
-        d = (targets * (s.k_pos * s.b_pos)).add_(absent, alpha=-s.k_neg * s.b_neg)
-        bend = torch.addcmul(d, k, scores)
-        return softplus(bend).mul_(c), (torch.sigmoid(bend) * k).mul_(c)
+        bend = torch.sub(scores, targets, alpha=s.b_pos).sub_(absent, alpha=s.b_neg).mul_(k)
+        return softplus(bend).mul_(c), times(torch.sigmoid(bend), k).mul_(c)
 
     def log_odds(self, scores: Tensor) -> Tensor:
         """Logarithm of l0' / -l1', with its slope in closed form for losses that compare log-odds."""
