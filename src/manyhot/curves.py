@@ -126,9 +126,8 @@ class FocalCurve(Curve):
 
     def branches(self, scores: Tensor) -> Branches:
         """Both branches."""
-        negated = -scores
-        p, q = torch.sigmoid(scores), torch.sigmoid(negated)
-        present, steepness = focal_branch(p, q, softplus(negated), self.gamma_pos)
+        p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
+        present, steepness = focal_branch(p, q, softplus(-scores), self.gamma_pos)
         if self.margin > 0:
             absent, absent_slope = self._shifted_branch(p, q)
         else:

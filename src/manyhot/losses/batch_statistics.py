@@ -12,7 +12,7 @@ from manyhot.autograd import with_slope
 from manyhot.checks import LossBatch, check_choice, check_number
 from manyhot.links import QuasibinaryLink
 from manyhot.losses.loss import Loss, RowLoss, Term
-from manyhot.numerics import MASK_OFFSET, softplus, times
+from manyhot.numerics import MASK_OFFSET, mask_scores, softplus, times
 
 
 def log_batch_normaliser(batch: LossBatch) -> Tensor:
@@ -152,11 +152,14 @@ class TwoWayLoss(Loss):
     def terms(self, batch: LossBatch) -> list[Term]:
         """A mean over rows, a mean over columns, or both."""
         # 0 where visible, and far below any score elsewhere.
-        hidden = [torch.rsub(visible, -MASK_OFFSET, alpha=-MASK_OFFSET) for visible in (batch.absent, batch.targets)]
+        not_present = torch.rsub(batch.targets, -MASK_OFFSET, alpha=-MASK_OFFSET)
+        not_absent = batch.targets * -MASK_OFFSET
+        if batch.known is not None:
+            not_absent = mask_scores(not_absent, batch.known)
         units = []
         for dim in {"both": (1, 0), "sample": (1,), "class": (0,)}[self.axis]:
             function = functools.partial(self._units_and_slopes, dim)
-            values = with_slope(function, batch.scores, *hidden).squeeze(dim)
+            values = with_slope(function, batch.scores, not_absent, not_present).squeeze(dim)
             units.append(Term(values, torch.count_nonzero(batch.targets.sum(dim))))
         return units
 
