@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import manyhot as mh
 from manyhot.errors import InputError
-from manyhot.search import collection as view
 from manyhot.search.collection import Collection
 from manyhot.search.formula import format_query, holds
 from manyhot.search.parser import parse_query
@@ -109,30 +108,6 @@ def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(b
         found = collection.search(format_query(formula, LABELS), k=7)
         np.testing.assert_allclose([hit.prob for hit in found.hits], np.sort(want)[::-1][:7], rtol=1e-12)
         assert found.expected.mean == pytest.approx(want.sum(), rel=1e-12)
-
-
-@pytest.mark.slow
-def test_a_sample_that_rules_rows_out_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(view, "WORTH_SAMPLING", 1)
-    monkeypatch.setattr("manyhot.search.collection.SAMPLE_ROWS", 60)
-    monkeypatch.setattr("manyhot.search.collection.SAMPLE_ROWS", 60)
-    for seed, dtype in ((1, torch.float32), (2, torch.float64)):
-        table = random_table(700, seed=seed, dtype=dtype)
-        for collection in ways(table, tmp_path):
-            for query in QUERIES:
-                want = np.sort(probabilities(table, query))[::-1]
-                for k in (1, 7, 60, 700):
-                    got = [hit.prob for hit in collection.search(query, k=k, expect=False).hits]
-                    np.testing.assert_allclose(got, want[:k], rtol=1e-12)
-
-
-def test_a_guess_that_was_too_high_is_taken_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(view.CollectionView, "_guess", lambda *_: 0.999)
-    table = random_table(300)
-    for collection in ways(table, tmp_path):
-        for query in QUERIES:
-            got = [hit.prob for hit in collection.search(query, k=50, expect=False).hits]
-            np.testing.assert_allclose(got, np.sort(probabilities(table, query))[::-1][:50], rtol=1e-12)
 
 
 def test_rows_that_are_equally_probable_come_in_the_order_of_the_table(tmp_path):
@@ -319,7 +294,7 @@ def test_few_columns_are_kept_where_memory_is_scarce(tmp_path):
     collection = Collection.open(tmp_path / "table.parquet", cache_bytes=3 * 1000 * 4)
     for query in QUERIES * 2:
         assert collection.search(query) == Collection.of(table).search(query)
-    cached = collection._view._cache._cache
+    cached = collection._view.cache._columns
     assert sum(values.nbytes for column, values in cached.items() if isinstance(column, int)) <= 3 * 1000 * 4
 
 
@@ -438,8 +413,7 @@ def test_searches_during_a_refresh_see_one_state_of_the_files(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_threads_that_share_little_memory_do_not_take_columns_from_each_other(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr(view, "WORTH_SAMPLING", 1)
+def test_threads_that_share_little_memory_do_not_take_columns_from_each_other(tmp_path, dtype):
     table = random_table(2000, dtype=dtype)
     table.save(tmp_path / "table.parquet")
     collection = Collection.open(tmp_path / "table.parquet", cache_bytes=2000 * 4 * 2)

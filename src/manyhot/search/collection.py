@@ -7,43 +7,35 @@ import math
 import os
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from filelock import FileLock  # torch requires it
 
-from manyhot.errors import InputError, owned, require, suggest
-from manyhot.formatting import printable
-from manyhot.poisson_binomial import Bin, count_interval
+from manyhot.errors import InputError, owned, suggest
+from manyhot.poisson_binomial import count_interval
 from manyhot.search.diagram import Diagram, compile_query
+from manyhot.search.evaluate import Array
 from manyhot.search.formula import format_query
 from manyhot.search.parser import parse_query
 from manyhot.search.ranking import (
-    Array,
-    Cells,
-    Relation,
-    arrow_table,
+    MatchHistogram,
+    Scan,
+    TopK,
     check_k,
     check_level,
     check_share,
-    cutoff_bin,
     cutoff_length,
-    histogram_statement,
-    kth_probability_of_sample,
-    prune_rows,
-    pruned_top_k_statement,
-    tail_statement,
-    top_k_statement,
-    top_probabilities_statement,
 )
-from manyhot.search.sql import quote_name, quote_text, select_statement
-from manyhot.tables.arrow import import_arrow
+from manyhot.search.sql import files_in_sql, select_statement
+from manyhot.tables.arrow import arrow_as_input_error, as_numpy, pa
 from manyhot.tables.metadata import TEXT_COLUMNS, Metadata, column_names
 from manyhot.tables.reader import find_parquet, hive_partitions, read_footer
 
@@ -106,172 +98,125 @@ class SearchResult:
     recall: float | None
 
 
-class Database:
-    """An in-memory DuckDB database without network access; several threads may query it at once.
-
-    Attributes:
-        description: What it reads, for error messages.
-    """
-
-    def __init__(self) -> None:
-        self.description = "a table in memory"
-        self._duckdb = require("duckdb", "Search queries", extra="search")
-        self._connection = self._duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
-        # The footers of files that were read stay in memory.
-        self._connection.execute("SET parquet_metadata_cache = true")
-        self._connection.execute("SET enable_progress_bar = false")
-        self._thread_local = threading.local()
-
-    def rows(self, statement: str, tables: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a statement over files, and over Arrow tables by name."""
-        with self._translated_errors():
-            result: list[tuple[Any, ...]] = self._cursor(tables or {}).execute(statement).fetchall()
-        return result
-
-    def table(self, statement: str) -> Any:
-        """The result of a statement as an Arrow table."""
-        with self._translated_errors():
-            return self._cursor({}).sql(statement).to_arrow_table()
-
-    def _cursor(self, tables: Mapping[str, Any]) -> Any:
-        """The cursor of this thread, with the tables registered; each table is registered once."""
-        state = self._thread_local.__dict__
-        if "cursor" not in state:
-            state["cursor"], state["registered"] = self._connection.cursor(), {}
-        for name, table in tables.items():
-            if state["registered"].get(name) is not table:
-                state["cursor"].register(name, table)
-                state["registered"][name] = table
-        return state["cursor"]
-
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Turns DuckDB's errors about the files that it reads into `InputError`."""
-        duckdb = self._duckdb
-        try:
-            yield
-        except duckdb.Error as error:
-            # Damaged files raise errors of many classes, also the base class itself; a mistake in a statement, or too
-            # little memory, is not the fault of the files.
-            damage = duckdb.OperationalError, duckdb.InvalidInputException, duckdb.ConversionException
-            known = type(error) is duckdb.Error or isinstance(error, damage)
-            if not known or isinstance(error, duckdb.OutOfMemoryException):
-                raise
-            message = printable(str(error).splitlines()[0].rstrip("."))
-            got = f"{self.description}, of which DuckDB says: {message}"
-            if isinstance(error, duckdb.IOException) and "No files found" in message:
-                rule, hint = "lead to the files it led to when it was opened", "Open it again, or call `refresh()`."
-            else:
-                rule, hint = "lead to whole Parquet files", "Write them again."
-            raise InputError("path", "Collection", rule, got, hint) from None
-
-
-def escape_glob(path: Path) -> str:
-    """A path for DuckDB with the characters of glob patterns escaped."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-# A query runs on a sample of about this many rows first, to rule out rows that cannot be among the best.
-SAMPLE_ROWS = 32768
-
 Column = int | str
 """A label column by its number, or the string column "id" or "path"."""
 
+SPLIT = TEXT_COLUMNS["splits"]
+STEP_ROWS = 1 << 17  # rows of columns in memory that a thread takes at a time
+NUM_THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-class ColumnLoader(Protocol):
-    """A source of whole columns: files, or a table in memory."""
 
-    @property
-    def size(self) -> int:
-        """The number of rows."""
+class Piece(NamedTuple):
+    """Some rows of a source: the number of the first, how many they are, and what reads their columns."""
 
-    @property
-    def cell_bytes(self) -> int:
-        """Bytes per probability."""
+    first: int
+    rows: int
+    read: Callable[[Sequence[Any]], dict[Any, Any]]  # of label columns by number, of strings by name
 
-    def load(self, columns: Sequence[Column]) -> list[Any]:
-        """The columns as Arrow arrays, in the order of the rows."""
+
+class Source(Protocol):
+    """Where the columns of a collection come from."""
+
+    labels: list[str]
+    size: int
+    string_columns: list[str]
+    cell_bytes: int
+
+    def pieces(self) -> list[Piece]:
+        """All rows, some at a time; pieces may be read by several threads at once."""
 
 
 class ColumnCache:
-    """A least-recently-used cache of columns, limited in bytes. It is thread-safe.
+    """A least-recently-used cache of whole columns, limited in bytes. It is thread-safe.
 
     Args:
-        loader: What reads them.
+        source: Where they come from.
         limit: The most bytes to keep; None for no limit.
     """
 
-    def __init__(self, loader: ColumnLoader, limit: int | None) -> None:
-        self._loader, self._limit = loader, limit
+    def __init__(self, source: Source, limit: int | None) -> None:
+        self._source, self._limit = source, limit
         self._lock = threading.Lock()
-        self._cache: OrderedDict[Column, Any] = OrderedDict()
-        self._samples: dict[Column, Array] = {}
-        self._relations: dict[tuple[int, ...], Relation] = {}
-        self._rows = _row_numbers(loader.size) if limit != 0 else np.zeros(0)
-        self._step = max(1, loader.size // SAMPLE_ROWS)
+        self._columns: OrderedDict[Column, Any] = OrderedDict()
 
-    def relation(self, labels: Sequence[int]) -> Relation | None:
-        """The columns of these labels as a table in memory; None if they exceed the limit."""
-        needed = self._loader.size * self._loader.cell_bytes * len(labels)
-        if self._limit is not None and (self._limit == 0 or needed > self._limit):
-            return None
-        with self._lock:
-            columns = dict(zip(labels, self._columns(labels), strict=True))
-            relation = self._relations.get(tuple(labels))
-            if relation is None:
-                relation = self._relations[tuple(labels)] = self._new_relation(columns)
-        return relation
-
-    def _new_relation(self, columns: dict[int, Array]) -> Relation:
-        samples = {label: self._samples[label] for label in columns}
-        return Relation(
-            rows="cached",
-            sample="cached_sample",
-            share=1 / self._step,
-            labels={label: quote_name(f"label_{label}") for label in columns},
-            row=(quote_name("row"),),
-            order=(quote_name("row"),),
-            single_precision=all(cells.dtype == np.float32 for cells in columns.values()),
-            tables={
-                "cached": arrow_table(self._rows, columns),
-                "cached_sample": arrow_table(self._rows[:: self._step], samples),
-            },
-            cells=Cells(self._rows, columns, samples),
+    def pieces(self, columns: Sequence[Column]) -> list[Piece]:
+        """All rows with these columns: parts of whole columns in memory, unless they exceed the limit."""
+        source = self._source
+        needed = source.size * source.cell_bytes * len(columns)
+        if not source.size or (self._limit is not None and (self._limit == 0 or needed > self._limit)):
+            return source.pieces()
+        whole, sizes = (
+            self._whole(columns),
+            [min(STEP_ROWS, source.size - start) for start in range(0, source.size, STEP_ROWS)],
         )
+        return [_piece_of(whole, STEP_ROWS * number, rows) for number, rows in enumerate(sizes)]
 
-    def string_columns(self, names: Sequence[str]) -> list[Any]:
-        """Whole string columns, as Arrow arrays."""
-        with self._lock:
-            return self._columns(names)
+    def texts(self, rows: Array, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """The strings of some rows."""
+        result: dict[int, tuple[Any, ...]] = {}
+        for piece in self.pieces(names) if len(rows) else ():
+            inside = rows[(rows >= piece.first) & (rows < piece.first + piece.rows)]
+            if len(inside):
+                columns = piece.read(names)
+                values = (columns[name].take(inside - piece.first).to_pylist() for name in names)
+                result |= dict(zip(inside.tolist(), zip(*values, strict=True), strict=True))
+        return [result[row] for row in rows.tolist()]
 
-    def _columns(self, wanted: Sequence[Column]) -> list[Any]:
+    def _whole(self, wanted: Sequence[Column]) -> dict[Column, Any]:
         """Whole columns, from the cache or read now: NumPy arrays of probabilities, Arrow arrays of strings."""
-        missing = [column for column in wanted if column not in self._cache]
-        for column, values in zip(missing, self._loader.load(missing) if missing else [], strict=True):
-            whole = values.combine_chunks() if hasattr(values, "combine_chunks") else values
-            if isinstance(column, int):
-                cells = self._cache[column] = whole.to_numpy()
-                self._samples[column] = cells[:: self._step].copy()
-            else:
-                self._cache[column] = whole
-        for column in wanted:
-            self._cache.move_to_end(column)
-        result = [self._cache[column] for column in wanted]
-        self._evict(len(wanted))
-        return result
-
-    def _evict(self, recent: int) -> None:
-        """Drops the least recently used columns beyond the limit, but not those just requested."""
-        while self._limit is not None and len(self._cache) > recent:
-            if sum(values.nbytes for values in self._cache.values()) <= self._limit:
-                return
-            column, _ = self._cache.popitem(last=False)
-            self._samples.pop(column, None)
-            self._relations.clear()
+        with self._lock:
+            columns = {column: self._columns[column] for column in wanted if column in self._columns}
+        missing = [column for column in wanted if column not in columns]
+        if missing:
+            columns |= read_whole(self._source, missing)
+        with self._lock:
+            for column in wanted:
+                self._columns[column] = columns[column]
+                self._columns.move_to_end(column)
+            while self._limit is not None and len(self._columns) > len(wanted):
+                if sum(values.nbytes for values in self._columns.values()) <= self._limit:
+                    break
+                self._columns.popitem(last=False)
+        return columns
 
 
-def _row_numbers(rows: int) -> Array:
-    return np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
+def _piece_of(columns: Mapping[Column, Any], start: int, rows: int) -> Piece:
+    return Piece(start, rows, lambda wanted: {column: columns[column][start : start + rows] for column in wanted})
+
+
+def read_whole(source: Source, columns: Sequence[Column]) -> dict[Column, Any]:
+    """Whole columns of a source, read by several threads."""
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        parts = list(pool.map(lambda piece: piece.read(columns), source.pieces()))
+    return {
+        column: np.concatenate([part[column] for part in parts])
+        if isinstance(column, int)
+        else pa.concat_arrays([part[column].cast(pa.large_string()) for part in parts])  # may exceed 2 GiB
+        for column in columns
+    }
+
+
+def scan_rows(pieces: Iterable[Piece], scan: Scan) -> None:
+    """Takes all rows into a scan, by several threads."""
+    waiting = deque(pieces)
+    num_threads = max(1, min(NUM_THREADS, len(waiting)))
+
+    def work() -> Scan:
+        own = scan.begin()
+        while waiting:
+            try:
+                piece = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                break
+            own.update(piece.first, piece.read(scan.diagram.columns), piece.rows)
+        return own
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        try:
+            for part in [pool.submit(work) for _ in range(num_threads)]:
+                scan.merge(part.result())
+        finally:
+            waiting.clear()  # after an error, so that the other threads end as well
 
 
 class TableColumns:
@@ -289,20 +234,21 @@ class TableColumns:
         self.cell_bytes = first.probabilities().element_size()  # raises here if there are none
         self.string_columns = ["id"] if first.paths is None else ["id", "path"]
 
-    def load(self, columns: Sequence[Column]) -> list[Any]:
-        """The columns as Arrow arrays."""
+    def pieces(self) -> list[Piece]:
+        """The whole table as one."""
+        return [Piece(0, self.size, self._read)]
+
+    def _read(self, columns: Sequence[Column]) -> dict[Column, Any]:
         labels = [column for column in columns if isinstance(column, int)]
-        names = [self.labels[label] for label in labels]
-        loaded: dict[Column, Any] = {}
+        read: dict[Column, Any] = {}
         if labels:
-            part = self.table.read(labels=names)
+            part = self.table.read(labels=[self.labels[label] for label in labels])
             cells = part.probabilities().detach().cpu().numpy()
-            for index, label in enumerate(labels):
-                loaded[label] = import_arrow().array(np.ascontiguousarray(cells[:, index]))
+            read |= {label: np.ascontiguousarray(cells[:, index]) for index, label in enumerate(labels)}
         if len(labels) < len(columns):
             texts = self.table.read(labels=[], kinds=self.table.kinds[:1])
-            loaded |= {"id": import_arrow().array(texts.ids), "path": import_arrow().array(texts.paths or [])}
-        return [loaded[column] for column in columns]
+            read |= {"id": pa.array(texts.ids), "path": pa.array(texts.paths or [])}
+        return read
 
 
 class ParquetFiles:
@@ -311,189 +257,158 @@ class ParquetFiles:
     Args:
         path: One file, a folder with parts in it or in its folders, a pattern, the folder of a run, or several of
             these.
-        database: The database that reads them.
         split: The split to search; all rows by default.
 
     Attributes:
         files: The parts, in the order of their names.
         labels: The names of the labels.
-        rows: The number of rows of all splits.
-        string_columns: Those of "id", "path" and "split" that exist.
+        size: The number of rows of the split.
+        cell_bytes: Bytes per probability.
+        string_columns: Those of "id" and "path" that exist.
         split_in_path: Whether the folder names, such as `split=test`, hold the splits.
     """
 
     @owned("Collection.open")
-    def __init__(self, path: Any, database: Database, *, split: str | None = None) -> None:
-        self.path, self.split, self._database = path, split, database
-        database.description = repr(str(path)) if isinstance(path, str | os.PathLike) else "files"
+    def __init__(self, path: Any, *, split: str | None = None) -> None:
+        self.path, self.split = path, split
+        self.name = repr(str(path)) if isinstance(path, str | os.PathLike) else "files"
         # A file that two of the paths lead to is searched once.
         matches: dict[Path, Path] = {}
         for item in _as_paths(path):
             for file in find_parquet(item, "Collection.open"):
                 matches.setdefault(file.resolve(), file)
         self.files = list(matches.values())
-        self._stamps = self._file_states()
-        self._checked: set[int] = set()
-        footers = [read_footer(file, "Collection.open") for file in self.files]
-        headers = [Metadata.parse(footer.metadata, file) for footer, file in zip(footers, self.files, strict=True)]
-        self.header = headers[0]
-        self.labels = self.header.labels
+        self._stamps = {file: _stamp(file) for file in self.files}
+        self._readers = threading.local()
+        self._footers = {file: read_footer(file, "Collection.open") for file in self.files}
+        headers = [Metadata.parse(footer.metadata, file) for file, footer in self._footers.items()]
+        self.header, self.labels = headers[0], headers[0].labels
         for file, header in zip(self.files, headers, strict=True):
             self._check(file, header)
-        self.rows = sum(footer.num_rows for footer in footers)
-        self._read_columns([footer.schema.to_arrow_schema() for footer in footers])
-        if split is not None:
-            self._check_split(split)
-
-    def _read_columns(self, schemas: Sequence[Any]) -> None:
-        """Reads which columns exist; beside the labels, parts may have different ones."""
-        kinds = [{field.name: str(field.type) for field in schema} for schema in schemas]
-        self._same_columns = all(kind == kinds[0] for kind in kinds)
-        columns = list(dict.fromkeys(name for kind in kinds for name in kind))
+        schemas = [footer.schema.to_arrow_schema() for footer in self._footers.values()]
+        self.same_columns = all(schema.equals(schemas[0]) for schema in schemas)
+        self._columns = {name for schema in schemas for name in schema.names}
         probs = column_names("probs", self.labels)
-        self._single_precision = all(kind.get(name) == "float" for kind in kinds for name in probs)
-        self._columns = self._names_in_duckdb(columns)
-        in_path = all("split" in hive_partitions(file) for file in self.files)
-        self.split_in_path = "split" not in columns and in_path
-        self.string_columns = [name for name in TEXT_COLUMNS.values() if name in columns]
-        self.string_columns += [TEXT_COLUMNS["splits"]] if self.split_in_path else []
+        narrow = all(
+            name in schema.names and schema.field(name).type == "float" for schema in schemas for name in probs
+        )
+        self.cell_bytes = 4 if narrow else 8
+        self.string_columns = [name for name in ("id", "path") if name in self._columns]
+        self.split_in_path = SPLIT not in self._columns and all(SPLIT in hive_partitions(file) for file in self.files)
+        self._groups = [
+            (file, group, footer.row_group(group).num_rows)
+            for file, footer in self._footers.items()
+            for group in range(footer.num_row_groups)
+        ]
+        # The rows of the split in each row group; None for all.
+        self._selected: list[Array | None] = [None] * len(self._groups)
+        if split is not None:
+            self._select(split)
+        self._sizes = [
+            rows if selected is None else len(selected)
+            for (_, _, rows), selected in zip(self._groups, self._selected, strict=True)
+        ]
+        self.size = sum(self._sizes)
 
     @property
     def has_probs(self) -> bool:
         """Whether the files hold probabilities, not only scores."""
         return "probs" in self.header.kinds
 
-    def scan(self) -> str:
-        """All rows of all splits, as SQL for FROM."""
-        names = ", ".join(quote_text(escape_glob(file)) for file in self.files)
-        # Folders such as `split=test` must not replace a column of the files.
-        hive = "true" if self.split_in_path else "false"
-        # Parts with different columns are joined by name: missing columns become null, and doubles stay doubles.
-        union = "" if self._same_columns else ", union_by_name = true"
-        return f"read_parquet([{names}], hive_partitioning = {hive}{union})"
-
-    def expression(self) -> str:
-        """The rows of the split, as SQL for FROM."""
-        if self.split is None:
-            return self.scan()
-        return f"(SELECT * FROM {self.scan()} WHERE {quote_name('split')} = {quote_text(self.split)})"
-
-    def relation(self, labels: Sequence[int]) -> Relation:
-        """The files themselves as the table to search."""
-        self._check_probs(labels)
-        order = "file_index", "file_row_number"
-        where = "" if self.split is None else f" WHERE {quote_name('split')} = {quote_text(self.split)}"
-        rows = f"(SELECT *, {', '.join(order)} FROM {self.scan()}{where})"
-        return Relation(
-            rows=rows,
-            sample=f"(SELECT * FROM {rows} LIMIT {SAMPLE_ROWS})",
-            share=SAMPLE_ROWS / max(self.size, 1),
-            labels={label: self.column(label) for label in labels},
-            row=tuple(quote_name(name) for name in self.string_columns if name != "split"),
-            order=order,
-            single_precision=self._single_precision,
-        )
-
-    def column(self, label: int) -> str:
-        """The SQL name of the column that holds the probabilities of a label."""
-        (name,) = column_names("probs", [self.labels[label]])
-        return quote_name(self._columns[name])
-
-    @property
-    def cell_bytes(self) -> int:
-        """Bytes per probability."""
-        return 4 if self._single_precision else 8
-
     def reopen(self) -> ParquetFiles:
         """Opens the same path and split again."""
-        return ParquetFiles(self.path, self._database, split=self.split)
+        return ParquetFiles(self.path, split=self.split)
 
-    @cached_property
-    def size(self) -> int:
-        """How many rows the split has."""
-        if self.split is None:
-            return int(self.rows)
-        ((rows,),) = self.ask(f"SELECT count(*) FROM {self.expression()}")
-        return int(rows)
+    def pieces(self) -> list[Piece]:
+        """The row groups."""
+        starts = np.cumsum([0, *self._sizes]).tolist()
+        return [
+            Piece(start, size, partial(self._read_group, number))
+            for number, (start, size) in enumerate(zip(starts, self._sizes, strict=False))
+            if size
+        ]
 
-    def load(self, columns: Sequence[Column]) -> list[Any]:
-        """Whole columns as Arrow arrays, read in one query."""
-        names = [self.column(column) if isinstance(column, int) else quote_name(column) for column in columns]
-        chosen = ", ".join(f"{name} AS column_{item}" for item, name in enumerate(names))
-        with self._unchanged():
-            loaded = list(self._database.table(f"SELECT {chosen} FROM {self.expression()}").columns)
-        for column, values in zip(columns, loaded, strict=True):
+    def _read_group(self, number: int, columns: Sequence[Column]) -> dict[Column, Any]:
+        """Columns of a row group: arrays of probabilities, Arrow arrays of strings."""
+        (file, group, rows), selected = self._groups[number], self._selected[number]
+        names = {column: self._name_of(column) for column in columns}
+        table = self._read(file, group, list(names.values()))
+        read: dict[Column, Any] = {}
+        for column, name in names.items():
+            values = table.column(name).combine_chunks() if name in table.column_names else pa.nulls(rows)
             if isinstance(column, int):
-                cells = values.to_numpy()  # blank ones become NaN
-                self._check_invalid(column, len(cells) - int(np.count_nonzero((cells >= 0) & (cells <= 1))))
-        return loaded
+                cells = as_numpy(values.fill_null(math.nan) if values.null_count else values)
+                if rows and not (cells.min() >= 0 and cells.max() <= 1):  # of cells that are NaN neither is true
+                    raise self._invalid(column)
+                read[column] = cells if selected is None else cells[selected]
+            else:
+                read[column] = values if selected is None else values.take(selected)
+        return read
 
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement over the files."""
-        with self._unchanged():
-            return self._database.rows(statement)
+    def _read(self, file: Path, group: int, names: Sequence[str]) -> Any:
+        """Columns of a row group as an Arrow table; those that the file does not have are left out."""
+        readers = self._readers.__dict__
+        with (
+            self._unchanged(file),
+            arrow_as_input_error(file, "lead to whole Parquet files", "Write them again."),
+        ):
+            if str(file) not in readers:
+                readers[str(file)] = pa.parquet.ParquetFile(file, metadata=self._footers[file])
+            return readers[str(file)].read_row_group(group, columns=names, use_threads=False)
 
-    def _check_probs(self, labels: Sequence[int]) -> None:
-        """Raises if a column holds values that are no probabilities; each column is checked once."""
-        fresh = [label for label in labels if label not in self._checked]
-        if not fresh:
-            return
-        tests = (f"count(*) FILTER (WHERE {self.column(label)} BETWEEN 0 AND 1)" for label in fresh)
-        ((rows, *good),) = self.ask(f"SELECT count(*), {', '.join(tests)} FROM {self.scan()}")
-        for label, count in zip(fresh, good, strict=True):
-            self._check_invalid(label, rows - count)
-        self._checked.update(fresh)
+    def sql_name(self, label: int) -> str:
+        """The column of a label for SQL, which takes capitals and small letters for the same."""
+        name = self._name_of(label)
+        if sum(name.lower() == other.lower() for other in self._columns) > 1:
+            hint = "Rename one of them."
+            rule = "have labels that differ by more than capitals, which SQL does not tell apart"
+            raise InputError("collection", rule=rule, got=repr(self.labels[label]), hint=hint)
+        return name
 
-    @owned("Collection.open")
-    def _check_invalid(self, label: int, count: int) -> None:
-        if count:
-            got = f"{count:,} cells of label {self.labels[label]!r} that do not, or are blank"
-            rule, hint = "hold probabilities between 0 and 1", "Write the table again."
-            raise InputError("path", rule=rule, got=got, hint=hint)
+    def _name_of(self, column: Column) -> str:
+        return column if isinstance(column, str) else column_names("probs", [self.labels[column]])[0]
+
+    def _invalid(self, label: int) -> InputError:
+        """The error for a column with values that are no probabilities."""
+        name, count = self._name_of(label), 0
+        for file, group, rows in self._groups:
+            cells = self._read(file, group, [name]).column(0).to_numpy()
+            count += rows - np.count_nonzero((cells >= 0) & (cells <= 1))
+        got = f"{count:,} cells of label {self.labels[label]!r} that do not, or are blank"
+        rule, hint = "hold probabilities between 0 and 1", "Write the table again."
+        return InputError("path", "Collection.open", rule, got, hint)
 
     @contextmanager
-    def _unchanged(self) -> Iterator[None]:
+    def _unchanged(self, file: Path) -> Iterator[None]:
         """Raises if a file has changed since it was opened, so that old and new contents are never mixed."""
-        before = self._file_states()
-        if before == self._stamps:
+        before = _stamp(file)
+        if before == self._stamps[file]:
             yield
-        if before != self._stamps or self._file_states() != before:
+        if before != self._stamps[file] or _stamp(file) != before:
             hint = "Open it again, or call `refresh()`."
             rule = "lead to files that stay as they were when it was opened"
-            raise InputError("path", "Collection", rule, f"{self._database.description}, which has changed", hint)
+            raise InputError("path", "Collection", rule, f"{self.name}, which has changed", hint)
 
-    def _file_states(self) -> list[tuple[int, int, int]]:
-        """Inode, size and modification time of each file."""
-        try:
-            states = [file.stat() for file in self.files]
-        except FileNotFoundError:
-            return []
-        return [(state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
-
-    def _names_in_duckdb(self, columns: list[str]) -> dict[str, str]:
-        """The names of the columns in DuckDB, which ignores case and numbers repeated names."""
-        if len({name.lower() for name in columns}) == len(columns):
-            return {name: name for name in columns}
-        if not self._same_columns:
-            hint = "Write all parts with the same columns, or rename labels that differ by capitals alone."
-            rule, got = "lead to parts with the same columns", "parts with different ones"
-            raise InputError("path", rule=rule, got=got, hint=hint)
-        first = quote_text(escape_glob(self.files[0]))
-        statement = f"DESCRIBE SELECT * FROM read_parquet({first}, hive_partitioning = false)"
-        described = self.ask(statement)
-        return dict(zip(columns, (row[0] for row in described), strict=True))
-
-    def _check_split(self, split: object) -> None:
-        """Raises if the split does not exist; the message lists those that do."""
-        names: list[str] = []
-        if TEXT_COLUMNS["splits"] in self.string_columns:
-            matches = self.ask(f"SELECT DISTINCT {quote_name('split')} FROM {self.scan()} ORDER BY 1")
-            names = [str(name) for (name,) in matches if name is not None]
-        if split in names or (self.rows == 0 and isinstance(split, str)):
-            return
-        hint = suggest(str(split), names, f"There are {', '.join(map(repr, names[:5]))}.", show=repr)
-        got = f"{split!r}" if names else f"{split!r} for one without splits"
-        raise InputError("split", rule="name a split of the table", got=got, hint=hint if names else "Leave it out.")
+    def _select(self, split: str) -> None:
+        """Finds the rows of the split; the error for one that does not exist lists those that do."""
+        names = set()
+        for number, (file, group, rows) in enumerate(self._groups):
+            values = (
+                pa.repeat(hive_partitions(file)[SPLIT], rows) if self.split_in_path else pa.nulls(rows, pa.string())
+            )
+            if SPLIT in self._columns:
+                found = self._read(file, group, [SPLIT])
+                values = found.column(0).cast(pa.string()) if found.num_columns else values
+            names |= set(values.unique().to_pylist())
+            matches = pa.compute.equal(values, str(split)).fill_null(False)
+            self._selected[number] = np.flatnonzero(matches.to_numpy(zero_copy_only=False))
+        known = sorted(name for name in names if name is not None)
+        if split not in known and not (isinstance(split, str) and not self._groups):
+            hint = suggest(str(split), known, f"There are {', '.join(map(repr, known[:5]))}.", show=repr)
+            got = f"{split!r}" if known else f"{split!r} for one without splits"
+            raise InputError(
+                "split", rule="name a split of the table", got=got, hint=hint if known else "Leave it out."
+            )
 
     def _check(self, file: Path, header: Metadata) -> None:
         """Raises if a part has other labels or columns than the first."""
@@ -502,6 +417,15 @@ class ParquetFiles:
                 rule = f"lead to parts with the same {name} as {self.files[0].name!r}"
                 hint = "Open the parts that belong together, by a pattern or a folder of their own."
                 raise InputError("path", rule=rule, got=f"{file.name!r} with others", hint=hint)
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    """Inode, size and modification time of a file; None if it is gone."""
+    try:
+        state = file.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _as_paths(path: Any) -> list[Path]:
@@ -513,18 +437,6 @@ def _as_paths(path: Any) -> list[Path]:
     return [Path(one) for one in paths]
 
 
-# Below this many rows, pruning by a sample takes longer than a full scan.
-WORTH_SAMPLING = 8 * SAMPLE_ROWS
-# The sample may hold fewer of the k best than expected by chance; this margin makes a guess that is too high rare.
-GUESS_MARGIN = 5
-# The logarithm of a product and the product are rounded differently; rows this close to a guess are not ruled out.
-GUESS_TOLERANCE = 1e-9
-MAX_COMPILED_QUERIES = 256
-
-Row = tuple[Any, ...]
-"""The key of a row (its strings, or its number), its probability, and the logarithm of it."""
-
-
 class CompiledQuery(NamedTuple):
     """A parsed query: its normal form as text, and the diagram that computes its probability."""
 
@@ -533,102 +445,34 @@ class CompiledQuery(NamedTuple):
 
 
 class CollectionView:
-    """An immutable view of files or a table as they were opened; each query uses one view throughout.
+    """Files or a table as they were opened; each query uses one view throughout.
 
     Args:
         source: Where the columns come from.
-        database: What runs the statements.
         cache_bytes: Limit of the column cache; None for no limit.
     """
 
-    def __init__(self, source: ParquetFiles | TableColumns, database: Database, cache_bytes: int | None) -> None:
+    def __init__(self, source: ParquetFiles | TableColumns, cache_bytes: int | None) -> None:
         self.source, self.labels = source, source.labels
-        self._database = database
-        self._cache = ColumnCache(source, cache_bytes)
-        self._compiled: dict[str, CompiledQuery] = {}
+        self.cache = ColumnCache(source, cache_bytes)
+        self._compile = lru_cache(MAX_COMPILED_QUERIES)(self._compiled)
 
     def compile(self, query: str) -> CompiledQuery:
         """The parsed query; raises `QueryError` if it cannot be parsed."""
-        compiled = self._compiled.get(query) if isinstance(query, str) else None
-        if compiled is None:
-            formula = parse_query(query, self.labels)
-            compiled = CompiledQuery(format_query(formula, self.labels), compile_query(formula, len(self.labels)))
-            if len(self._compiled) >= MAX_COMPILED_QUERIES:
-                self._compiled.clear()
-            self._compiled[query] = compiled
-        return compiled
+        return self._compile(query) if isinstance(query, str) else self._compiled(query)
 
-    def relation(self, diagram: Diagram) -> Relation:
-        """The columns that a diagram reads: in memory if they fit into the cache, else in the files."""
-        relation = self._cache.relation(diagram.columns)
-        if relation is None:
-            assert isinstance(self.source, ParquetFiles)
-            relation = self.source.relation(diagram.columns)
-        return relation
+    def _compiled(self, query: str) -> CompiledQuery:
+        formula = parse_query(query, self.labels)
+        return CompiledQuery(format_query(formula, self.labels), compile_query(formula, len(self.labels)))
 
-    def best(self, diagram: Diagram, relation: Relation, k: int | None) -> list[Row]:
-        """The k most probable rows, or all; ties in the order of the table."""
-        if k is None:
-            return self._rows(tail_statement(diagram, relation, 0), relation)
-        min_prob = self._guess(diagram, relation, k) * (1 - GUESS_TOLERANCE)
-        pruned = self._prune(diagram, relation, min_prob)
-        statement = top_k_statement if pruned is relation else pruned_top_k_statement
-        rows = self._rows(statement(diagram, pruned, k, min_prob=min_prob), pruned)
-        # If k rows reach the guess, the rows it ruled out are no better. If not, it was too high.
-        if min_prob > 0 and (len(rows) < min(k, self.source.size) or rows[-1][-2] < min_prob):
-            rows = self._rows(top_k_statement(diagram, relation, k), relation)
-        return rows
+    def scan(self, diagram: Diagram, *, k: int | None, keep: bool, expect: bool) -> Scan:
+        """One pass over all rows: the k most probable ones (None for all) if `keep`, and the histogram if `expect`."""
+        scan = Scan(diagram, TopK(k) if keep else None, MatchHistogram() if expect else None)
+        scan_rows(self.cache.pieces(diagram.columns), scan)
+        return scan
 
-    def bins(self, diagram: Diagram, relation: Relation) -> list[Bin]:
-        """The histogram of the probabilities."""
-        return [Bin(*row) for row in self._rows(histogram_statement(diagram, relation), relation)]
 
-    def until(
-        self,
-        diagram: Diagram,
-        relation: Relation,
-        bins: list[Bin],
-        *,
-        k: int | None,
-        precision: float | None,
-        recall: float | None,
-    ) -> list[Row]:
-        """The most probable rows, cut off by expected precision, expected recall, or k."""
-        position = cutoff_bin(bins, precision=precision, recall=recall)
-        rows = self._rows(tail_statement(diagram, relation, position, k), relation)
-        total = math.fsum(bin_.first for bin_ in bins)
-        return rows[: cutoff_length([row[-2] for row in rows], total, precision=precision, recall=recall)]
-
-    def string_columns(self, rows: list[Row], relation: Relation) -> list[Row]:
-        """Id and path of each row: part of the rows of files, looked up by row number for columns in memory."""
-        if relation.cells is None:
-            return [row[:-2] for row in rows]
-        columns = self._cache.string_columns([name for name in self.source.string_columns if name != "split"])
-        numbers = [row[0] for row in rows]
-        return list(zip(*(column.take(numbers).to_pylist() for column in columns), strict=True)) if rows else []
-
-    def _rows(self, statement: str, relation: Relation) -> list[Row]:
-        if relation.tables:
-            return self._database.rows(statement, relation.tables)
-        assert isinstance(self.source, ParquetFiles)
-        return self.source.ask(statement)
-
-    def _guess(self, diagram: Diagram, relation: Relation, k: int) -> float:
-        """A lower bound of the k-th highest probability that probably holds, to rule out most rows quickly."""
-        sampled = self.source.size >= WORTH_SAMPLING
-        if not diagram.columns or (diagram.is_conjunction and not sampled):
-            return 0.0
-        position = math.ceil(k * relation.share) + GUESS_MARGIN if sampled else k
-        if relation.cells is not None and diagram.is_conjunction:
-            return kth_probability_of_sample(relation.cells, diagram.literals, position)
-        rows = relation.sample if sampled else relation.rows
-        highest = self._rows(top_probabilities_statement(diagram, relation, rows, position), relation)
-        return float(highest[-1][0]) if highest else 0.0
-
-    def _prune(self, diagram: Diagram, relation: Relation, min_prob: float) -> Relation:
-        if min_prob <= 0 or relation.cells is None or self.source.size < WORTH_SAMPLING:
-            return relation
-        return prune_rows(relation, relation.cells, diagram.bounds(min_prob))
+MAX_COMPILED_QUERIES = 256
 
 
 DEFAULT_LEVEL = 0.95
@@ -651,9 +495,9 @@ class Collection:
         (1.0, 0.48)
     """
 
-    def __init__(self, source: ParquetFiles | TableColumns, database: Database, *, cache_bytes: int | None) -> None:
-        self._database, self._cache_bytes = database, cache_bytes
-        self._view = CollectionView(source, database, cache_bytes)
+    def __init__(self, source: ParquetFiles | TableColumns, *, cache_bytes: int | None) -> None:
+        self._cache_bytes = cache_bytes
+        self._view = CollectionView(source, cache_bytes)
 
     @classmethod
     def open(
@@ -671,10 +515,9 @@ class Collection:
             split: The split to search; all rows by default.
             cache_bytes: How many bytes of columns to keep in memory for the next query; 0 reads the files each time.
         """
-        database = Database()
-        files = ParquetFiles(path, database, split=split)
+        files = ParquetFiles(path, split=split)
         if files.has_probs:
-            return cls(files, database, cache_bytes=cache_bytes)
+            return cls(files, cache_bytes=cache_bytes)
         from manyhot.predictions.parquet import StoredPredictions
 
         table = StoredPredictions(files.files)
@@ -693,7 +536,7 @@ class Collection:
         if not isinstance(argument, PredictionTable):
             hint = "Pass `Predictions`, or open files with `Collection.open`."
             raise InputError("table", "Collection.of", "be a table of predictions", type(argument).__name__, hint)
-        return cls(TableColumns(table), Database(), cache_bytes=None)
+        return cls(TableColumns(table), cache_bytes=None)
 
     @property
     def labels(self) -> list[str]:
@@ -728,15 +571,26 @@ class Collection:
         k, precision, recall = check_k(k), check_share("precision", precision), check_share("recall", recall)
         view = self._view
         compiled = view.compile(query)
-        diagram, relation = compiled.diagram, view.relation(compiled.diagram)
-        limited = precision is not None or recall is not None
-        bins = view.bins(diagram, relation) if expect or limited else []
-        if limited:
-            rows = view.until(diagram, relation, bins, k=k, precision=precision, recall=recall)
-        else:
-            rows = view.best(diagram, relation, k)
-        expected = _expected_matches(bins, DEFAULT_LEVEL) if expect else None
-        return _search_result(compiled.text, rows, view.string_columns(rows, relation), expected)
+        scan = view.scan(compiled.diagram, k=k, keep=True, expect=expect or recall is not None)
+        assert scan.top is not None
+        best = scan.top.best()
+        if precision is not None or recall is not None:
+            total = math.nan if scan.histogram is None else scan.histogram.mean
+            best = best[:, : cutoff_length(best[1], total, precision=precision, recall=recall)]
+        expected = _expected_matches(scan, DEFAULT_LEVEL, view.source.size) if expect else None
+        texts = view.cache.texts(best[0].astype(np.int64), view.source.string_columns)
+        hits = [
+            Hit(names[0], names[1] if len(names) > 1 else None, prob, log_prob)
+            for names, prob, log_prob in zip(texts, best[1].tolist(), best[2].tolist(), strict=True)
+        ]
+        mass = math.fsum(hit.prob for hit in hits)
+        return SearchResult(
+            query=compiled.text,
+            hits=hits,
+            expected=expected,
+            precision=mass / len(hits) if hits else math.nan,
+            recall=None if expected is None else mass / expected.mean if expected.mean > 0 else math.nan,
+        )
 
     @owned("Collection.expect")
     def expect(self, query: str, *, level: float = DEFAULT_LEVEL) -> ExpectedMatches:
@@ -748,8 +602,8 @@ class Collection:
         """
         checked = check_level("level", level)
         view = self._view
-        diagram = view.compile(query).diagram
-        return _expected_matches(view.bins(diagram, view.relation(diagram)), checked)
+        scan = view.scan(view.compile(query).diagram, k=None, keep=False, expect=True)
+        return _expected_matches(scan, checked, view.source.size)
 
     @owned("Collection.sql")
     def sql(
@@ -769,9 +623,9 @@ class Collection:
             raise InputError("collection", rule=rule, got="one in memory", hint=hint)
         return select_statement(
             diagram,
-            source.expression(),
-            {column: source.column(column) for column in diagram.columns},
-            [quote_name(name) for name in source.string_columns if name != "split"],
+            files_in_sql(source.files, split=source.split, hive=source.split_in_path, union=not source.same_columns),
+            {column: source.sql_name(column) for column in diagram.columns},
+            source.string_columns,
             k=check_k(k),
             precision=check_share("precision", precision),
             recall=check_share("recall", recall),
@@ -786,7 +640,7 @@ class Collection:
         Returns:
             How many rows were added.
         """
-        added = add_part(self._view.source, self._database, table)
+        added = add_part(self._view.source, table)
         self.refresh()
         return added
 
@@ -794,33 +648,21 @@ class Collection:
         """Opens the files again, after parts were added, replaced or removed."""
         source = self._view.source
         if isinstance(source, ParquetFiles):
-            self._view = CollectionView(source.reopen(), self._database, self._cache_bytes)
+            self._view = CollectionView(source.reopen(), self._cache_bytes)
 
 
-def _search_result(query: str, rows: list[Row], texts: list[Row], expected: ExpectedMatches | None) -> SearchResult:
-    hits = [
-        Hit(id=names[0], path=names[1] if len(names) > 1 else None, prob=row[-2], log_prob=row[-1])
-        for names, row in zip(texts, rows, strict=True)
-    ]
-    mass = math.fsum(hit.prob for hit in hits)
-    precision = mass / len(hits) if hits else math.nan
-    recall = None if expected is None else mass / expected.mean if expected.mean > 0 else math.nan
-    return SearchResult(query=query, hits=hits, expected=expected, precision=precision, recall=recall)
-
-
-def _expected_matches(bins: list[Bin], level: float) -> ExpectedMatches:
-    low, high = count_interval(bins, level)
-    mean = math.fsum(bin_.first for bin_ in bins)
-    return ExpectedMatches(mean=mean, low=low, high=high, level=level, rows=sum(bin_.rows for bin_ in bins))
+def _expected_matches(scan: Scan, level: float, rows: int) -> ExpectedMatches:
+    assert scan.histogram is not None
+    low, high = count_interval(scan.histogram.bins(), level)
+    return ExpectedMatches(mean=scan.histogram.mean, low=low, high=high, level=level, rows=rows)
 
 
 @owned("Collection.add")
-def add_part(source: object, database: Database, table: PredictionTable) -> int:
+def add_part(source: object, table: PredictionTable) -> int:
     """Writes the rows of a table whose ids are new as the next part of a folder; returns their number.
 
     Args:
         source: The existing parts, opened by the path of their folder.
-        database: The database that reads them.
         table: It must have the labels of the parts, and all kinds of columns that they have.
     """
     from manyhot.predictions.predictions import PredictionTable
@@ -833,15 +675,17 @@ def add_part(source: object, database: Database, table: PredictionTable) -> int:
     assert isinstance(source, ParquetFiles)
     with FileLock(folder / ".adding"):
         # Others may have added since the collection was opened.
-        return _write_part(source.reopen(), database, table, folder)
+        return _write_part(source.reopen(), table, folder)
 
 
-def _write_part(source: ParquetFiles, database: Database, table: PredictionTable, folder: Path) -> int:
+def _write_part(source: ParquetFiles, table: PredictionTable, folder: Path) -> int:
     from manyhot.predictions.parquet import PredictionsWriter
 
     _check_addable(source, table)
     ids = [name for batch in table.batches(kinds=table.kinds[:1]) for name in batch.ids]
-    fresh = _new_rows(source, database, ids)
+    known = [part.read(["id"])["id"] for part in source.pieces()]
+    is_known = pa.compute.is_in(pa.array(ids, pa.string()), pa.chunked_array(known, pa.string()))
+    fresh = np.flatnonzero(~is_known.to_numpy(zero_copy_only=False))
     if len(fresh) == 0:
         return 0
     # Without file locks, two programs that add at once still name their parts differently.
@@ -855,15 +699,6 @@ def _write_part(source: ParquetFiles, database: Database, table: PredictionTable
                 writer.write(batch.take(rows))
             start += len(batch)
     return len(fresh)
-
-
-def _new_rows(source: ParquetFiles, database: Database, ids: list[str]) -> Any:
-    """The numbers of the rows whose ids are new, in order."""
-    pa = import_arrow()
-    candidates = pa.table({"row": pa.array(range(len(ids)), pa.int64()), "id": pa.array(ids, pa.string())})
-    statement = f"SELECT row FROM candidates ANTI JOIN {source.scan()} AS existing USING (id) ORDER BY row"
-    rows = database.rows(statement, {"candidates": candidates})
-    return np.array([row for (row,) in rows], dtype=np.int64)
 
 
 def _parts_folder(source: object) -> Path:

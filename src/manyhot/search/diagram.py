@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from manyhot.errors import InputError, owned
 from manyhot.search.formula import And, Count, Formula, Label, Not, Or, counts_all_labels, named_columns, parts_of
 
-# A reference to a step is its index; the complement of the index (`~index`) stands for its opposite.
-_MARGIN = 2.0**-20  # wider than all rounding of products and of columns of 32 bits
+# A reference to a node or a term is its number; the complement (`~number`) stands for the opposite.
 
 
 @dataclass(frozen=True)
@@ -43,38 +42,43 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """The probabilities that 0, 1, 2, … of some independent parts hold; the last is for `most` and all above.
+class Unnamed:
+    """How many of the labels that the query does not name are present, or absent; numbers from `cap` on are merged."""
 
-    Attributes:
-        parts: What is counted.
-        base: A tally of others to count on with, or None.
-        most: Numbers from this one on are merged.
-        size: How many parts are counted, those of `base` included.
-    """
+    absent: bool
+    cap: int = 1
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of some independent parts hold, with those of another tally; numbers from `cap` on are merged."""
 
     parts: tuple[int, ...]
     base: int | None
-    most: int
-    size: int
+    cap: int = 1
 
 
 @dataclass(frozen=True)
 class CountIn:
-    """The number of a tally is an allowed one."""
+    """The number of a tally is allowed: the bit of that number is set, of larger ones that of `reach`.
+
+    Attributes:
+        tally: Which one.
+        allowed: The bits of the allowed numbers.
+        reach: The number from which on all numbers are allowed or none is.
+    """
 
     tally: int
-    allowed: tuple[bool, ...]
+    allowed: int
+    reach: int
 
 
-Step = Literal | AllOf | Branch | Tally | CountIn
+Node = Literal | AllOf | Branch | Unnamed | Tally | CountIn
 
 
-def references(step: Step) -> tuple[int, ...]:
-    """The indices of the steps that a step needs."""
-    match step:
-        case Literal():
-            return ()
+def references(node: Node) -> tuple[int, ...]:
+    """The indices of the nodes that a node needs."""
+    match node:
         case AllOf(parts):
             used = parts
         case Branch(literal, present, absent):
@@ -83,88 +87,75 @@ def references(step: Step) -> tuple[int, ...]:
             used = parts if base is None else (*parts, base)
         case CountIn(tally):
             used = (tally,)
+        case _:
+            used = ()
     return tuple(max(part, ~part) for part in used)
 
 
 @dataclass(frozen=True)
 class Diagram:
-    """The steps to the probability of a formula.
+    """The nodes from which the probability of a formula is computed.
 
     Attributes:
-        steps: Each needs only steps before it.
-        result: Which step gives the answer; the complement of its index if the answer is the opposite of the step.
-        columns: The label columns that are read, in rising order.
+        nodes: Each needs only nodes before it.
+        result: The node of the formula; the complement of its index if the formula is the opposite of the node.
+        unnamed: The columns of the labels that are counted and not named.
     """
 
-    steps: tuple[Step, ...]
+    nodes: tuple[Node, ...]
     result: int
-    columns: tuple[int, ...]
+    unnamed: tuple[int, ...]
 
     @cached_property
-    def literals(self) -> tuple[tuple[int, bool], ...]:
-        """The labels that must be present (True) or absent (False) for the formula to hold, if it is a conjunction."""
-        step = self.steps[max(self.result, ~self.result)]
-        if isinstance(step, Literal):
-            return ((step.column, self.result >= 0),)
-        if not isinstance(step, AllOf) or self.result < 0:
-            return ()
-        literals = []
-        for part in step.parts:
-            inner = self.steps[max(part, ~part)]
-            if isinstance(inner, Literal):
-                literals.append((inner.column, part >= 0))
+    def columns(self) -> tuple[int, ...]:
+        """The label columns that are read, in rising order."""
+        named = [node.column for _, node, _ in self.steps if isinstance(node, Literal)]
+        counted = self.unnamed if any(isinstance(node, Unnamed) for _, node, _ in self.steps) else ()
+        return tuple(sorted((*named, *counted)))
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, Node, tuple[int, ...]], ...]:
+        """The nodes that the result needs, each with its index and with the nodes that nothing needs after it."""
+        result = max(self.result, ~self.result)
+        needed, steps = {result}, []
+        for index in range(result, -1, -1):
+            if index in needed:
+                used = set(references(self.nodes[index]))
+                steps.append((index, self.nodes[index], tuple(used - needed)))
+                needed |= used
+        return tuple(reversed(steps))
+
+    @cached_property
+    def literals(self) -> tuple[tuple[int, bool], ...] | None:
+        """The labels that must be present (True) or absent (False), if the formula says nothing else; None if it does.
+
+        Example:
+            >>> from manyhot.search.formula import And, Count, Label
+            >>> compile_query(And((Label(0), Count(1, 1))), 3).literals
+            ((0, True), (1, False), (2, False))
+        """
+        waiting, literals = [self.result], []
+        while waiting:
+            part = waiting.pop()
+            match self.nodes[max(part, ~part)]:
+                case Literal(column):
+                    literals.append((column, part >= 0))
+                case AllOf(parts) if part >= 0:
+                    waiting.extend(parts)
+                case CountIn(tally, allowed, 1) if (allowed & 1) == (part >= 0):  # none is counted
+                    counted = self.nodes[tally]
+                    if not isinstance(counted, Unnamed):
+                        return None
+                    literals += [(column, counted.absent) for column in self.unnamed]
+                case _:
+                    return None
         return tuple(sorted(literals))
 
-    @cached_property
-    def is_conjunction(self) -> bool:
-        """Whether the formula says of some labels that they are present or absent, and nothing else."""
-        step = self.steps[max(self.result, ~self.result)]
-        if isinstance(step, AllOf):
-            return self.result >= 0 and len(step.parts) == len(self.literals)
-        return isinstance(step, Literal)
 
-    def bounds(self, min_prob: float) -> list[tuple[int, float | None, float | None]]:
-        """Bounds of single probabilities that follow from a lower bound of the formula's probability.
-
-        Args:
-            min_prob: The lower bound.
-
-        Returns:
-            Column, lowest and highest probability of its label, None for no bound. They are a little too wide rather
-            than too narrow, so that rounding excludes nothing.
-        """
-        low = min_prob * (1 - _MARGIN)
-        if low <= 0:
-            return []
-        high = 1 - low + _MARGIN
-        bounds = [(column, low, None) if wanted else (column, None, high) for column, wanted in self.literals]
-        return [bound for bound in bounds if bound[2] is None or bound[2] < 1]
-
-    @cached_property
-    def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each step the steps that nothing needs after it."""
-        last: dict[int, int] = {}
-        for index, step in enumerate(self.steps):
-            last.update(dict.fromkeys(references(step), index))
-        last.pop(max(self.result, ~self.result), None)
-        done: list[list[int]] = [[] for _ in self.steps]
-        for index, user in last.items():
-            done[user].append(index)
-        return tuple(map(tuple, done))
-
-
-# A term is known by a number, and its opposite by the complement of that number (`~term`).
 TRUE = 0
 FALSE = ~TRUE
 MAX_TERM_DEPTH = 60  # levels that a term may have; what rewrites them calls itself for each
 UNNAMED = 1  # the bit of a support that stands for the labels that the formula counts and does not name
-
-
-@dataclass(frozen=True)
-class Variable:
-    """The label of this column is present."""
-
-    column: int
 
 
 @dataclass(frozen=True)
@@ -189,7 +180,7 @@ class Number:
     unnamed: bool
 
 
-Term = Variable | Conjunction | Number
+Term = Literal | Conjunction | Number
 
 
 def column_bit(column: int) -> int:
@@ -209,10 +200,12 @@ def columns_of(support: int) -> list[int]:
 
 
 class Terms:
-    """All terms of one formula.
+    """All terms of one formula: simplified parts of it, each stored once.
+
+    Args:
+        unnamed: How many labels are counted without being named.
 
     Attributes:
-        unnamed: How many labels are counted without being named.
         terms: Term by number.
         supports: For each term the labels that it depends on, as bits.
         work: How much was rewritten so far, so that the caller can stop in time.
@@ -226,18 +219,16 @@ class Terms:
         self._depths = [0]
         self._numbers: dict[Term, int] = {self.terms[0]: TRUE}
 
-    def support(self, term: int) -> int:
-        """The labels that a term depends on, as bits."""
-        return self.supports[max(term, ~term)]
+    def support(self, *terms: int) -> int:
+        """The labels that some terms depend on, as bits."""
+        result = 0
+        for term in terms:
+            result |= self.supports[max(term, ~term)]
+        return result
 
-    def variable(self, column: int) -> int:
+    def label(self, column: int) -> int:
         """The term that a label is present."""
-        return self._store(Variable(column), column_bit(column))
-
-    def literal(self, term: int) -> tuple[int, bool] | None:
-        """The column and whether it is wanted, for a term that is a label or its opposite."""
-        result = self.terms[max(term, ~term)]
-        return (result.column, term >= 0) if isinstance(result, Variable) else None
+        return self._store(Literal(column), column_bit(column))
 
     def conjunction(self, parts: Iterable[int]) -> int:
         """The term that all parts hold."""
@@ -252,100 +243,69 @@ class Terms:
                 waiting.extend(inner.parts)
             else:
                 flat.add(part)
-        return self._propagated(flat)
-
-    def _propagated(self, parts: set[int]) -> int:
-        """The conjunction of parts where the labels that it demands or forbids are settled in all other parts."""
-        ones = zeros = 0
-        literals, others = [], []
-        for part in parts:
-            literal = self.literal(part)
-            if literal is None:
-                others.append(part)
-                continue
-            literals.append(part)
-            column, wanted = literal
-            ones |= column_bit(column) if wanted else 0
-            zeros |= 0 if wanted else column_bit(column)
-        settled = ones | zeros
-        if any(self.support(part) & settled for part in others):
-            return self.conjunction([*literals, *(self.restrict(part, ones, zeros) for part in others)])
+        literals = {part for part in flat if isinstance(self.terms[max(part, ~part)], Literal)}
+        others = flat - literals
         merged = self._merged(others)
-        if merged is not None:
+        if merged != others:
             return self.conjunction([*literals, *merged])
-        if len(parts) == 1:
-            return literals[0] if literals else others[0]
-        support = settled
-        for part in others:
-            support |= self.support(part)
-        return self._store(Conjunction(tuple(sorted(parts))), support)
+        # Labels that are demanded or forbidden are settled in all other parts.
+        ones, settled = self.support(*(part for part in literals if part >= 0)), self.support(*literals)
+        if self.support(*others) & settled:
+            return self.conjunction([*literals, *(self.restrict(part, ones, settled ^ ones) for part in others)])
+        return flat.pop() if len(flat) == 1 else self._store(Conjunction(tuple(sorted(flat))), self.support(*flat))
 
-    def _merged(self, parts: Sequence[int]) -> list[int] | None:
-        """The parts with one for all that count the same; None if no two do."""
+    def _merged(self, parts: Iterable[int]) -> set[int]:
+        """The parts with one for all that count the same."""
         allowed: dict[tuple[tuple[int, ...], bool], int] = {}
-        remaining, merged = [], False
+        remaining = set()
         for part in parts:
             term = self.terms[max(part, ~part)]
-            if not isinstance(term, Number):
-                remaining.append(part)
-                continue
-            key = term.parts, term.unnamed
-            numbers = term.allowed if part >= 0 else term.allowed ^ self._all_numbers(*key)
-            merged = merged or key in allowed
-            allowed[key] = allowed.get(key, -1) & numbers
-        if not merged:
-            return None
-        return remaining + [self.number(numbers, *key) for key, numbers in allowed.items()]
+            if isinstance(term, Number):
+                key = term.parts, term.unnamed
+                numbers = term.allowed if part >= 0 else term.allowed ^ self._all_numbers(*key)
+                allowed[key] = allowed.get(key, -1) & numbers
+            else:
+                remaining.add(part)
+        return remaining | {self.number(numbers, *key) for key, numbers in allowed.items()}
 
     def number(self, allowed: int, parts: Iterable[int], unnamed: bool) -> int:
         """The term that the number of parts that hold is one of those in `allowed`, whose bits stand for numbers."""
         counted = Counter(parts)
         shift = counted.pop(TRUE, 0)
         counted.pop(FALSE, 0)
-        for part in [part for part in counted if part >= 0 and ~part in counted]:
-            # One of a part and its opposite holds, whichever it is.
-            pairs = min(counted[part], counted[~part])
-            counted[part] -= pairs
-            counted[~part] -= pairs
-            shift += pairs
         remaining = tuple(sorted(counted.elements()))
         unnamed = unnamed and self.unnamed > 0
         every = self._all_numbers(remaining, unnamed)
         allowed = allowed >> shift & every
         if allowed in (0, every):
             return TRUE if allowed else FALSE
-        support = UNNAMED if unnamed else 0
-        for part in remaining:
-            support |= self.support(part)
+        support = self.support(*remaining) | (UNNAMED if unnamed else 0)
         if support == UNNAMED and remaining:
             return self.number(self._by_unnamed(allowed, remaining, unnamed), (), True)
-        return self._canonical(allowed, remaining, unnamed, every, support)
-
-    def _canonical(self, allowed: int, parts: tuple[int, ...], unnamed: bool, every: int, support: int) -> int:
-        """The term for numbers of which some are allowed and some not."""
         if not allowed & 1:
-            return ~self._canonical(every ^ allowed, parts, unnamed, every, support)
-        if parts and allowed == 1:
-            return self.conjunction([*(~part for part in parts), *self._unnamed_is(1, unnamed)])
-        if parts and allowed == every >> 1:
-            return ~self.conjunction([*parts, *self._unnamed_is(1 << self.unnamed, unnamed)])
-        return self._store(Number(allowed, parts, unnamed), support)
-
-    def _unnamed_is(self, allowed: int, unnamed: bool) -> list[int]:
-        """What a conjunction must say about the labels without a name, if anything."""
-        return [self.number(allowed, (), True)] if unnamed else []
+            return ~self.number(every ^ allowed, remaining, unnamed)
+        if remaining and allowed == 1:  # none
+            rest = [self.number(1, (), True)] if unnamed else []
+            return self.conjunction([*(~part for part in remaining), *rest])
+        if remaining and allowed == every >> 1:  # not all
+            rest = [self.number(1 << self.unnamed, (), True)] if unnamed else []
+            return ~self.conjunction([*remaining, *rest])
+        return self._store(Number(allowed, remaining, unnamed), support)
 
     def _by_unnamed(self, allowed: int, parts: Sequence[int], unnamed: bool) -> int:
         """The allowed numbers of labels without a name, for parts that depend on that number alone."""
+        masks = [self._allowed_unnamed(part) for part in parts]
         numbers = 0
         for present in range(self.unnamed + 1):
-            held = present if unnamed else 0
-            for part in parts:
-                term = self.terms[max(part, ~part)]
-                if isinstance(term, Number):  # nothing else depends on the rest alone
-                    held += (term.allowed >> present & 1) == (part >= 0)
+            held = sum(mask >> present & 1 for mask in masks) + (present if unnamed else 0)
             numbers |= (allowed >> held & 1) << present
         return numbers
+
+    def _allowed_unnamed(self, part: int) -> int:
+        """The numbers of labels without a name with which a part holds that depends on nothing else."""
+        term = self.terms[max(part, ~part)]
+        assert isinstance(term, Number)
+        return term.allowed if part >= 0 else ~term.allowed
 
     def restrict(self, term: int, ones: int, zeros: int) -> int:
         """The term that is left when some labels are known to be present (`ones`) and some absent (`zeros`)."""
@@ -359,7 +319,7 @@ class Terms:
         if term not in known:
             result = self.terms[term]
             self.work += 1
-            if isinstance(result, Variable):
+            if isinstance(result, Literal):
                 return TRUE if column_bit(result.column) & ones else FALSE
             self.work += len(result.parts)
             parts = [self._restrict(part, ones, settled, known) for part in result.parts]
@@ -376,7 +336,7 @@ class Terms:
     def _store(self, term: Term, support: int) -> int:
         number = self._numbers.setdefault(term, len(self.terms))
         if number == len(self.terms):
-            parts = () if isinstance(term, Variable) else term.parts
+            parts = () if isinstance(term, Literal) else term.parts
             depth = 1 + max((self._depths[max(part, ~part)] for part in parts), default=0)
             if depth > MAX_TERM_DEPTH:
                 rule = f"have at most {MAX_TERM_DEPTH} levels of nested conditions"
@@ -387,299 +347,50 @@ class Terms:
         return number
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """How many independent parts hold, and labels without a name, is one of the numbers whose bits are in `allowed`."""
-
-    allowed: int
-    parts: tuple[int, ...]
-    unnamed: bool
-
-
-_Draft = Literal | AllOf | Branch | _Counted
-_Key = tuple[tuple[int, ...], bool]  # what is counted: parts, and whether the labels without a name are among them
-
-
-class DiagramAssembler:
-    """Takes steps in the order in which they need each other, and gives the program of those that matter.
-
-    Args:
-        unnamed: The columns of the labels that are counted without being named.
-    """
-
-    def __init__(self, unnamed: Sequence[int]) -> None:
-        self.unnamed = unnamed
-        self.drafts: list[_Draft] = []
-        self._draft_indices: dict[_Draft, int] = {}
-
-    def literal(self, column: int) -> int:
-        """The step of a label."""
-        return self._add(Literal(column))
-
-    def product(self, parts: Sequence[int]) -> int:
-        """The step for all of some independent parts."""
-        true = self._add(AllOf(()))
-        if ~true in parts:
-            return ~true
-        remaining = [part for part in parts if part != true]
-        return remaining[0] if len(remaining) == 1 else self._add(AllOf(tuple(remaining)))
-
-    def choice(self, literal: int, present: int, absent: int) -> int:
-        """The step for one part where a label is present and another where not; a product if one is constant."""
-        true = self._add(AllOf(()))
-        if present == absent:
-            return present
-        if absent == ~true:
-            return self.product((literal, present))
-        if present == ~true:
-            return self.product((~literal, absent))
-        if absent == true:
-            return ~self.product((literal, ~present))
-        if present == true:
-            return ~self.product((~literal, ~absent))
-        return self._add(Branch(literal, present, absent))
-
-    def number(self, allowed: int, parts: Sequence[int], unnamed: bool) -> int:
-        """The step for a number of independent parts, and of labels without a name, that is an allowed one."""
-        if not parts and allowed == 1:
-            return self.product([~self.literal(column) for column in self.unnamed])
-        if not parts and allowed == (1 << len(self.unnamed)) - 1:
-            return ~self.product([self.literal(column) for column in self.unnamed])
-        return self._add(_Counted(allowed, tuple(parts), unnamed))
-
-    def diagram(self, result: int) -> Diagram:
-        """The program that ends in a step, without those that it does not need."""
-        return _Finalizer(self.drafts, self.unnamed).diagram(result)
-
-    def _add(self, draft: _Draft) -> int:
-        index = self._draft_indices.setdefault(draft, len(self.drafts))
-        if index == len(self.drafts):
-            self.drafts.append(draft)
-        return index
-
-
-class _Finalizer:
-    """Drafts turned into steps."""
-
-    def __init__(self, drafts: Sequence[_Draft], unnamed: Sequence[int]) -> None:
-        self.drafts = list(drafts)
-        self.unnamed = unnamed
-        self.steps: list[Step] = []
-        self.step_indices: dict[int, int] = {}  # of a draft among the steps
-        self.literals: dict[int, int] = {}  # of a column among the steps
-        self.tallies: dict[_Key, int] = {}
-
-    def diagram(self, result: int) -> Diagram:
-        wanted = self._wanted(max(result, ~result))
-        self._join_products(wanted)
-        wanted = self._wanted(max(result, ~result))
-        counted = [self.drafts[index] for index in wanted]
-        self.schedule = _TallySchedule([draft for draft in counted if isinstance(draft, _Counted)], len(self.unnamed))
-        for index in wanted:
-            self.step_indices[index] = self._step(self.drafts[index])
-        return Diagram(tuple(self.steps), self._moved(result), tuple(sorted(self.literals)))
-
-    def _wanted(self, result: int) -> list[int]:
-        """The drafts that a result needs, in order."""
-        wanted, waiting = {result}, [result]
-        while waiting:
-            for part in _inner(self.drafts[waiting.pop()]):
-                if part not in wanted:
-                    wanted.add(part)
-                    waiting.append(part)
-        return sorted(wanted)
-
-    def _join_products(self, wanted: Sequence[int]) -> None:
-        """Merges a product that is used once, by another product, into that product."""
-        uses = Counter(part for index in wanted for part in _inner(self.drafts[index]))
-        for index in wanted:
-            draft = self.drafts[index]
-            if not isinstance(draft, AllOf):
-                continue
-            parts: list[int] = []
-            for part in draft.parts:
-                inner = self.drafts[part] if part >= 0 and uses[part] == 1 else None
-                parts += inner.parts if isinstance(inner, AllOf) else [part]
-            self.drafts[index] = AllOf(tuple(parts))
-
-    def _step(self, draft: _Draft) -> int:
-        match draft:
-            case Literal(column):
-                return self._literal(column)
-            case AllOf(parts):
-                return self._put(AllOf(tuple(map(self._moved, parts))))
-            case Branch(literal, present, absent):
-                return self._put(Branch(*map(self._moved, (literal, present, absent))))
-            case _Counted(allowed, parts, unnamed):
-                tally = self._tally((parts, unnamed))
-                return self._put(CountIn(tally, self.schedule.allowed(allowed, (parts, unnamed))))
-
-    def _tally(self, key: _Key) -> int:
-        """The step of a tally, after those of the tallies that it counts on from."""
-        chain: list[_Key] = []
-        following: _Key | None = key
-        while following is not None and following not in self.tallies:
-            chain.append(following)
-            following = self.schedule.more[following]
-        for link in reversed(chain):
-            more = self.schedule.more[link]
-            parts = self._counted_parts(link)
-            if self.schedule.is_mirrored(link):
-                parts = [~part for part in parts]
-            base = None if more is None else self.tallies[more]
-            self.tallies[link] = self._put(
-                Tally(tuple(parts), base, self.schedule.most[link], self.schedule.size(link))
-            )
-        return self.tallies[key]
-
-    def _counted_parts(self, key: _Key) -> list[int]:
-        """What a tally adds to the one that it counts on from."""
-        parts, unnamed = key
-        more = self.schedule.more[key]
-        if unnamed and not parts:
-            return [self._literal(column) for column in self.unnamed]
-        new = parts[: len(parts) - len(more[0])] if more else parts
-        return [self._moved(part) for part in new]
-
-    def _literal(self, column: int) -> int:
-        if column not in self.literals:
-            self.literals[column] = self._put(Literal(column))
-        return self.literals[column]
-
-    def _moved(self, part: int) -> int:
-        return self.step_indices[part] if part >= 0 else ~self.step_indices[~part]
-
-    def _put(self, step: Step) -> int:
-        self.steps.append(step)
-        return len(self.steps) - 1
-
-
-def _inner(draft: _Draft) -> tuple[int, ...]:
-    """The indices of the drafts that a draft needs."""
-    if isinstance(draft, _Counted):
-        return tuple(max(part, ~part) for part in draft.parts)
-    return references(draft)
-
-
-class _TallySchedule:
-    """Which tallies there are, which counts on from which, how far each must count, and whether it counts what fails.
-
-    Attributes:
-        more: For each tally the one from which it counts on: the same without its first part, if that is there, else
-            that of the labels without a name, which are too many to be counted again for each branch.
-        most: For each tally the number from which on all numbers give the same answers.
-    """
-
-    def __init__(self, drafts: Sequence[_Counted], unnamed: int) -> None:
-        self.unnamed = unnamed
-        keys = {(draft.parts, draft.unnamed) for draft in drafts}
-        keys |= {((), True) for _, has_unnamed in keys if has_unnamed}
-        ordered = sorted(keys, key=lambda key: (len(key[0]), key))
-        self.more: dict[_Key, _Key | None] = {key: self._base(key, keys) for key in ordered}
-        self.family: dict[_Key, _Key] = {}
-        for key in ordered:
-            base = self.more[key]
-            self.family[key] = key if base is None else self.family[base]
-        self.mirrored = self._directions(drafts)
-        self.most = dict.fromkeys(keys, 1)
-        for draft in drafts:
-            key = draft.parts, draft.unnamed
-            self.most[key] = max(self.most[key], self._reach(draft, mirrored=self.is_mirrored(key)))
-        for key in reversed(ordered):
-            base = self.more[key]
-            if base is not None:
-                self.most[base] = max(self.most[base], min(self.most[key], self.size(base)))
-
-    def size(self, key: _Key) -> int:
-        """How many things are counted."""
-        return len(key[0]) + (self.unnamed if key[1] else 0)
-
-    def is_mirrored(self, key: _Key) -> bool:
-        """Whether a tally counts what fails, because that needs fewer numbers."""
-        return self.family[key] in self.mirrored
-
-    def allowed(self, allowed: int, key: _Key) -> tuple[bool, ...]:
-        """Which numbers of a tally are allowed, the last of them for all above."""
-        size = self.size(key)
-        mirrored = self.is_mirrored(key)
-        return tuple(bool(allowed >> (size - i if mirrored else i) & 1) for i in range(self.most[key] + 1))
-
-    def _base(self, key: _Key, keys: set[_Key]) -> _Key | None:
-        parts, unnamed = key
-        if not parts:
-            return None
-        shorter = parts[1:], unnamed
-        if len(parts) > 1 and shorter in keys:
-            return shorter
-        return ((), True) if unnamed else None
-
-    def _directions(self, drafts: Sequence[_Counted]) -> set[_Key]:
-        """The families that count what fails."""
-        forward: Counter[_Key] = Counter()
-        backward: Counter[_Key] = Counter()
-        for draft in drafts:
-            family = self.family[draft.parts, draft.unnamed]
-            forward[family] = max(forward[family], self._reach(draft, mirrored=False))
-            backward[family] = max(backward[family], self._reach(draft, mirrored=True))
-        return {family for family in forward if backward[family] < forward[family]}
-
-    def _reach(self, draft: _Counted, *, mirrored: bool) -> int:
-        """The number from which on all numbers are allowed or none is."""
-        size = self.size((draft.parts, draft.unnamed))
-        bits = f"{draft.allowed:0{size + 1}b}"  # the highest number first
-        bits = bits[::-1] if mirrored else bits
-        return len(bits.lstrip(bits[0]))
-
-
-MAX_NODES = 20_000  # steps of a diagram
+MAX_NODES = 20_000  # nodes of a diagram, tallies aside
 MAX_WORK = 1_500_000  # parts of formulas visited while compiling: some seconds
 
 
 class DiagramBuilder:
-    """The steps of terms, each built once and after those that it needs.
+    """The nodes of terms, each built once and after those that it needs.
 
     Args:
         terms: Where the terms are stored.
-        unnamed: The columns of the labels that are counted without being named.
         in_order: Whether to split by labels in the order of their columns, which suits chains; else by the label that
             most parts share, which suits most.
     """
 
-    def __init__(self, terms: Terms, unnamed: Sequence[int], *, in_order: bool) -> None:
-        self.terms = terms
-        self.in_order = in_order
-        self.most_work = terms.work + MAX_WORK
-        self.assembly = DiagramAssembler(unnamed)
-        self.node_indices: dict[int, int] = {}
-        self.splits: set[int] = set()
+    def __init__(self, terms: Terms, *, in_order: bool) -> None:
+        self.terms, self.in_order = terms, in_order
+        self.nodes: list[Node] = []
+        self._indices: dict[Node, int] = {}
+        self._places: dict[int, int] = {}  # of a term among the nodes
+        self._split: set[int] = set()
 
-    def build(self, result: int) -> Diagram | None:
-        """The program that gives the probability of a term; None if it would be too large."""
-        waiting = [max(result, ~result)]
-        needs: dict[int, tuple[int, ...]] = {}
+    def build(self, result: int, unnamed: Sequence[int]) -> Diagram | None:
+        """The diagram of a term; None if it would be too large."""
+        waiting, parts = [max(result, ~result)], dict[int, tuple[int, ...]]()
+        most_work = self.terms.work + MAX_WORK
         while waiting:
             term = waiting[-1]
-            if term not in needs:
-                needs[term] = self._needs(term)
-                if len(needs) > MAX_NODES or self.terms.work > self.most_work:
+            if term not in parts:
+                parts[term] = self._parts(term)
+                if len(parts) > MAX_NODES or self.terms.work > most_work:
                     return None
-            inner = [max(part, ~part) for part in needs[term]]
-            missing = [part for part in inner if part not in self.node_indices]
-            if missing:
-                waiting.extend(missing)
-                continue
-            waiting.pop()
-            if term not in self.node_indices:
-                self.node_indices[term] = self._assemble(term, [self._index(part) for part in needs[term]])
-        return self.assembly.diagram(self._index(result))
+            missing = [max(part, ~part) for part in parts[term] if max(part, ~part) not in self._places]
+            waiting.extend(missing)
+            if not missing:
+                waiting.pop()
+                self._places[term] = self._node(term, [self._place(part) for part in parts[term]])
+        return Diagram(self._with_caps(), self._place(result), tuple(unnamed))
 
-    def _index(self, part: int) -> int:
-        return self.node_indices[part] if part >= 0 else ~self.node_indices[~part]
+    def _place(self, part: int) -> int:
+        return self._places[part] if part >= 0 else ~self._places[~part]
 
-    def _needs(self, number: int) -> tuple[int, ...]:
+    def _parts(self, number: int) -> tuple[int, ...]:
         """What a term is computed from: independent parts, or a label and what is left if it is present or absent."""
         term = self.terms.terms[number]
-        if isinstance(term, Variable):
+        if isinstance(term, Literal):
             return ()
         if isinstance(term, Conjunction):
             groups = self._groups(term.parts)
@@ -690,19 +401,55 @@ class DiagramBuilder:
             return tuple(sorted(term.parts, key=lambda part: columns_of(self.terms.support(part))))
         column = self._split_by(term.parts)
         bit = column_bit(column)
-        present, absent = self.terms.restrict(number, bit, 0), self.terms.restrict(number, 0, bit)
-        self.splits.add(number)
-        return self.terms.variable(column), present, absent
+        self._split.add(number)
+        return self.terms.label(column), self.terms.restrict(number, bit, 0), self.terms.restrict(number, 0, bit)
 
-    def _assemble(self, number: int, parts: list[int]) -> int:
+    def _node(self, number: int, parts: list[int]) -> int:
         term = self.terms.terms[number]
-        if number in self.splits:
-            return self.assembly.choice(*parts)
-        if isinstance(term, Variable):
-            return self.assembly.literal(term.column)
-        if isinstance(term, Conjunction):
-            return self.assembly.product(parts)
-        return self.assembly.number(term.allowed, parts, term.unnamed)
+        if number in self._split:
+            literal, present, absent = parts
+            return present if present == absent else self._add(Branch(literal, present, absent))
+        if isinstance(term, Number):
+            return self._count(term, parts)
+        return self._add(term if isinstance(term, Literal) else AllOf(tuple(parts)))
+
+    def _count(self, term: Number, parts: list[int]) -> int:
+        """Counts what holds, or what fails where that needs fewer numbers."""
+        unnamed = self.terms.unnamed if term.unnamed else 0
+        bits = f"{term.allowed:0{len(parts) + unnamed + 1}b}"  # the highest number first
+        reach, reach_of_opposite = len(bits.lstrip(bits[0])), len(bits.rstrip(bits[-1]))
+        absent = reach_of_opposite < reach
+        tally = self._add(Unnamed(absent)) if unnamed else None
+        for part in reversed(parts):
+            tally = self._add(Tally((~part if absent else part,), tally))
+        assert tally is not None
+        allowed = int(bits[::-1], 2) if absent else term.allowed
+        return self._add(CountIn(tally, allowed, min(reach, reach_of_opposite)))
+
+    def _with_caps(self) -> tuple[Node, ...]:
+        """The nodes, in which each tally goes as far as those that need it, and has the parts of one it alone needs."""
+        nodes = list(self.nodes)
+        uses = Counter(part for node in nodes for part in references(node))
+        for index, node in enumerate(nodes):
+            if isinstance(node, Tally) and node.base is not None and uses[node.base] == 1:
+                base = nodes[node.base]
+                if isinstance(base, Tally):
+                    nodes[index] = Tally(node.parts + base.parts, base.base)
+        caps = Counter[int]()
+        for index, node in reversed(list(enumerate(nodes))):
+            if isinstance(node, CountIn):
+                caps[node.tally] = max(caps[node.tally], node.reach)
+            elif isinstance(node, Tally | Unnamed):
+                nodes[index] = replace(node, cap=caps[index])
+                if isinstance(node, Tally) and node.base is not None:
+                    caps[node.base] = max(caps[node.base], caps[index])
+        return tuple(nodes)
+
+    def _add(self, node: Node) -> int:
+        index = self._indices.setdefault(node, len(self.nodes))
+        if index == len(self.nodes):
+            self.nodes.append(node)
+        return index
 
     def _is_independent(self, term: Number) -> bool:
         """Whether no two of the things that are counted have a label in common."""
@@ -736,7 +483,7 @@ class DiagramBuilder:
 
 @owned("compile_query")
 def compile_query(formula: Formula, num_labels: int) -> Diagram:
-    """The steps to the probability of a formula, for a sample whose labels are independent.
+    """The nodes from which the probability of a formula is computed, for a sample whose labels are independent.
 
     Args:
         formula: The formula.
@@ -744,12 +491,6 @@ def compile_query(formula: Formula, num_labels: int) -> Diagram:
 
     Raises:
         InputError: The formula names a label that does not exist, or its diagram is too large.
-
-    Example:
-        >>> from manyhot.search.formula import And, Count, Label
-        >>> only_first = And((Label(0), Count(1, 1)))
-        >>> compile_query(only_first, 3).literals
-        ((0, True), (1, False), (2, False))
     """
     named = set(named_columns(formula))
     for column in named:
@@ -760,10 +501,10 @@ def compile_query(formula: Formula, num_labels: int) -> Diagram:
     terms = Terms(len(unnamed))
     result = _enter(formula, terms, sorted(named), num_labels)
     for in_order in (False, True):
-        diagram = DiagramBuilder(terms, unnamed, in_order=in_order).build(result)
+        diagram = DiagramBuilder(terms, in_order=in_order).build(result, unnamed)
         if diagram is not None:
             return diagram
-    rule = f"have a decision diagram of at most {MAX_NODES:,} steps"
+    rule = f"have a decision diagram of at most {MAX_NODES:,} nodes"
     got = "one that ties too many labels together"
     raise InputError("formula", rule=rule, got=got, hint="Ask for less at once.")
 
@@ -788,7 +529,7 @@ def _term(formula: Formula, parts: Sequence[int], terms: Terms, named: Sequence[
     """The term of a formula whose parts are terms already."""
     match formula:
         case Label(column):
-            return terms.variable(column)
+            return terms.label(column)
         case Not():
             return ~parts[0]
         case And():
@@ -796,7 +537,7 @@ def _term(formula: Formula, parts: Sequence[int], terms: Terms, named: Sequence[
         case Or():
             return ~terms.conjunction(~part for part in parts)
         case Count(low, high, None):
-            return terms.number(_between(low, high, num_labels), [terms.variable(column) for column in named], True)
+            return terms.number(_between(low, high, num_labels), [terms.label(column) for column in named], True)
         case Count(low, high, _):
             return terms.number(_between(low, high, len(parts)), parts, False)
 

@@ -1,4 +1,4 @@
-"""Evaluates a decision diagram over any semiring: probabilities, their logarithms, truth values, or SQL text.
+"""Evaluates a decision diagram over any semiring: probabilities, their logarithms, truth values, or SQL.
 
 Every node has two values: that something holds, and that it does not. Both are sums and products of earlier pairs and
 nothing is ever subtracted, so neither loses digits, however near to 0 or 1 the other is.
@@ -6,143 +6,244 @@ nothing is ever subtracted, so neither loses digits, however near to 0 or 1 the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from manyhot.search.diagram import AllOf, Branch, CountIn, Diagram, Literal, Tally
+import numpy as np
 
-Value = TypeVar("Value")
-Pair = tuple[Value, Value]
+from manyhot.search.diagram import AllOf, Branch, CountIn, Diagram, Literal, Tally, Unnamed
 
-
-class Semiring(Protocol[Value]):
-    """A zero, a one, sums and products."""
-
-    @property
-    def zero(self) -> Value:
-        """The value of an impossible event."""
-
-    @property
-    def one(self) -> Value:
-        """The value of a certain event."""
-
-    def plus(self, left: Value, right: Value) -> Value:
-        """The value of the union of two disjoint events."""
-
-    def times(self, left: Value, right: Value) -> Value:
-        """The value of the intersection of two independent events."""
+Array = np.ndarray[Any, Any]
+Pair = tuple[Any, Any]
 
 
-def evaluate(diagram: Diagram, semiring: Semiring[Value], literal: Callable[[int], Pair[Value]]) -> Pair[Value]:
-    """Evaluates the steps in order and frees each value after its last use.
+class Semiring(NamedTuple):
+    """Values of events, and their operations.
+
+    Attributes:
+        zero: The value of an impossible event.
+        one: The value of a certain event.
+        plus: The value of the union of two disjoint events.
+        times: The value of the intersection of two independent events.
+    """
+
+    zero: Any
+    one: Any
+    plus: np.ufunc
+    times: np.ufunc
+
+
+PROBABILITIES = Semiring(0.0, 1.0, np.add, np.multiply)
+LOGARITHMS = Semiring(-np.inf, 0.0, np.logaddexp, np.add)
+TRUTH = Semiring(np.False_, np.True_, np.logical_or, np.logical_and)
+
+
+class Counts(NamedTuple):
+    """The values (M, n) that 0, 1, ... of some events happen, the last for all above, and how many events there are."""
+
+    values: Array
+    events: int
+
+
+class Evaluation:
+    """The values of the nodes so far.
 
     Args:
-        diagram: The steps.
+        diagram: The nodes.
         semiring: The values and their operations.
-        literal: Returns the pair of a label column.
+        label: Returns the pair of a label column: present and absent.
+        rows: How many rows there are.
+    """
+
+    def __init__(self, diagram: Diagram, semiring: Semiring, label: Callable[[int], Pair], rows: int) -> None:
+        self.diagram, self.label, self.rows = diagram, label, rows
+        self.zero, self.one = semiring.zero, semiring.one
+        self._plus, self._times = semiring.plus, semiring.times
+        self.values: dict[int, Any] = {}
+
+    def result(self) -> Pair:
+        """The value that the formula holds, and the value that it does not."""
+        for index, node, done in self.diagram.steps:
+            match node:
+                case Literal(column):
+                    value: Any = self.label(column)
+                case AllOf(parts):
+                    value = self.product(map(self.pair, parts))
+                case Branch(literal, present, absent):
+                    value = self.choice(self.pair(literal), self.pair(present), self.pair(absent))
+                case Unnamed(counts_absent, cap):
+                    pairs = map(self.label, self.diagram.unnamed)
+                    value = self.tally((pair[::-1] if counts_absent else pair for pair in pairs), None, cap)
+                case Tally(parts, base, cap):
+                    value = self.tally(map(self.pair, parts), None if base is None else self.values[base], cap)
+                case CountIn(tally, allowed, reach):
+                    value = self.within(self.values[tally].values, allowed, reach)
+            self.values[index] = value
+            for old in done:
+                del self.values[old]
+        return self.pair(self.diagram.result)
+
+    def pair(self, part: int) -> Pair:
+        """The values of a node or of its opposite."""
+        holds, fails = self.values[max(part, ~part)]
+        return (holds, fails) if part >= 0 else (fails, holds)
+
+    def plus(self, left: Any, right: Any) -> Any:
+        """The sum; nothing is computed for zeros that are known."""
+        return right if left is self.zero else left if right is self.zero else self._plus(left, right)
+
+    def times(self, left: Any, right: Any) -> Any:
+        """The product; nothing is computed for zeros and ones that are known."""
+        if left is self.zero or right is self.zero:
+            return self.zero
+        return right if left is self.one else left if right is self.one else self._times(left, right)
+
+    def product(self, pairs: Iterable[Pair]) -> Pair:
+        """That all of some independent events happen."""
+        holds, fails = self.one, self.zero
+        for present, absent in pairs:
+            holds, fails = self.times(holds, present), self.plus(fails, self.times(holds, absent))
+        return holds, fails
+
+    def choice(self, literal: Pair, present: Pair, absent: Pair) -> Pair:
+        """One event if a label is present, and another if it is not."""
+        holds, fails = (
+            self.plus(self.times(literal[0], present[side]), self.times(literal[1], absent[side])) for side in (0, 1)
+        )
+        return holds, fails
+
+    def tally(self, pairs: Iterable[Pair], base: Counts | None, cap: int) -> Counts:
+        """The values that 0, 1, ..., `cap` or more of some events happen, with those that are counted already."""
+        counts, events = np.full((cap + 1, self.rows), self.zero), 0
+        counts[0] = self.one
+        if base is not None:
+            events, known = base.events, base.values[: cap + 1]
+            counts[: len(known)] = known
+            for value in base.values[cap + 1 :]:
+                self._plus(counts[cap], value, out=counts[cap])
+        above = np.empty_like(counts)
+        for present, absent in pairs:
+            top = min(events + 1, cap)
+            self._times(counts[:top], present, out=above[:top])
+            self._times(counts[:top], absent, out=counts[:top])
+            self._plus(counts[1 : top + 1], above[:top], out=counts[1 : top + 1])
+            events += 1
+        return Counts(counts, events)
+
+    def within(self, counts: Array, allowed: int, reach: int) -> Pair:
+        """The values that a number is allowed, and that it is not."""
+        sides = {True: self.zero, False: self.zero}
+        for number, count in enumerate(counts):
+            side = bool(allowed >> min(number, reach) & 1)
+            sides[side] = self.plus(sides[side], count)
+        return sides[True], sides[False]
+
+
+class Encoding(NamedTuple):
+    """How the cells of a label say how probable it is.
+
+    Attributes:
+        probs: Gives the probabilities that it is present and absent.
+        logs: Gives their logarithms.
+    """
+
+    probs: Callable[[Array], Pair]
+    logs: Callable[[Array], Pair]
+
+
+def _sigmoid(log_odds: Array) -> Array:
+    result: Array = 1 / (1 + np.exp(-log_odds))
+    return result
+
+
+PROBS = Encoding(lambda cells: (cells, 1 - cells), lambda cells: (np.log(cells), np.log1p(-cells)))
+LOG_ODDS = Encoding(
+    lambda cells: (_sigmoid(cells), _sigmoid(-cells)),
+    lambda cells: (-np.logaddexp(0, -cells), -np.logaddexp(0, cells)),
+)
+CHUNK_ROWS = 8192  # a column of them lies in the fastest memory
+SAFE = 1e-280  # above this a probability has lost nothing to products that were too small for a float64
+
+
+def evaluate(
+    diagram: Diagram, semiring: Semiring, pairs: Callable[[Array], Pair], cells: Mapping[int, Array], rows: int
+) -> Pair:
+    """The values (2, n) that a formula holds and that it does not.
+
+    Args:
+        diagram: The formula, compiled.
+        semiring: The values and their operations.
+        pairs: Turns the cells of a label into its values.
+        cells: (rows,) for each of `diagram.columns`.
+        rows: How many there are.
+    """
+    with np.errstate(all="ignore"):
+        return Evaluation(diagram, semiring, lambda column: pairs(cells[column]), rows).result()
+
+
+def probabilities(diagram: Diagram, cells: Mapping[int, Array], rows: int, encoding: Encoding = PROBS) -> Array:
+    """The probabilities (2, rows) that a formula holds and that it does not, chunk by chunk."""
+    result = np.empty((2, rows))
+    for start in range(0, rows, CHUNK_ROWS):
+        chunk = slice(start, start + CHUNK_ROWS)
+        some = {column: values[chunk].astype(np.float64, copy=False) for column, values in cells.items()}
+        result[0, chunk], result[1, chunk] = evaluate(
+            diagram, PROBABILITIES, encoding.probs, some, min(CHUNK_ROWS, rows - start)
+        )
+    return result
+
+
+def log_probs(
+    diagram: Diagram, cells: Mapping[int, Array], rows: int, encoding: Encoding = PROBS, known: Array | None = None
+) -> Array:
+    """The logarithms (rows,) of the probability that a formula holds, for labels that are independent given the sample.
+
+    They have a relative error of about 1e-12, also for probabilities too small for a float and for those as near to 1
+    as 1 - 1e-300, so that ranking by them has no false ties.
+
+    Args:
+        diagram: The formula, compiled.
+        cells: (rows,) for each of `diagram.columns`.
+        rows: How many there are.
+        encoding: What the cells are.
+        known: What `probabilities` gives, if it was computed before.
+    """
+    holds, fails = probabilities(diagram, cells, rows, encoding) if known is None else known
+    result = _log_of(holds, fails)
+    faint = np.flatnonzero(np.minimum(holds, fails) < SAFE)
+    if len(faint):  # slower, in logarithms from the first step on
+        some = {column: values[faint].astype(np.float64, copy=False) for column, values in cells.items()}
+        held, failed = evaluate(diagram, LOGARITHMS, encoding.logs, some, len(faint))
+        # Near 1 the logarithm follows from the opposite, which has all its digits.
+        result[faint] = np.where(held < failed, held, np.log1p(-np.minimum(np.exp(failed), 0.5)))
+    return result
+
+
+def _log_of(holds: Array, fails: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        result: Array = np.where(holds < fails, np.log(holds), np.log1p(-np.minimum(fails, 1)))
+    return result
+
+
+def match_targets(diagram: Diagram, targets: Array) -> Array:
+    """Whether samples match a formula, by their targets.
+
+    Args:
+        diagram: The formula, compiled.
+        targets: (N, K): 1 present, 0 absent, -1 unknown.
 
     Returns:
-        The value that the formula holds, and the value that it does not.
+        (N,) in int8: 1 for a match, 0 for none, -1 where it depends on targets that are unknown.
+
+    Example:
+        >>> from manyhot.search.diagram import compile_query
+        >>> from manyhot.search.formula import Or, Label
+        >>> either = compile_query(Or((Label(0), Label(1))), 2)
+        >>> match_targets(either, np.array([[1, -1], [0, -1], [0, 0]]))
+        array([ 1, -1,  0], dtype=int8)
     """
-    walk = _Evaluator(semiring)
-    for index, (step, done) in enumerate(zip(diagram.steps, diagram.last_uses, strict=True)):
-        match step:
-            case Literal(column):
-                walk.pairs[index] = literal(column)
-            case AllOf(parts):
-                walk.pairs[index] = walk.product(parts)
-            case Branch(on, present, absent):
-                walk.pairs[index] = walk.choice(on, present, absent)
-            case Tally(parts, base, most):
-                walk.tallies[index] = walk.tally(parts, base, most)
-            case CountIn(tally, allowed):
-                walk.pairs[index] = walk.within(tally, allowed)
-        for old in done:
-            walk.pairs.pop(old, None)
-            walk.tallies.pop(old, None)
-    return walk.pair(diagram.result)
-
-
-class _Evaluator(Generic[Value]):
-    """The values so far, and the evaluation of each kind of step."""
-
-    def __init__(self, semiring: Semiring[Value]) -> None:
-        self.semiring = semiring
-        self.plus, self.times = semiring.plus, semiring.times
-        self.pairs: dict[int, Pair[Value]] = {}
-        self.tallies: dict[int, list[Value]] = {}
-
-    def pair(self, part: int) -> Pair[Value]:
-        if part >= 0:
-            return self.pairs[part]
-        holds, fails = self.pairs[~part]
-        return fails, holds
-
-    def product(self, parts: Sequence[int]) -> Pair[Value]:
-        if not parts:
-            return self.semiring.one, self.semiring.zero
-        return _reduce_pairwise([self.pair(part) for part in parts], self._both)
-
-    def _both(self, left: Pair[Value], right: Pair[Value]) -> Pair[Value]:
-        return self.times(left[0], right[0]), self.plus(left[1], self.times(left[0], right[1]))
-
-    def choice(self, on: int, present: int, absent: int) -> Pair[Value]:
-        is_present, is_absent = self.pairs[on]
-        holds = [self.times(is_present, self.pair(present)[0]), self.times(is_absent, self.pair(absent)[0])]
-        fails = [self.times(is_present, self.pair(present)[1]), self.times(is_absent, self.pair(absent)[1])]
-        return self.plus(*holds), self.plus(*fails)
-
-    def within(self, tally: int, allowed: Sequence[bool]) -> Pair[Value]:
-        values = list(zip(self.tallies[tally], allowed, strict=True))
-        holds = [value for value, is_allowed in values if is_allowed]
-        fails = [value for value, is_allowed in values if not is_allowed]
-        return self._sum(holds), self._sum(fails)
-
-    def tally(self, parts: Sequence[int], base: int | None, most: int) -> list[Value]:
-        """Values of the numbers 0 to `most`, the last for all above as well."""
-        single = [[fails, holds] for holds, fails in map(self.pair, parts)]
-        if base is not None:
-            single.append(self._lumped(self.tallies[base], most))
-        return _reduce_pairwise(single, lambda left, right: self._added(left, right, most))
-
-    def _sum(self, values: list[Value]) -> Value:
-        return _reduce_pairwise(values, self.plus)
-
-    def _added(self, left: list[Value], right: list[Value], most: int) -> list[Value]:
-        """The values of the sum of two independent numbers."""
-        top = min(len(left) + len(right) - 2, most)
-        values = []
-        for number in range(top):
-            first, last = max(0, number - len(right) + 1), min(number, len(left) - 1)
-            terms = [self.times(left[i], right[number - i]) for i in range(first, last + 1)]
-            values.append(self._sum(terms))
-        # `top` or more: the left has that many alone, or it has fewer and the right has enough.
-        terms = left[top : top + 1]
-        tails = self._tails(right)
-        for i in range(max(0, top - len(right) + 1), min(top, len(left))):
-            terms.append(self.times(left[i], tails[top - i]))
-        values.append(self._sum(terms))
-        return values
-
-    def _tails(self, values: list[Value]) -> dict[int, Value]:
-        """For each number but 0 the value of that number or more."""
-        tails = {len(values) - 1: values[-1]}
-        for number in range(len(values) - 2, 0, -1):
-            tails[number] = self.plus(values[number], tails[number + 1])
-        return tails
-
-    def _lumped(self, values: list[Value], most: int) -> list[Value]:
-        if len(values) <= most + 1:
-            return values
-        return [*values[:most], self._sum(values[most:])]
-
-
-Item = TypeVar("Item")
-
-
-def _reduce_pairwise(items: list[Item], join: Callable[[Item, Item], Item]) -> Item:
-    """Reduces by pairs: rounding errors grow slowly, and texts are not nested deeply."""
-    while len(items) > 1:
-        merged = [join(left, right) for left, right in zip(items[::2], items[1::2], strict=False)]
-        items = merged + items[2 * len(merged) :]
-    return items[0]
+    cells = {column: np.ascontiguousarray(targets[:, column]) for column in diagram.columns}
+    holds, fails = evaluate(diagram, TRUTH, lambda values: (values != 0, values < 1), cells, len(targets))
+    holds, fails, _ = np.broadcast_arrays(holds, fails, np.empty(len(targets)))
+    result: Array = holds.astype(np.int8) - 2 * (holds & fails).astype(np.int8)
+    return result

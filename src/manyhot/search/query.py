@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhot.errors import InputError
 from manyhot.search.diagram import compile_query
+from manyhot.search.evaluate import LOG_ODDS, PROBS, Encoding, log_probs, match_targets
 from manyhot.search.formula import format_query
 from manyhot.search.parser import parse_query
 
@@ -54,14 +55,14 @@ class Query:
     def log_probs(self, log_odds: Any) -> Tensor:
         """(N,) in float64, the logarithm of the probability; it still differs where probabilities round to 0 or 1.
 
+        The relative error is about 1e-12, also of probabilities too small for a float. It is not differentiable.
+
         Args:
             log_odds: (N, K), as returned by `link.log_odds(scores)`; infinite for certain labels.
         """
         from manyhot.checks import as_scores
-        from manyhot.search.tensors import log_probs
 
-        cells = self._named(as_scores(OWNER, log_odds, name="log_odds"), "log_odds")
-        return log_probs(self._diagram, cells)
+        return self._log_probs(as_scores(OWNER, log_odds, name="log_odds"), "log_odds", LOG_ODDS)
 
     def probs(self, probs: Any) -> Tensor:
         """(N,) in float64, the probability that each sample matches.
@@ -69,13 +70,9 @@ class Query:
         Args:
             probs: (N, K), as returned by a link or a calibrator.
         """
-        import torch
-
         from manyhot.checks import as_probs
-        from manyhot.search.tensors import log_probs
 
-        cells = self._named(as_probs(OWNER, probs), "probs")
-        return log_probs(self._diagram, torch.logit(cells.double())).exp()
+        return self._log_probs(as_probs(OWNER, probs), "probs", PROBS).exp()
 
     def matches(self, targets: Any) -> Tensor:
         """(N,) as int8: 1 where a sample matches, 0 where not, -1 where that depends on unknown labels.
@@ -83,19 +80,28 @@ class Query:
         Args:
             targets: (N, K): 1 present, 0 absent, -1 unknown.
         """
+        import torch
+
         from manyhot.checks import as_targets, as_tensor
-        from manyhot.search.tensors import match_targets
 
         cells = as_tensor(OWNER, targets, "targets")
-        checked = as_targets(OWNER, cells, cells)
-        return match_targets(self._diagram, self._named(checked, "targets"))
+        checked = self._checked(as_targets(OWNER, cells, cells), "targets")
+        return torch.from_numpy(match_targets(self._diagram, checked.cpu().numpy())).to(checked.device)
 
     def __repr__(self) -> str:
         return f"Query({self.text!r})"
 
-    def _named(self, cells: Tensor, argument: str) -> Tensor:
-        """The columns that the query depends on."""
+    def _log_probs(self, cells: Tensor, argument: str, encoding: Encoding) -> Tensor:
+        import torch
+
+        values = self._checked(cells, argument).detach().double().cpu().numpy()
+        columns = {column: values[:, column] for column in self._diagram.columns}
+        result = torch.from_numpy(log_probs(self._diagram, columns, len(values), encoding))
+        return result.to(cells.device) if cells.device.type != "mps" else result
+
+    def _checked(self, cells: Tensor, argument: str) -> Tensor:
+        """The cells, if they have the columns of all labels."""
         if cells.ndim != 2 or cells.shape[1] != self._num_labels:
             rule = f"be (N, {self._num_labels}) like the labels of the query"
             raise InputError(argument, OWNER, rule, str(tuple(cells.shape)), "Pass the columns of all labels.")
-        return cells[:, list(self._diagram.columns)]
+        return cells

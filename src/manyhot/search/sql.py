@@ -1,19 +1,18 @@
-"""SQL statements that compute and rank the probability of a compiled query."""
+"""The SQL statement of a query, for DuckDB over the same files."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 from manyhot.errors import InputError
-from manyhot.search.diagram import Diagram
-from manyhot.search.evaluate import evaluate
+from manyhot.search.diagram import AllOf, Branch, CountIn, Diagram, Literal, Node, Tally, Unnamed, references
 
-_NAME = r'"(?:[^"]|"")+"|[A-Za-z_][A-Za-z_0-9]*'
-_RENAMED = re.compile(rf"(?P<expression>.+?)\s+AS\s+(?P<name>{_NAME})", re.IGNORECASE | re.DOTALL)
-_QUALIFIED = re.compile(rf"(?:(?:{_NAME})\.)*(?P<name>{_NAME})")
+MAX_LEVELS = 400  # nested queries; DuckDB takes fewer than 1,000
+_COLUMN = re.compile(r"\b[phft]\d+\b")  # the columns that queries hand to each other
+_MAX_CHAIN = 16  # operands without brackets around them
+_NEVER = "CAST('-Infinity' AS DOUBLE)"
 
 
 def quote_name(name: str) -> str:
@@ -40,391 +39,198 @@ def quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def split_name(column: str) -> tuple[str, str]:
-    """The expression and the name of an extra column: a column, or an expression with `AS` and a name."""
-    column = column.strip()
-    qualified = _QUALIFIED.fullmatch(column)
-    if qualified:
-        return column, qualified["name"]
-    renamed = _RENAMED.fullmatch(column)
-    if renamed:
-        return renamed["expression"], renamed["name"]
-    raise InputError(
-        "extra_columns", "sql", "hold columns, or expressions with AS and a name", repr(column), "Add a name."
-    )
-
-
-ZERO, ONE = 0, 1
-MAX_OPERATIONS = 150_000  # sums and products in one statement
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A label, present or absent."""
-
-    column: int
-    present: bool
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A sum or a product of two."""
-
-    is_sum: bool
-    left: int
-    right: int
-
-
-class Expressions:
-    """The semiring that turns the steps of a diagram into SQL: its values are indices into a list of expressions."""
-
-    zero = ZERO
-    one = ONE
-
-    def __init__(self) -> None:
-        self.nodes: list[Leaf | Operation | None] = [None, None]
-        self._indices: dict[Leaf | Operation, int] = {}
-
-    def leaf(self, column: int) -> tuple[int, int]:
-        """A label, present and absent."""
-        return self._store(Leaf(column, True)), self._store(Leaf(column, False))
-
-    def plus(self, left: int, right: int) -> int:
-        """The sum."""
-        if ZERO in (left, right):
-            return left + right
-        return self._store(Operation(True, min(left, right), max(left, right)))
-
-    def times(self, left: int, right: int) -> int:
-        """The product."""
-        if ZERO in (left, right):
-            return ZERO
-        if ONE in (left, right):
-            return left if right == ONE else right
-        return self._store(Operation(False, min(left, right), max(left, right)))
-
-    def needed(self, roots: Iterable[int]) -> list[int]:
-        """The expressions that the roots need, roots included, each after its parts."""
-        wanted = set(roots)
-        waiting = list(wanted)
-        while waiting:
-            node = self.nodes[waiting.pop()]
-            for part in (node.left, node.right) if isinstance(node, Operation) else ():
-                if part not in wanted:
-                    wanted.add(part)
-                    waiting.append(part)
-        return sorted(wanted)
-
-    def _store(self, node: Leaf | Operation) -> int:
-        index = self._indices.setdefault(node, len(self.nodes))
-        if index == len(self.nodes):
-            if index > MAX_OPERATIONS:
-                rule = f"need at most {MAX_OPERATIONS:,} sums and products as SQL"
-                raise InputError("diagram", "sql", rule, "more", "Ask for less at once, or for a smaller count.")
-            self.nodes.append(node)
-        return index
-
-
-_MAX_BRACKETS = 24  # nested brackets; engines and readers have a limit
-
-
-def leaf_name(leaf: Leaf) -> str:
-    """The column that holds the probability of a label, or of its absence."""
-    return f"{'p' if leaf.present else 'q'}{leaf.column}"
-
-
-class Levels:
-    """Writes expressions; those used several times become columns of a query of their own.
+def files_in_sql(files: Sequence[Path], *, split: str | None, hive: bool, union: bool) -> str:
+    """The rows of some files, as SQL for FROM.
 
     Args:
-        expressions: Where they are stored.
-        roots: The expressions of the outermost query.
-
-    Attributes:
-        leaves: The labels that are read.
-        columns: For each query, the innermost first, the columns that it adds: name and text.
+        files: Parquet files.
+        split: The split whose rows are wanted; None for all.
+        hive: Whether folders such as `split=test` hold the splits; otherwise they must not replace a column.
+        union: Whether the files have different columns, which are then joined by name.
     """
-
-    def __init__(self, expressions: Expressions, roots: Sequence[int]) -> None:
-        self.expressions = expressions
-        self.leaves: list[Leaf] = []
-        self.columns: list[list[tuple[str, str]]] = []
-        self._sql: dict[int, tuple[str, bool]] = {
-            ZERO: ("CAST(0 AS DOUBLE)", False),
-            ONE: ("CAST(1 AS DOUBLE)", False),
-        }
-        self._sizes: dict[int, tuple[int, int]] = {ZERO: (0, 0), ONE: (0, 0)}  # level and depth of a text
-        needed = expressions.needed(roots)
-        self._uses = Counter(part for index in needed for part in self._parts(index))
-        for index in needed:
-            self._write(index)
-
-    def text(self, index: int) -> str:
-        """An expression, over the columns of all queries."""
-        return self._sql[index][0]
-
-    def _parts(self, index: int) -> tuple[int, ...]:
-        node = self.expressions.nodes[index]
-        return (node.left, node.right) if isinstance(node, Operation) else ()
-
-    def _write(self, index: int) -> None:
-        node = self.expressions.nodes[index]
-        if isinstance(node, Leaf):
-            self.leaves.append(node)
-            self._sql[index] = leaf_name(node), False
-            self._sizes[index] = 0, 0
-        elif isinstance(node, Operation):
-            self._write_operation(index, node)
-
-    def _write_operation(self, index: int, node: Operation) -> None:
-        pieces = [self._sql[part] for part in (node.left, node.right)]
-        # A product of sums needs brackets around them, a sum of products none.
-        operands = [f"({text})" if is_sum and not node.is_sum else text for text, is_sum in pieces]
-        text = ("+" if node.is_sum else "*").join(operands)
-        level = max(self._sizes[part][0] for part in (node.left, node.right))
-        depth = 1 + max(self._sizes[part][1] for part in (node.left, node.right))
-        if self._uses[index] > 1 or depth >= _MAX_BRACKETS:
-            name = f"v{index}"
-            if len(self.columns) <= level:
-                self.columns.append([])
-            self.columns[level].append((name, text))
-            self._sql[index], self._sizes[index] = (name, False), (level + 1, 0)
-        else:
-            self._sql[index], self._sizes[index] = (text, node.is_sum), (level, depth)
+    names = ", ".join(quote_text(re.sub(r"([*?\[])", r"[\1]", str(file))) for file in files)
+    options = f"hive_partitioning = {str(hive).lower()}{', union_by_name = true' if union else ''}"
+    scan = f"read_parquet([{names}], {options})"
+    return scan if split is None else f"(SELECT * FROM {scan} WHERE {quote_name('split')} = {quote_text(split)})"
 
 
-NOTHING = "-1e300"
-_FAINT = "-700"  # adding a term smaller by this many powers of e changes nothing, and less might underflow
-
-
-class LogLevels:
-    """Writes the logarithm of an expression over columns `l…`; rows where `low` is not true get NULL.
-
-    Args:
-        expressions: Where it is stored.
-        root: Which one it is.
-
-    Attributes:
-        columns: For each query, the innermost first, the columns that it adds: name and text.
-        text: The logarithm, over the columns of all queries.
-    """
-
-    def __init__(self, expressions: Expressions, root: int) -> None:
-        self.expressions = expressions
-        self.columns: list[list[tuple[str, str]]] = []
-        self._sql: dict[int, tuple[int, str]] = {}
-        needed = expressions.needed([root])
-        self._uses = Counter(part for index in needed for part in self._parts(index))
-        self._inner_sums = self._find_inner_sums(needed)
-        for index in needed:
-            if index not in self._inner_sums:
-                self._write(index)
-        self.text = self._sql[root][1]
-
-    def _parts(self, index: int) -> tuple[int, ...]:
-        node = self.expressions.nodes[index]
-        return (node.left, node.right) if isinstance(node, Operation) else ()
-
-    def _is_sum(self, index: int) -> bool:
-        node = self.expressions.nodes[index]
-        return isinstance(node, Operation) and node.is_sum
-
-    def _find_inner_sums(self, needed: Sequence[int]) -> set[int]:
-        """Sums that are part of one other sum and of nothing else: they are merged into it."""
-        sums = [index for index in needed if self._is_sum(index)]
-        return {part for index in sums for part in self._parts(index) if self._is_sum(part) and self._uses[part] == 1}
-
-    def _write(self, index: int) -> None:
-        node = self.expressions.nodes[index]
-        if isinstance(node, Leaf):
-            name = leaf_name(node)
-            text = f"CASE WHEN low AND {name}>0 THEN ln({name}) WHEN low THEN {NOTHING} END"
-            self._sql[index] = self._column(0, f"l{name}", text)
-        elif self._is_sum(index):
-            self._write_sum(index)
-        else:
-            level, text = self._product(index)
-            shared = self._uses[index] > 1 or len(text) > 400
-            self._sql[index] = self._column(level, f"l{index}", text) if shared else (level, text)
-
-    def _product(self, index: int) -> tuple[int, str]:
-        pieces = [self._sql[part] for part in self._parts(index)]
-        return max(level for level, _ in pieces), "+".join(text for _, text in pieces)
-
-    def _write_sum(self, index: int) -> None:
-        pieces = [self._sql[part] for part in self._terms(index)]
-        level = max(level for level, _ in pieces)
-        operands = [text for _, text in pieces]
-        level, top = self._column(level, f"m{index}", f"greatest({','.join(operands)})")
-        shares = "+".join(f"exp(greatest({operand}-{top},{_FAINT}))" for operand in operands)
-        self._sql[index] = self._column(level, f"l{index}", f"{top}+ln({shares})")
-
-    def _terms(self, index: int) -> list[int]:
-        """The terms of a sum, with merged inner sums expanded."""
-        terms, waiting = [], list(self._parts(index))
-        while waiting:
-            part = waiting.pop()
-            if part in self._inner_sums:
-                waiting.extend(self._parts(part))
-            else:
-                terms.append(part)
-        return sorted(terms)
-
-    def _column(self, level: int, name: str, text: str) -> tuple[int, str]:
-        """Adds a column to a query; returns the level from which on it exists, and its name."""
-        while len(self.columns) <= level:
-            self.columns.append([])
-        self.columns[level].append((name, text))
-        return level + 1, name
-
-
-_SAFE = "1e-280"  # above this a probability has lost nothing to products that were too small for a double
-_PROBABILITY = "CASE WHEN holds>1 THEN 1 ELSE holds END AS probability"  # sums may be rounded to a little above 1
-_NEVER = "CAST('-Infinity' AS DOUBLE)"
-_COLUMN = re.compile(r"\b(?:[pqvlm]\d+|l[pq]\d+|low|holds|fails)\b")  # the columns that queries hand to each other
-_MAX_QUERIES = 800  # DuckDB has a limit of 1,000
-_GROUP = 16  # operands per group without brackets: engines limit the depth of a chain
-
-
-def probability_query(diagram: Diagram, source: str, columns: Mapping[int, str], extra_columns: Sequence[str]) -> str:
-    """A query for the probability that a formula holds, for labels that are independent given the row.
-
-    Args:
-        diagram: The formula, compiled.
-        source: What to select from: a table, or a query in brackets.
-        columns: For each of `diagram.columns` the SQL of the column that holds the probability of its label.
-        extra_columns: Further columns of the source, or expressions with `AS` and a name, quoted as SQL needs it.
-
-    Returns:
-        The text of a SELECT with the columns of `extra_columns`, then `probability`.
-
-    Example:
-        >>> from manyhot.search.formula import And, Not, Label
-        >>> from manyhot.search.diagram import compile_query
-        >>> from manyhot.search.sql import probability_query
-        >>> fork_without_knife = compile_query(And((Label(0), Not(Label(1)))), 2)
-        >>> print(probability_query(fork_without_knife, "photos", {0: "fork", 1: "knife"}, ["id"]))
-        SELECT id,
-          CAST(fork AS DOUBLE)*(1-CAST(knife AS DOUBLE)) AS probability
-        FROM photos
-    """
-    extras = [split_name(item) for item in extra_columns]
-    if not diagram.columns:
-        return _select([*extra_columns, f"CAST({int(diagram.result >= 0)} AS DOUBLE) AS probability"], source)
-    if diagram.is_conjunction:
-        names = {column: f"CAST({columns[column]} AS DOUBLE)" for column in diagram.columns}
-        factors = [names[column] if wanted else f"(1-{names[column]})" for column, wanted in diagram.literals]
-        text = _chain(factors, "*") if factors else "CAST(1 AS DOUBLE)"
-        return _select([*extra_columns, f"{text} AS probability"], source)
-    expressions = Expressions()
-    holds, _ = evaluate(diagram, expressions, expressions.leaf)
-    levels = Levels(expressions, [holds])
-    added = [*levels.columns, [("holds", levels.text(holds))]]
-    return _select(
-        [*_renamed_columns(extras), _PROBABILITY], _nested(levels.leaves, added, source, columns, extras, ["holds"])
-    )
-
-
-def scored_query(
-    diagram: Diagram, source: str, columns: Mapping[int, str], extra_columns: Sequence[str], *, min_prob: float = 0.0
-) -> str:
-    """A query for the probability that a formula holds and its logarithm, which is exact near 0 and 1.
-
-    The outermost query computes the logarithms, so that an engine that filters by probability computes them for the
-    remaining rows only.
-
-    Args:
-        diagram: The formula, compiled.
-        source: What to select from: a table, or a query in brackets.
-        columns: For each of `diagram.columns` the SQL of the column that holds the probability of its label.
-        extra_columns: Further columns of the source, or expressions with `AS` and a name, quoted as SQL needs it.
-        min_prob: Rows of a smaller probability may be inexact. From 1e-280 on, plain numbers replace logarithms of
-            every step and the text is several times shorter; rows below it get the logarithm of the plain probability.
-
-    Returns:
-        The text of a SELECT with the columns of `extra_columns`, then `probability` and `log_probability`.
-    """
-    extras = [split_name(item) for item in extra_columns]
-    if not diagram.columns:
-        always = diagram.result >= 0
-        values = f"CAST({int(always)} AS DOUBLE)", "CAST(0 AS DOUBLE)" if always else _NEVER
-        return _select([*extra_columns, f"{values[0]} AS probability", f"{values[1]} AS log_probability"], source)
-    if diagram.is_conjunction:
-        return _scored_conjunction(diagram, source, columns, extras, guarded=min_prob <= 0)
-    expressions = Expressions()
-    holds, fails = evaluate(diagram, expressions, expressions.leaf)
-    levels = Levels(expressions, [holds, fails])
-    both = [("holds", levels.text(holds)), ("fails", levels.text(fails))]
-    added = [*levels.columns, both]
-    below = "WHEN holds<=0 THEN " + _NEVER
-    if min_prob < float(_SAFE):
-        logs = LogLevels(expressions, holds)
-        both.append(("low", f"{levels.text(holds)}<{_SAFE}"))
-        added += logs.columns
-        below = f"WHEN {logs.text}<-1e290 THEN {_NEVER} WHEN low THEN {logs.text}"
-    near_one = f"WHEN fails<1e-4 THEN {_series('fails')}"
-    top = [_PROBABILITY, f"CASE {near_one} {below} ELSE ln(holds) END AS log_probability"]
-    inner = _nested(levels.leaves, added, source, columns, extras, top)
-    return _select([*_renamed_columns(extras), *top], inner)
-
-
-def _scored_conjunction(
-    diagram: Diagram, source: str, columns: Mapping[int, str], extras: Sequence[tuple[str, str]], *, guarded: bool
-) -> str:
-    """A product, and a sum of logarithms that neither vanishes nor is rounded to zero."""
-    factors, terms, impossible = [], [], []
-    for column, wanted in diagram.literals:
-        name = f"p{column}"
-        factors.append(name if wanted else f"(1-{name})")
-        terms.append(f"ln({name})" if wanted else f"CASE WHEN {name}<1e-4 THEN {_series(name)} ELSE ln(1-{name}) END")
-        impossible.append(f"{name}<=0" if wanted else f"{name}>=1")
-    leaves = [Leaf(column, True) for column in diagram.columns]
-    logarithm = _chain(terms, "+")
-    if guarded:
-        logarithm = f"CASE WHEN {_chain(impossible, ' OR ')} THEN {_NEVER} ELSE {logarithm} END"
-    values = [f"{_chain(factors, '*')} AS probability", f"{logarithm} AS log_probability"]
-    return _select([*_renamed_columns(extras), *values], _nested(leaves, [], source, columns, extras, values))
-
-
-def _nested(
-    leaves: Sequence[Leaf],
-    added: Sequence[Sequence[tuple[str, str]]],
-    source: str,
+def select_statement(
+    diagram: Diagram,
+    rows: str,
     columns: Mapping[int, str],
-    extras: Sequence[tuple[str, str]],
-    wanted: Sequence[str],
+    texts: Sequence[str],
+    *,
+    k: int | None = None,
+    precision: float | None = None,
+    recall: float | None = None,
 ) -> str:
-    """Nested queries from the source to the columns that the texts in `wanted` need."""
-    if len(added) > _MAX_QUERIES:
-        rule = f"need at most {_MAX_QUERIES} nested queries as SQL"
-        raise InputError("diagram", "sql", rule, f"{len(added)}", "Ask for less at once.")
-    items = [f"{expression} AS k{index}" for index, (expression, _) in enumerate(extras)]
-    for leaf in leaves:
-        prob = f"CAST({columns[leaf.column]} AS DOUBLE)"
-        items.append(f"{prob if leaf.present else f'1-{prob}'} AS {leaf_name(leaf)}")
-    text = _select(items, source)
-    for level, (names, passed) in enumerate(zip(added, _passed(added, wanted), strict=True)):
-        outer = [f"k{index}" for index in range(len(extras))] + passed
-        text = _select([*outer, *(f"{value} AS {name}" for name, value in names)], f"({text}) AS level{level}")
-    # Some optimisers inline column expressions repeatedly. OFFSET 0 prevents it.
-    fence = "\nOFFSET 0" if len(added) > 1 else ""
-    return f"({text}{fence}) AS level{len(added)}"
+    """A statement for the rows that a formula most probably holds of, the most probable first.
+
+    Args:
+        diagram: The formula, compiled.
+        rows: What to select from: a table, or a query in brackets.
+        columns: For each of `diagram.columns` the column that holds the probability of its label.
+        texts: Further columns of the rows; ties are sorted by the first.
+        k: At most this many rows.
+        precision: Rows as long as their mean probability is at least this.
+        recall: Rows until this share of the expected matches is among them.
+    """
+    names = ", ".join((*map(quote_name, texts), "probability", "log_probability"))
+    order = f"log_probability DESC, {quote_name(texts[0])}"
+    scored = _scored(diagram, rows, {column: quote_name(name) for column, name in columns.items()}, texts)
+    limit = "" if k is None else f"\nLIMIT {k}"
+    if precision is None and recall is None:
+        return f"SELECT {names}\nFROM (\n{scored}\n) AS scored\nORDER BY {order}{limit}"
+    before = f"ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    shares, conditions = [], []
+    if precision is not None:
+        shares.append(f"avg(probability) OVER ({before} CURRENT ROW) AS expected_precision")
+        conditions.append(f"expected_precision >= {precision!r}")
+    if recall is not None:
+        mass_before = f"sum(probability) OVER ({before} 1 PRECEDING)"
+        shares.append(f"coalesce({mass_before}, 0) / sum(probability) OVER () AS recall_before")
+        conditions.append(f"recall_before < {recall!r}")
+    ranked = f"SELECT {names}, {', '.join(shares)}\nFROM (\n{scored}\n) AS scored"
+    wanted = " AND ".join(conditions)
+    return f"SELECT {names}\nFROM (\n{ranked}\n) AS ranked\nWHERE {wanted}\nORDER BY {order}{limit}"
 
 
-def _passed(added: Sequence[Sequence[tuple[str, str]]], wanted: Sequence[str]) -> list[list[str]]:
-    """For each query the columns of its inner query that outer queries need."""
-    needed = set(_COLUMN.findall(" ".join(wanted)))
-    passed = []
-    for names in reversed(added):
-        needed -= {name for name, _ in names}
-        passed.append(sorted(needed))
-        needed.update(_COLUMN.findall(" ".join(text for _, text in names)))
-    return passed[::-1]
+def _scored(diagram: Diagram, rows: str, columns: Mapping[int, str], texts: Sequence[str]) -> str:
+    """A query for the texts, the probability, and its logarithm, which is exact near 1 and of conjunctions near 0."""
+    writer = _Writer(diagram)
+    levels = writer.levels if diagram.literals is None else []
+    if len(levels) > MAX_LEVELS:
+        rule = f"need at most {MAX_LEVELS} nested queries as SQL"
+        raise InputError("query", rule=rule, got=str(len(levels)), hint="Ask for less at once.")
+    if diagram.literals is None:
+        holds, fails = writer.pair(diagram.result)
+        near_one = f"WHEN {fails}<1e-4 THEN {_log_of_opposite(fails)}"
+        logarithm = f"CASE {near_one} WHEN {holds}<=0 THEN {_NEVER} ELSE ln({holds}) END"
+        values = [f"least({holds}, 1) AS probability", f"{logarithm} AS log_probability"]
+    else:  # a sum of logarithms neither vanishes nor is rounded to zero
+        literals = [(f"p{column}", wanted) for column, wanted in diagram.literals]
+        factors = [prob if wanted else f"(1-{prob})" for prob, wanted in literals]
+        terms = [f"ln({prob})" if wanted else _log_of_absent(prob) for prob, wanted in literals]
+        never = _joined(" OR ", [f"{prob}<=0" if wanted else f"{prob}>=1" for prob, wanted in literals])
+        logarithm = f"CASE WHEN {never} THEN {_NEVER} ELSE {_joined('+', terms)} END" if literals else "0"
+        values = [f"{_joined('*', factors) or 1} AS probability", f"{logarithm} AS log_probability"]
+    # The inner queries have names of their own, so that none can clash with a column of the rows.
+    keys = [f"k{index}" for index in range(len(texts))]
+    inner = [f"{quote_name(text)} AS {key}" for text, key in zip(texts, keys, strict=True)]
+    query = _select([*inner, *(f"CAST({columns[c]} AS DOUBLE) AS p{c}" for c in diagram.columns)], rows)
+    needed = [set(_COLUMN.findall(" ".join(values)))]  # by the outermost query, then by each inner one
+    for added in reversed(levels):
+        needed.append((needed[-1] - added.keys()) | set(_COLUMN.findall(" ".join(added.values()))))
+    for number, (added, wanted) in enumerate(zip(levels, needed[-2::-1], strict=True)):
+        passed = sorted(wanted - added.keys())
+        query = _select(
+            [*keys, *passed, *(f"{text} AS {name}" for name, text in added.items())], f"({query}) AS level{number}"
+        )
+    # Without OFFSET 0, an optimiser may write out a column wherever it is used, and so on for its parts.
+    fence = "\nOFFSET 0" if len(levels) > 1 else ""
+    outer = [f"{key} AS {quote_name(text)}" for text, key in zip(texts, keys, strict=True)]
+    return _select([*outer, *values], f"({query}{fence}) AS level{len(levels)}")
 
 
-def _renamed_columns(extras: Sequence[tuple[str, str]]) -> list[str]:
-    """The extra columns under their final names; inner queries use other names, so that none can clash."""
-    return [f"k{index} AS {name}" for index, (_, name) in enumerate(extras)]
+class _Writer:
+    """Writes the nodes of a diagram as columns of nested queries.
+
+    Of node 3 these are `h3` and `f3`, that it holds and that it fails, or a list `t3`: of a tally the probabilities of
+    each number, of a long product both values.
+
+    Attributes:
+        levels: The columns that each query adds, by name, the innermost first.
+    """
+
+    def __init__(self, diagram: Diagram) -> None:
+        self.nodes, self.unnamed = diagram.nodes, diagram.unnamed
+        self.levels: list[dict[str, str]] = []
+        level_of: dict[int, int] = {}  # from which on the columns of a node exist
+        for index, node, _ in diagram.steps:
+            level = max((level_of[part] for part in references(node)), default=0)
+            columns = self._columns(index, node)
+            if columns:
+                self.levels += [{}] if len(self.levels) == level else []
+                self.levels[level] |= columns
+            level_of[index] = level + bool(columns)
+
+    def pair(self, part: int) -> tuple[str, str]:
+        """That a node holds, and that it fails; exchanged for its opposite."""
+        index = max(part, ~part)
+        match self.nodes[index]:
+            case Literal(column):
+                pair = f"p{column}", f"(1-p{column})"
+            case AllOf(()):
+                pair = "1", "0"
+            case AllOf(parts) if len(parts) > _MAX_CHAIN:
+                pair = f"t{index}[1]", f"t{index}[2]"
+            case _:
+                pair = f"h{index}", f"f{index}"
+        return pair if part >= 0 else pair[::-1]
+
+    def _columns(self, index: int, node: Node) -> dict[str, str]:
+        match node:
+            case Literal() | AllOf(()):
+                return {}
+            case AllOf(parts) if len(parts) > _MAX_CHAIN:
+                step = "[c[1]*x[1], c[2]+c[1]*x[2]]"
+                return {f"t{index}": _reduced(map(self.pair, parts), step, "CAST([1, 0] AS DOUBLE[])")}
+            case AllOf(parts):
+                pairs = [self.pair(part) for part in parts]
+                fails = pairs[-1][1]
+                for one in reversed(pairs[:-1]):
+                    fails = f"{one[1]}+{one[0]}*({fails})"
+                return {f"h{index}": "*".join(holds for holds, _ in pairs), f"f{index}": fails}
+            case Branch(literal, present, absent):
+                one, (is_present, is_absent) = (
+                    self.pair(literal),
+                    zip(self.pair(present), self.pair(absent), strict=True),
+                )
+                return {
+                    f"{name}{index}": f"{one[0]}*{given[0]}+{one[1]}*{given[1]}"
+                    for name, given in (("h", is_present), ("f", is_absent))
+                }
+            case Unnamed(absent, cap):
+                texts = ("1-p{0}", "p{0}") if absent else ("p{0}", "1-p{0}")
+                pairs = [(texts[0].format(column), texts[1].format(column)) for column in self.unnamed]
+                return {f"t{index}": _tally(pairs, _nothing(cap), cap)}
+            case Tally(parts, base, cap):
+                first = _nothing(cap) if base is None else self._merged(base, cap)
+                return {f"t{index}": _tally(map(self.pair, parts), first, cap)}
+            case CountIn(tally, allowed, reach):
+                cap, sides = self._cap(tally), {True: ["0"], False: ["0"]}
+                for number in range(cap + 1):
+                    sides[bool(allowed >> min(number, reach) & 1)].append(f"t{tally}[{number + 1}]")
+                return {f"h{index}": _joined("+", sides[True]), f"f{index}": _joined("+", sides[False])}
+        raise AssertionError(node)
+
+    def _cap(self, tally: int) -> int:
+        node = self.nodes[tally]
+        assert isinstance(node, Tally | Unnamed)
+        return node.cap
+
+    def _merged(self, tally: int, cap: int) -> str:
+        """The list of a tally, with all numbers above `cap` in one."""
+        return (
+            f"t{tally}"
+            if self._cap(tally) <= cap
+            else f"list_append(t{tally}[1:{cap}], list_sum(t{tally}[{cap + 1}:]))"
+        )
+
+
+def _nothing(cap: int) -> str:
+    return f"CAST({[1, *[0] * cap]} AS DOUBLE[])"
+
+
+def _tally(pairs: Iterable[tuple[str, str]], first: str, cap: int) -> str:
+    """How many of some events happen, beside those of the list `first`; the last number for all above."""
+    middle = [f"c[{n}]*x[2]+c[{n - 1}]*x[1]" for n in range(2, cap + 1)]
+    return _reduced(pairs, f"[{', '.join(['c[1]*x[2]', *middle, f'c[{cap + 1}]+c[{cap}]*x[1]'])}]", first)
+
+
+def _reduced(pairs: Iterable[tuple[str, str]], step: str, first: str) -> str:
+    events = ", ".join(f"[{holds}, {fails}]" for holds, fails in pairs)
+    return f"list_reduce([{events}], lambda c, x: {step}, {first})"
 
 
 def _select(items: Sequence[str], source: str) -> str:
@@ -438,54 +244,18 @@ def _select(items: Sequence[str], source: str) -> str:
     return f"SELECT {(',' + chr(10) + '  ').join([*lines, line])}\nFROM {source}"
 
 
-def _series(name: str) -> str:
+def _log_of_opposite(prob: str) -> str:
     """The logarithm of 1 - x for an x below 1e-4, to the last digits."""
-    return f"-{name}*(1+{name}*(0.5+{name}*(1/3e0+{name}/4)))"
+    return f"-{prob}*(1+{prob}*(0.5+{prob}*(1/3e0+{prob}/4)))"
 
 
-def _chain(items: Sequence[str], operator: str) -> str:
-    """Items joined by an operator, in groups with brackets if they are many."""
-    while len(items) > _GROUP:
-        groups = [items[start : start + _GROUP] for start in range(0, len(items), _GROUP)]
+def _log_of_absent(prob: str) -> str:
+    return f"CASE WHEN {prob}<1e-4 THEN {_log_of_opposite(prob)} ELSE ln(1-{prob}) END"
+
+
+def _joined(operator: str, items: Sequence[str]) -> str:
+    """Items joined by an operator, in groups with brackets if they are many: engines limit the depth of a chain."""
+    while len(items) > _MAX_CHAIN:
+        groups = [items[start : start + _MAX_CHAIN] for start in range(0, len(items), _MAX_CHAIN)]
         items = [f"({operator.join(group)})" for group in groups]
     return operator.join(items)
-
-
-def select_statement(
-    diagram: Diagram,
-    rows: str,
-    labels: dict[int, str],
-    texts: Sequence[str],
-    *,
-    k: int | None,
-    precision: float | None,
-    recall: float | None,
-) -> str:
-    """The statement for users and other engines: ranked rows, limited by number, expected precision or recall."""
-    # A conjunction is exact in any case, and other engines may reject the logarithm of zero.
-    scored = scored_query(
-        diagram, rows, labels, texts, min_prob=0.0 if diagram.is_conjunction else MIN_EXACT_PROBABILITY
-    )
-    names = ", ".join((*texts, "probability", "log_probability"))
-    order = f"log_probability DESC, {texts[0]}"
-    if precision is None and recall is None:
-        return f"SELECT {names}\nFROM (\n{scored}\n) AS scored\nORDER BY {order}" + (
-            "" if k is None else f"\nLIMIT {k}"
-        )
-    before = f"ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND"
-    shares = []
-    if precision is not None:
-        shares.append(f"avg(probability) OVER ({before} CURRENT ROW) AS expected_precision")
-    if recall is not None:
-        mass_before = f"sum(probability) OVER ({before} 1 PRECEDING)"
-        shares.append(f"coalesce({mass_before}, 0) / sum(probability) OVER () AS recall_before")
-    conditions = [f"expected_precision >= {precision!r}"] if precision is not None else []
-    conditions += [f"recall_before < {recall!r}"] if recall is not None else []
-    ranked = f"SELECT {names}, {', '.join(shares)}\nFROM (\n{scored}\n) AS scored"
-    limit = "" if k is None else f"\nLIMIT {k}"
-    wanted = " AND ".join(conditions)
-    return f"SELECT {names}\nFROM (\n{ranked}\n) AS ranked\nWHERE {wanted}\nORDER BY {order}{limit}"
-
-
-# In `select_statement`, formulas other than conjunctions are ranked exactly down to this; that keeps it short.
-MIN_EXACT_PROBABILITY = 1e-250
