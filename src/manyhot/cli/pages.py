@@ -205,7 +205,7 @@ class StudioCommand(TableCommand):
                 "Train one first: manyhot train photos.csv; or score images: manyhot predict RUN IMAGES -o new.parquet."
             )
             raise InputError("RUN_OR_PREDICTIONS", "", "be there", repr(self.predictions), hint)
-        packages = ("fastapi", "uvicorn", "python_multipart", "duckdb", "PIL")
+        packages = ("fastapi", "uvicorn", "python_multipart", "PIL")
         missing = [name for name in packages if not importlib.util.find_spec(name)]
         if missing:
             raise ImportError(f"The studio needs {', '.join(missing)}. Install it with: pip install 'manyhot[studio]'")

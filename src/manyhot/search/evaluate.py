@@ -161,7 +161,7 @@ LOG_ODDS = Encoding(
     lambda cells: (_sigmoid(cells), _sigmoid(-cells)),
     lambda cells: (-np.logaddexp(0, -cells), -np.logaddexp(0, cells)),
 )
-CHUNK_ROWS = 8192  # a column of them lies in the fastest memory
+CHUNK_CELLS = 1 << 16  # values of a node at a time: few enough for the cache, and enough for threads not to collide
 SAFE = 1e-280  # above this a probability has lost nothing to products that were too small for a float64
 
 
@@ -181,14 +181,20 @@ def evaluate(
         return Evaluation(diagram, semiring, lambda column: pairs(cells[column]), rows).result()
 
 
+def chunk_rows(diagram: Diagram) -> int:
+    """How many rows to compute at a time."""
+    widest = max((node.cap for _, node, _ in diagram.steps if isinstance(node, Tally | Unnamed)), default=1)
+    return max(1024, CHUNK_CELLS // (widest + 1))
+
+
 def probabilities(diagram: Diagram, cells: Mapping[int, Array], rows: int, encoding: Encoding = PROBS) -> Array:
     """The probabilities (2, rows) that a formula holds and that it does not, chunk by chunk."""
-    result = np.empty((2, rows))
-    for start in range(0, rows, CHUNK_ROWS):
-        chunk = slice(start, start + CHUNK_ROWS)
+    result, step = np.empty((2, rows)), chunk_rows(diagram)
+    for start in range(0, rows, step):
+        chunk = slice(start, start + step)
         some = {column: values[chunk].astype(np.float64, copy=False) for column, values in cells.items()}
         result[0, chunk], result[1, chunk] = evaluate(
-            diagram, PROBABILITIES, encoding.probs, some, min(CHUNK_ROWS, rows - start)
+            diagram, PROBABILITIES, encoding.probs, some, min(step, rows - start)
         )
     return result
 

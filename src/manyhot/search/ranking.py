@@ -11,7 +11,7 @@ import numpy as np
 from manyhot.errors import InputError
 from manyhot.poisson_binomial import BINS
 from manyhot.search.diagram import Diagram
-from manyhot.search.evaluate import CHUNK_ROWS, SAFE, Array, log_probs, probabilities
+from manyhot.search.evaluate import SAFE, Array, chunk_rows, log_probs, probabilities
 
 # Sums of the same numbers in another order differ by rounding; a recall of 1 must still be reached.
 ROUNDING = 1e-12
@@ -146,9 +146,10 @@ class Scan:
 
     def update(self, first_row: int, cells: Mapping[int, Array], rows: int) -> None:
         """Takes in some rows: the cells of each column that the query needs."""
-        for start in range(0, rows, CHUNK_ROWS):
-            some = {column: values[start : start + CHUNK_ROWS] for column, values in cells.items()}
-            both = probabilities(self.diagram, some, min(CHUNK_ROWS, rows - start))
+        step = chunk_rows(self.diagram)
+        for start in range(0, rows, step):
+            some = {column: values[start : start + step] for column, values in cells.items()}
+            both = probabilities(self.diagram, some, min(step, rows - start))
             if self.top is not None:
                 self.top.update(first_row + start, self.diagram, some, both)
             if self.histogram is not None:

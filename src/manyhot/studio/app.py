@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import duckdb
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -36,7 +35,6 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(TooManyUploads, _too_busy)
     app.add_exception_handler(WriteError, _write_error)
     app.add_exception_handler(InputError, _input_error)
-    app.add_exception_handler(duckdb.Error, _database_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(OSError, _internal_error)
@@ -70,11 +68,6 @@ def _write_error(_: Request, error: Exception) -> Any:
 
 def _input_error(_: Request, error: Exception) -> Any:
     return error_response(422, " ".join(str(error).split()))
-
-
-def _database_error(_: Request, error: Exception) -> Any:
-    detail = str(error).splitlines()[0].rstrip(".")
-    return error_response(422, f"The query asks for too much at once; DuckDB says: {detail}. Ask for less.")
 
 
 def _validation_error(_: Request, error: Any) -> Any:
