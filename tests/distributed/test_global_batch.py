@@ -1,20 +1,20 @@
 """Two processes are one: value and gradient of the global batch, through DistributedDataParallel, for every loss."""
 
-import gc
 import json
-import os
 import tempfile
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo  # before there is a process group, which it would keep alive
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 
 import manyhot as mh
 from tests.losses import CASES
+from tests.process_groups import leave_group
 from tests.waiting import HANG
 
 pytestmark = pytest.mark.process
@@ -59,17 +59,16 @@ def process(rank, address, folder, threads):
         for sizes in SPLITS:
             start = sum(sizes[:rank])
             own = slice(start, start + sizes[rank])
-            model = nn.parallel.DistributedDataParallel(network(case))
-            loss = mh.GlobalBatch(case.build(targets))
             results[f"{name} {sizes}"] = measure(
-                case, model, loss, features[own], targets[own], [extra[own] for extra in aligned]
+                case,
+                nn.parallel.DistributedDataParallel(network(case)),
+                mh.GlobalBatch(case.build(targets)),
+                features[own],
+                targets[own],
+                [extra[own] for extra in aligned],
             )
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
-    # A DistributedDataParallel is part of a cycle. If it outlives the process group, the process may abort at its end.
-    del model
-    gc.collect()
-    dist.destroy_process_group()
-    os._exit(0)  # threads of gloo sometimes abort a process while Python ends, when all is done
+    leave_group()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Two processes are one: every metric has the outcome of all batches, however they are dealt out."""
 
 import json
-import os
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch.multiprocessing as mp
 
 from manyhot.testing.batches import Example
 from tests.laws.table import METRICS
+from tests.process_groups import leave_group
 from tests.waiting import HANG
 
 pytestmark = pytest.mark.process
@@ -49,8 +49,7 @@ def process(rank, address, folder, threads):
             metric = case.collect(own) if has_batch(own, split) else case.make()
             results[f"{name} {split}"] = as_json(metric.sync().compute())
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
-    dist.destroy_process_group()
-    os._exit(0)  # threads of gloo sometimes abort a process while Python ends, when all is done
+    leave_group()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What each of two processes runs: every way of training once."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from safetensors.torch import save_file
 from manyhot.engine import FitSettings, NoProgress, fit, score
 from tests.engine.problems import data_of, network_of, targets_of, weights
 from tests.losses import CASES
+from tests.process_groups import leave_group
 
 WAYS = {
     "bce": ("bce", {}, {}),
@@ -57,8 +57,7 @@ def main(folder: Path) -> None:
     scores, rows = score(network_of(), data_of(targets_of(), bad=[5]), batch_size=4)
     tensors |= {"score|scores": scores, "score|rows": rows}
     save_file(tensors, str(folder / f"{torch.distributed.get_rank()}.safetensors"))
-    torch.distributed.destroy_process_group()
-    os._exit(0)  # threads of gloo sometimes abort a process while Python ends, when all is done
+    leave_group()
 
 
 if __name__ == "__main__":

@@ -121,6 +121,11 @@ def open_device_context(settings: FitSettings) -> DeviceContext:
         device = torch.device(kind, int(os.environ["LOCAL_RANK"]) if together else torch.cuda.current_device())
         torch.cuda.set_device(device)
     if together and not dist.is_initialized() and int(os.environ["WORLD_SIZE"]) > 1:
+        # Every optimiser imports this module. If it did so later, defaults of functions in `torch.distributed.nn`, and
+        # frames that the import leaves behind, would keep the group of processes alive after `destroy_process_group`,
+        # and a thread of gloo that then waits for Python's lock while Python ends aborts the process.
+        from torch import _dynamo  # noqa: F401
+
         dist.init_process_group("nccl" if kind == "cuda" else "gloo", device_id=device if kind == "cuda" else None)
         atexit.register(_leave_processes)
     return DeviceContext(device, settings.precision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
 import os
@@ -143,10 +142,6 @@ def fit(
     network.eval()
     loss.eval()
     state, (_, diagnostics) = trainer.state, trainer.trace.table()
-    if context.world > 1:
-        # Data parallelism is a cycle that holds the group of processes; left to the end of Python, it may abort.
-        del trainer
-        gc.collect()
     return FitResult(network, loss, state.history, state.best_epoch, state.best_value, diagnostics)
 
 
