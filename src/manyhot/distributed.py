@@ -13,7 +13,7 @@ from manyhot.errors import InputError
 
 if TYPE_CHECKING:  # metrics and commands ask for ranks alone, and importing the losses takes long
     from manyhot.links import Link
-    from manyhot.losses import Loss
+    from manyhot.losses.loss import Loss, Term
 
 
 def world_size() -> int:
@@ -89,6 +89,15 @@ def gather(tensor: Tensor) -> list[Tensor]:
     return [torch.from_numpy(part).to(tensor.device) for part in parts]
 
 
+def needs_all_rows(loss: Loss) -> bool:
+    """Whether a loss must be computed of all rows at once.
+
+    It must where a row's value depends on other rows, and where the loss has parameters, whose gradients would differ
+    between processes.
+    """
+    return loss.mixes_rows or any(True for _ in loss.parameters())
+
+
 class GlobalBatch(nn.Module):
     """A loss of the batch of all processes together: value and gradient are those of one process with the whole batch.
 
@@ -126,15 +135,13 @@ class GlobalBatch(nn.Module):
         """The loss of the global batch, the same number on every process."""
         if world_size() == 1:
             return self.loss(scores, targets, extra)
-        from manyhot.losses.loss import divide
-
-        # A loss with parameters of its own must see all rows on every process, or their gradients would differ.
-        if self.loss.mixes_rows or any(True for _ in self.loss.parameters()):
+        if needs_all_rows(self.loss):
             # In the type of the scores, because not every backend sends every type of integer.
             tensors = [scores, targets.to(scores.dtype)] + ([] if extra is None else [extra])
             return self.loss(*gather_rows(*tensors))
+        from manyhot.losses.loss import Term
+
         batch = self.loss.check(scores, targets, extra)
         own = [number for term in self.loss.terms(batch) for number in (term.values.sum(), term.count)]
         total: Tensor = _AllReduceSum.apply(torch.stack([torch.as_tensor(number).to(batch.scores) for number in own]))  # type: ignore[no-untyped-call]
-        sums, counts = total.view(-1, 2).unbind(1)
-        return sums.sum() if self.loss.reduction == "sum" else divide(sums, counts.detach()).sum()
+        return self.loss.reduce([Term(value, count.detach()) for value, count in total.view(-1, 2)])

@@ -11,8 +11,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyhot.engine.optim import cloned
-
 
 def train_mode(network: nn.Module) -> None:
     """Puts the network in training mode, but for modules whose parameters are all frozen.
@@ -24,18 +22,6 @@ def train_mode(network: nn.Module) -> None:
         parameters = list(module.parameters())
         if parameters and not any(parameter.requires_grad for parameter in parameters):
             module.eval()
-
-
-@contextmanager
-def frozen_buffers(network: nn.Module) -> Iterator[None]:
-    """A forward pass that leaves running statistics as they were."""
-    buffers = dict(network.named_buffers())
-    before = cloned(buffers)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            buffers[name].copy_(value)
 
 
 class _SumWithGradient(torch.autograd.Function):

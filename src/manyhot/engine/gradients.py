@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,12 +13,11 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
 from manyhot.data.loading import Batch
-from manyhot.distributed import GlobalBatch
-from manyhot.engine.batchnorm import frozen_buffers
+from manyhot.distributed import GlobalBatch, needs_all_rows
 from manyhot.engine.devices import DeviceContext
-from manyhot.engine.optim import LOSS, STEP, mix_seeds, seed_generators
+from manyhot.engine.optim import LOSS, STEP, mix_seeds, restored, seed_generators
 from manyhot.errors import InputError
-from manyhot.losses.loss import Loss, divide
+from manyhot.losses.loss import Loss
 from manyhot.settings import FitSettings
 
 
@@ -49,8 +49,7 @@ class ExactGradients:
             devices = [context.device] if context.device.type == "cuda" else None
             unused = settings.find_unused_parameters
             self.synced = DistributedDataParallel(self.plain, device_ids=devices, find_unused_parameters=unused)
-        # Only with all rows in sight are the gradients of a loss's own parameters the same on every process.
-        self.needs_all_rows = loss.mixes_rows or any(True for _ in loss.parameters())
+        self.needs_all_rows = needs_all_rows(loss)
 
     def __call__(self, parts: Sequence[Batch], step: int) -> Tensor:
         """The loss of the batch whose parts these are; its gradient is added to what the parameters hold."""
@@ -76,18 +75,12 @@ class ExactGradients:
         sizes = [len(part.rows) for part in parts]
         extras = [None] * len(parts) if extra is None else extra.split(sizes)
         for outputs, part, own in zip(self._outputs(parts, step), parts, extras, strict=True):
-            value = self._share(self.loss.terms(self.loss.check(outputs, part.targets, own)), counts)
+            terms = self.loss.terms(self.loss.check(outputs, part.targets, own))
+            value = self.loss.reduce([replace(term, count=count) for term, count in zip(terms, counts, strict=True)])
             # Gradients are averaged over processes, and wanted added.
             self.scaler.scale(value * self.context.world).backward()
             values.append(value.detach())
         return self.context.total(torch.stack(values).sum())
-
-    def _share(self, terms: Sequence[Any], counts: Sequence[Tensor]) -> Tensor:
-        if self.loss.reduction == "sum":
-            first: Tensor = terms[0].values.sum()
-            return first
-        first, *others = (divide(term.values.sum(), count) for term, count in zip(terms, counts, strict=True))
-        return sum(others, start=first)
 
     @torch.no_grad()
     def _counts(self, targets: Tensor, extra: Tensor | None) -> list[Tensor]:
@@ -100,7 +93,8 @@ class ExactGradients:
         return [self.context.total(count).float() for count in counts]
 
     def _second_pass(self, parts: Sequence[Batch], targets: Tensor, extra: Tensor | None, step: int) -> Tensor:
-        with torch.no_grad(), frozen_buffers(self.network):
+        # The second pass moves the running statistics; the first one leaves them as they were.
+        with torch.no_grad(), restored(dict(self.network.named_buffers())):
             outputs = torch.cat([self._forward(self.plain, part, step, i) for i, part in enumerate(parts)])
         outputs.requires_grad_()
         value: Tensor = self.global_loss(outputs, targets, extra)

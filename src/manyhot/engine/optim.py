@@ -110,6 +110,16 @@ def copy_into(state: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
         tensor.copy_(state[name])
 
 
+@contextmanager
+def restored(state: Mapping[str, Tensor]) -> Iterator[None]:
+    """The tensors of a state have their values again after the block."""
+    before = cloned(state)
+    try:
+        yield
+    finally:
+        copy_into(before, state)
+
+
 class WeightAverage:
     """The running average of weights and normalisation statistics.
 
@@ -136,12 +146,9 @@ class WeightAverage:
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
         """Lends the network the averages, and gives it its own weights back."""
-        own = cloned(self.live)
-        copy_into(self.state, self.live)
-        try:
+        with restored(self.live):
+            copy_into(self.state, self.live)
             yield
-        finally:
-            copy_into(own, self.live)
 
 
 Rows = np.ndarray[Any, Any]

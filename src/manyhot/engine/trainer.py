@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -131,7 +130,10 @@ def fit(
     setting = {} if folder is None else run_fingerprint(settings, network, loss, train, val)
     store = CheckpointStore(None if folder is None else Path(folder), setting, writes=context.rank == 0)
     checkpoint, best_state = context.on_first(lambda: store.find(resume=resume, val_targets=val_targets))
-    with _training_context(network, context), StopSignals() as signals:
+    network.to(context.device)
+    # Batch statistics of all processes, and generators that are afterwards as they were.
+    generators = torch.random.fork_rng(devices=[context.device] if context.device.type == "cuda" else [])
+    with generators, global_statistics(network, processes=context.world), StopSignals() as signals:
         display = NoProgress() if context.rank else progress or default_progress()
         trainer = Trainer(network, loss, train, val, metrics, settings, context, store, display, signals)
         if begin is not None and context.rank == 0:
@@ -143,15 +145,6 @@ def fit(
     loss.eval()
     state, (_, diagnostics) = trainer.state, trainer.trace.table()
     return FitResult(network, loss, state.history, state.best_epoch, state.best_value, diagnostics)
-
-
-@contextmanager
-def _training_context(network: Network, context: DeviceContext) -> Iterator[None]:
-    """Batch statistics of all processes, and generators that are afterwards as they were."""
-    network.to(context.device)
-    gpus = [context.device] if context.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus), global_statistics(network, processes=context.world):
-        yield
 
 
 def _check_arguments(network: Network, loss: Loss, train: Batches, val: Batches | None, settings: FitSettings) -> None:
