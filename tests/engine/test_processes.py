@@ -45,50 +45,32 @@ def on_one_machine(script):
 
 def on_two_machines(script):
     """Two network namespaces, joined by a cable: each has an address and ports of its own."""
-    if (
-        shutil.which("ip") is None
-        or subprocess.run(["ip", "netns", "add", "manyhot-0"], capture_output=True).returncode
-    ):
+    names = [f"manyhot-{os.getpid()}-{node}" for node in range(2)]  # of this process: others make some of their own
+    made = shutil.which("ip") and [subprocess.run(["ip", "netns", "add", name], capture_output=True) for name in names]
+    if not made or any(done.returncode for done in made):
         pytest.skip("network namespaces need iproute2 and an administrator")
     try:
         run = partial(subprocess.run, check=True)
-        run(["ip", "netns", "add", "manyhot-1"])
-        run(
-            [
-                "ip",
-                "link",
-                "add",
-                "cable-0",
-                "netns",
-                "manyhot-0",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "cable-1",
-                "netns",
-                "manyhot-1",
-            ]
-        )
-        for node in range(2):
-            inside = f"ip -n manyhot-{node}"
-            run(f"{inside} address add 10.77.0.{node + 1}/24 dev cable-{node}".split())
-            run(f"{inside} link set cable-{node} up".split())
-            run(f"{inside} link set lo up".split())
+        cable = f"ip link add cable-0 netns {names[0]} type veth peer name cable-1 netns {names[1]}"
+        run(cable.split())
+        for node, name in enumerate(names):
+            run(f"ip -n {name} address add 10.77.0.{node + 1}/24 dev cable-{node}".split())
+            run(f"ip -n {name} link set cable-{node} up".split())
+            run(f"ip -n {name} link set lo up".split())
         meet = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "10.77.0.1", "--master-port", "29500"]
         command = [*TORCHRUN, *meet]
         ended_well(
             *(
                 start(
-                    [*f"ip netns exec manyhot-{node}".split(), *command, f"--node-rank={node}", *script],
+                    ["ip", "netns", "exec", name, *command, f"--node-rank={node}", *script],
                     GLOO_SOCKET_IFNAME=f"cable-{node}",
                 )
-                for node in range(2)
+                for node, name in enumerate(names)
             )
         )
     finally:
-        for node in range(2):
-            subprocess.run(["ip", "netns", "del", f"manyhot-{node}"], check=False, capture_output=True)
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 @pytest.fixture(scope="module", params=[on_one_machine, on_two_machines])

@@ -1,5 +1,6 @@
 """However a run ends early, it goes on to the same weights; and it ends early when it should."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -14,13 +15,16 @@ import torch
 from safetensors.torch import load_file
 
 import manyhot as mh
+from manyhot.data.loading import FeatureBatches
 from manyhot.engine import FitSettings, NoProgress, NotFinite, Stopped, fit
 from manyhot.engine.checkpoint import Checkpoint
 from manyhot.engine.optim import order_of_epoch
 from manyhot.engine.trainer import StopSignals
+from tests.engine import killed
 from tests.engine.killed import trained
 from tests.engine.problems import DoubleFeatures, assert_same, data_of, network_of, targets_of, weights
 from tests.errors.expected import raises_input_error
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 8
@@ -63,6 +67,33 @@ def test_a_kill_leaves_no_trace(tmp_path):
     wanted = weights(trained(epochs=EPOCHS))
     assert wanted.keys() == got.keys()
     assert all(torch.equal(got[name], value) for name, value in wanted.items())
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_fifty_kills_leave_no_trace(tmp_path):
+    """Each one hits a run that has gone on from the last checkpoint and written others."""
+    draw, epochs, checkpoint = random.Random(0), 100, tmp_path / "checkpoint" / "last.safetensors"
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.engine.killed", "torch._dynamo"])  # so that torch is imported once
+
+    def written():
+        return checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+
+    for _ in range(50):
+        before = written()
+        process = processes.Process(target=killed.main, args=(tmp_path, epochs))
+        process.start()
+        assert eventually(lambda before=before, process=process: written() != before or not process.is_alive())
+        time.sleep(draw.uniform(0, 0.1))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    killed.main(tmp_path, epochs, FeatureBatches)
+    got, wanted = load_file(tmp_path / "end"), weights(killed.trained(epochs=epochs))
+    assert wanted.keys() == got.keys()
+    assert all(torch.equal(got[name], value) for name, value in wanted.items())
+    assert not list(tmp_path.rglob("*.part"))
 
 
 class Signals(DoubleFeatures):

@@ -286,8 +286,9 @@ class CheckpointStore:
             check_fingerprint(checkpoint.metadata["setting"], self.setting)
             best = checkpoint.metadata["position"]["best_epoch"]
             best_state = {} if best is None else Checkpoint.read(self.best(best)).tensors
-        if resume:
-            for part in self.last.parent.glob(".*.part"):  # of a checkpoint in whose middle the run was killed
+        if resume and self.folder is not None:
+            # Of checkpoints and tables in whose middle the run was killed.
+            for part in (*self.folder.glob(".*.part"), *self.last.parent.glob(".*.part")):
                 part.unlink()
         return checkpoint, best_state
 
