@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyhot.distributed import world_size
 from manyhot.errors import InputError
@@ -138,13 +138,6 @@ def device_of(settings: FitSettings) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def device_context_of(network: nn.Module, location: DeviceContext | FitSettings | None) -> DeviceContext:
-    """Where to score: on the device of a context or of settings, or where the network is."""
-    if isinstance(location, FitSettings):
-        return open_device_context(location)
-    return location or DeviceContext(next(network.parameters(), torch.empty(0)).device)
 
 
 def _script_can_start_again() -> bool:

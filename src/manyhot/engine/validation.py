@@ -13,7 +13,7 @@ from torch import Tensor
 from manyhot.checks import check_int
 from manyhot.data.loading import Batches
 from manyhot.distributed import gather
-from manyhot.engine.devices import DeviceContext, device_context_of
+from manyhot.engine.devices import DeviceContext, open_device_context
 from manyhot.engine.optim import groups_of_epoch
 from manyhot.errors import InputError
 from manyhot.evaluation.catalog import METRIC_INFO
@@ -121,8 +121,10 @@ def score(
         (torch.Size([3, 2]), tensor([0, 1, 2]))
     """
     check_int("batch_size", "score", batch_size, low=1)
-    context = device_context_of(network, settings)
-    if settings is not None:
+    if settings is None:
+        context = DeviceContext(next(network.parameters(), torch.empty(0)).device)
+    else:
+        context = open_device_context(settings) if isinstance(settings, FitSettings) else settings
         network.to(context.device)
     groups = groups_of_epoch(np.arange(len(data), dtype=np.int64), batch_size, 1, context.share)
     parts = [(torch.empty(0, data.targets.num_labels), torch.empty(0, dtype=torch.int64))]
