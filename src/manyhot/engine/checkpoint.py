@@ -248,6 +248,7 @@ class CheckpointStore:
         writes: Whether this process writes; one of them does.
 
     Attributes:
+        writes: Whether there is anything to write and this process writes it.
         last: The checkpoint to go on from, where there is a folder.
     """
 
@@ -294,13 +295,12 @@ class CheckpointStore:
 
     def save(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], trace: LossTrace) -> None:
         """Writes the checkpoint to go on from and the tables, and removes best weights that it no longer knows."""
-        if self.writes:
-            Checkpoint(tensors, {"setting": self.setting, **metadata}).write(self.last)
-            best = metadata["position"]["best_epoch"]
-            for path in self.last.parent.glob("best-*.safetensors"):
-                if best is None or path != self.best(best):
-                    path.unlink()
-            self.write_tables(metadata["position"]["history"], trace)
+        Checkpoint(tensors, {"setting": self.setting, **metadata}).write(self.last)
+        best = metadata["position"]["best_epoch"]
+        for path in self.last.parent.glob("best-*.safetensors"):
+            if best is None or path != self.best(best):
+                path.unlink()
+        self.write_tables(metadata["position"]["history"], trace)
 
     def save_best(self, epoch: int, state: Mapping[str, Tensor]) -> None:
         """Writes the weights of the best epoch so far."""
