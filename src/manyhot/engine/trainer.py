@@ -311,8 +311,9 @@ class Trainer:
 
     def _next_parts(self, loaded: Iterator[Batch]) -> list[Batch]:
         """The parts of the next batch, on the device."""
-        rows = min(self.settings.batch_size, len(self.train) - self.state.step * self.settings.batch_size)
-        num_parts, device = min(self.settings.accumulate, rows), self.context.device
+        settings, device = self.settings, self.context.device
+        remaining = len(self.train) - self.state.step * settings.batch_size
+        num_parts = min(settings.accumulate, settings.batch_size, remaining)
         parts = [
             Batch(inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True), numbers)
             for inputs, targets, numbers in itertools.islice(loaded, num_parts)
@@ -346,10 +347,11 @@ class Trainer:
 
     def _update(self, parts: list[Batch]) -> Tensor:
         """Changes the weights by the batch whose parts these are; returns the loss."""
-        factor, scaler = lr_factor(self.settings, self.done, self.total), self.gradients.scaler
+        step, scaler = self.done, self.gradients.scaler
+        factor = lr_factor(self.settings, step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
-        value = self.gradients(parts, self.done)
+        value = self.gradients(parts, step)
         if self.settings.clip is not None:
             scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
