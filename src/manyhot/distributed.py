@@ -13,7 +13,7 @@ from manyhot.errors import InputError
 
 if TYPE_CHECKING:  # metrics and commands ask for ranks alone, and importing the losses takes long
     from manyhot.links import Link
-    from manyhot.losses.loss import Loss, Term
+    from manyhot.losses.loss import Loss
 
 
 def world_size() -> int:
