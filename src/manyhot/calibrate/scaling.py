@@ -259,6 +259,10 @@ RELIABLE_LOG_PROBS = tuple(-math.log1p(math.exp(-limit)) for limit in (-RELIABLE
 class NormalisedCalibrator(Calibrator):
     """A calibrator with one number, which takes the part of a link."""
 
+    def input_log_odds(self, scores: Tensor) -> Tensor:
+        """The scores themselves: a link that was given is not used."""
+        return scores
+
     def as_scores(self, values: Tensor, kind: str) -> Tensor:
         """Scores of values of a kind: of probabilities, their logarithms."""
         if kind == "scores" or self.kind is None:  # old files, which do not record the kind, used log-odds
