@@ -25,7 +25,7 @@ def logs_of(formula, cells, encoding=LOG_ODDS):
     """The logarithms of a formula for a table of all labels."""
     cells = np.asarray(cells)
     diagram = compile_query(formula, cells.shape[1])
-    return log_probs(diagram, {column: cells[:, column] for column in diagram.columns}, len(cells), encoding)
+    return log_probs(diagram, {column: cells[:, column] for column in diagram.columns}, len(cells), encoding)[1]
 
 
 def odds_of_rows():
@@ -153,7 +153,7 @@ def test_what_cannot_be_reads_no_column(formula):
     diagram = compile_query(formula, 5)
     assert diagram.columns == ()
     assert diagram.literals is None
-    assert log_probs(diagram, {}, 2).tolist() == [-np.inf, -np.inf]
+    assert log_probs(diagram, {}, 2)[1].tolist() == [-np.inf, -np.inf]
 
 
 def kinds(diagram, kind):

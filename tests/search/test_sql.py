@@ -57,7 +57,7 @@ def ask(connection, formula, num_labels=LABELS):
 
 def exact(formula, probs):
     diagram = compile_query(formula, probs.shape[1])
-    return log_probs(diagram, {column: probs[:, column] for column in diagram.columns}, len(probs))
+    return log_probs(diagram, {column: probs[:, column] for column in diagram.columns}, len(probs))[1]
 
 
 @pytest.mark.slow

@@ -103,7 +103,8 @@ Column = int | str
 
 SPLIT = TEXT_COLUMNS["splits"]
 STEP_ROWS = 1 << 17  # rows of columns in memory that a thread takes at a time
-NUM_THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+# More threads wait for Python's lock more than they compute.
+NUM_THREADS = min(2, os.cpu_count() or 1)
 
 
 class Piece(NamedTuple):

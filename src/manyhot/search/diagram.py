@@ -16,6 +16,7 @@ from manyhot.errors import InputError, owned
 from manyhot.search.formula import And, Count, Formula, Label, Not, Or, counts_all_labels, named_columns, parts_of
 
 # A reference to a node or a term is its number; the complement (`~number`) stands for the opposite.
+HOLDS, FAILS, BOTH = 1, 2, 3  # values of a node: that it holds, and that it does not
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,26 @@ class Diagram:
                 steps.append((index, self.nodes[index], tuple(used - needed)))
                 needed |= used
         return tuple(reversed(steps))
+
+    @cached_property
+    def needed_values(self) -> dict[int, dict[int, int]]:
+        """By the values of the formula that are wanted, `HOLDS` or `BOTH`, which values of each node are needed."""
+        result = {}
+        for wanted in (HOLDS, BOTH):
+            needed = result[wanted] = dict[int, int]()
+            waiting = [(self.result, wanted)]
+            for index, node, _ in reversed(self.steps):
+                for part, values in waiting:
+                    swapped = values >> 1 | (values & HOLDS) << 1
+                    needed[max(part, ~part)] = needed.get(max(part, ~part), 0) | (values if part >= 0 else swapped)
+                match node:
+                    case AllOf(parts):
+                        waiting = [(part, BOTH if needed[index] & FAILS else HOLDS) for part in parts]
+                    case Branch(literal, present, absent):
+                        waiting = [(literal, BOTH), (present, needed[index]), (absent, needed[index])]
+                    case _:
+                        waiting = [(part, BOTH) for part in references(node)]
+        return result
 
     @cached_property
     def literals(self) -> tuple[tuple[int, bool], ...] | None:

@@ -6,12 +6,12 @@ nothing is ever subtracted, so neither loses digits, however near to 0 or 1 the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyhot.search.diagram import AllOf, Branch, CountIn, Diagram, Literal, Tally, Unnamed
+from manyhot.search.diagram import BOTH, FAILS, AllOf, Branch, CountIn, Diagram, Literal, Tally, Unnamed
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[Any, Any]
@@ -51,28 +51,33 @@ class Evaluation:
     Args:
         diagram: The nodes.
         semiring: The values and their operations.
-        label: Returns the pair of a label column: present and absent.
+        label: Returns the pair of a label column: present and absent, of which only the wanted ones are used.
         rows: How many rows there are.
+        wanted: Which values of the formula are wanted: `HOLDS` or `BOTH`.
     """
 
-    def __init__(self, diagram: Diagram, semiring: Semiring, label: Callable[[int], Pair], rows: int) -> None:
+    def __init__(
+        self, diagram: Diagram, semiring: Semiring, label: Callable[[int, int], Pair], rows: int, wanted: int
+    ) -> None:
         self.diagram, self.label, self.rows = diagram, label, rows
+        self.wanted = diagram.needed_values[wanted]
         self.zero, self.one = semiring.zero, semiring.one
         self._plus, self._times = semiring.plus, semiring.times
         self.values: dict[int, Any] = {}
 
     def result(self) -> Pair:
-        """The value that the formula holds, and the value that it does not."""
+        """The value that the formula holds, and the value that it does not; those that are not wanted are arbitrary."""
         for index, node, done in self.diagram.steps:
             match node:
                 case Literal(column):
-                    value: Any = self.label(column)
+                    value: Any = self.label(column, self.wanted[index])
                 case AllOf(parts):
-                    value = self.product(map(self.pair, parts))
+                    value = self.product([self.pair(part) for part in parts], self.wanted[index])
                 case Branch(literal, present, absent):
-                    value = self.choice(self.pair(literal), self.pair(present), self.pair(absent))
+                    given = self.pair(present), self.pair(absent)
+                    value = self.choice(self.pair(literal), *given, self.wanted[index])
                 case Unnamed(counts_absent, cap):
-                    pairs = map(self.label, self.diagram.unnamed)
+                    pairs = (self.label(column, BOTH) for column in self.diagram.unnamed)
                     value = self.tally((pair[::-1] if counts_absent else pair for pair in pairs), None, cap)
                 case Tally(parts, base, cap):
                     value = self.tally(map(self.pair, parts), None if base is None else self.values[base], cap)
@@ -98,17 +103,22 @@ class Evaluation:
             return self.zero
         return right if left is self.one else left if right is self.one else self._times(left, right)
 
-    def product(self, pairs: Iterable[Pair]) -> Pair:
+    def product(self, pairs: Sequence[Pair], wanted: int) -> Pair:
         """That all of some independent events happen."""
         holds, fails = self.one, self.zero
         for present, absent in pairs:
-            holds, fails = self.times(holds, present), self.plus(fails, self.times(holds, absent))
+            if wanted & FAILS:
+                fails = self.plus(fails, self.times(holds, absent))
+            holds = self.times(holds, present)
         return holds, fails
 
-    def choice(self, literal: Pair, present: Pair, absent: Pair) -> Pair:
+    def choice(self, literal: Pair, present: Pair, absent: Pair, wanted: int) -> Pair:
         """One event if a label is present, and another if it is not."""
         holds, fails = (
-            self.plus(self.times(literal[0], present[side]), self.times(literal[1], absent[side])) for side in (0, 1)
+            self.plus(self.times(literal[0], present[side]), self.times(literal[1], absent[side]))
+            if wanted >> side & 1
+            else self.zero
+            for side in (0, 1)
         )
         return holds, fails
 
@@ -143,12 +153,12 @@ class Encoding(NamedTuple):
     """How the cells of a label say how probable it is.
 
     Attributes:
-        probs: Gives the probabilities that it is present and absent.
-        logs: Gives their logarithms.
+        probs: Give the probabilities that it is present and absent.
+        logs: Give their logarithms.
     """
 
-    probs: Callable[[Array], Pair]
-    logs: Callable[[Array], Pair]
+    probs: tuple[Callable[[Array], Array], Callable[[Array], Array]]
+    logs: tuple[Callable[[Array], Array], Callable[[Array], Array]]
 
 
 def _sigmoid(log_odds: Array) -> Array:
@@ -156,29 +166,42 @@ def _sigmoid(log_odds: Array) -> Array:
     return result
 
 
-PROBS = Encoding(lambda cells: (cells, 1 - cells), lambda cells: (np.log(cells), np.log1p(-cells)))
+PROBS = Encoding((lambda cells: cells, lambda cells: 1 - cells), (np.log, lambda cells: np.log1p(-cells)))
 LOG_ODDS = Encoding(
-    lambda cells: (_sigmoid(cells), _sigmoid(-cells)),
-    lambda cells: (-np.logaddexp(0, -cells), -np.logaddexp(0, cells)),
+    (_sigmoid, lambda cells: _sigmoid(-cells)),
+    (lambda cells: -np.logaddexp(0, -cells), lambda cells: -np.logaddexp(0, cells)),
 )
 CHUNK_CELLS = 1 << 16  # values of a node at a time: few enough for the cache, and enough for threads not to collide
 SAFE = 1e-280  # above this a probability has lost nothing to products that were too small for a float64
 
 
 def evaluate(
-    diagram: Diagram, semiring: Semiring, pairs: Callable[[Array], Pair], cells: Mapping[int, Array], rows: int
+    diagram: Diagram,
+    semiring: Semiring,
+    values: tuple[Callable[[Array], Array], Callable[[Array], Array]],
+    cells: Mapping[int, Array],
+    rows: int,
+    wanted: int = BOTH,
 ) -> Pair:
     """The values (2, n) that a formula holds and that it does not.
 
     Args:
         diagram: The formula, compiled.
         semiring: The values and their operations.
-        pairs: Turns the cells of a label into its values.
+        values: Turn the cells of a label into its values: present, and absent.
         cells: (rows,) for each of `diagram.columns`.
         rows: How many there are.
+        wanted: Which of the two values are wanted; the other is arbitrary.
     """
+
+    def label(column: int, wanted: int) -> Pair:
+        present, absent = (
+            value(cells[column]) if wanted >> side & 1 else semiring.zero for side, value in enumerate(values)
+        )
+        return present, absent
+
     with np.errstate(all="ignore"):
-        return Evaluation(diagram, semiring, lambda column: pairs(cells[column]), rows).result()
+        return Evaluation(diagram, semiring, label, rows, wanted).result()
 
 
 def chunk_rows(diagram: Diagram) -> int:
@@ -188,47 +211,41 @@ def chunk_rows(diagram: Diagram) -> int:
 
 
 def probabilities(diagram: Diagram, cells: Mapping[int, Array], rows: int, encoding: Encoding = PROBS) -> Array:
-    """The probabilities (2, rows) that a formula holds and that it does not, chunk by chunk."""
+    """The probabilities (2, rows) that a formula holds and that it does not."""
     result, step = np.empty((2, rows)), chunk_rows(diagram)
     for start in range(0, rows, step):
         chunk = slice(start, start + step)
         some = {column: values[chunk].astype(np.float64, copy=False) for column, values in cells.items()}
-        result[0, chunk], result[1, chunk] = evaluate(
-            diagram, PROBABILITIES, encoding.probs, some, min(step, rows - start)
-        )
+        size = min(step, rows - start)
+        result[0, chunk], result[1, chunk] = evaluate(diagram, PROBABILITIES, encoding.probs, some, size)
     return result
 
 
 def log_probs(
-    diagram: Diagram, cells: Mapping[int, Array], rows: int, encoding: Encoding = PROBS, known: Array | None = None
-) -> Array:
-    """The logarithms (rows,) of the probability that a formula holds, for labels that are independent given the sample.
+    diagram: Diagram, cells: Mapping[int, Array], rows: int, encoding: Encoding = PROBS
+) -> tuple[Array, Array]:
+    """The probabilities (rows,) that a formula holds, and their logarithms.
 
-    They have a relative error of about 1e-12, also for probabilities too small for a float and for those as near to 1
-    as 1 - 1e-300, so that ranking by them has no false ties.
+    Labels are taken for independent given the sample. The logarithms have a relative error of about 1e-12, also for
+    probabilities too small for a float and for those as near to 1 as 1 - 1e-300, so that ranking by them has no false
+    ties.
 
     Args:
         diagram: The formula, compiled.
         cells: (rows,) for each of `diagram.columns`.
         rows: How many there are.
         encoding: What the cells are.
-        known: What `probabilities` gives, if it was computed before.
     """
-    holds, fails = probabilities(diagram, cells, rows, encoding) if known is None else known
-    result = _log_of(holds, fails)
+    holds, fails = probabilities(diagram, cells, rows, encoding)
+    with np.errstate(divide="ignore"):
+        logs = np.where(holds < fails, np.log(holds), np.log1p(-np.minimum(fails, 1)))
     faint = np.flatnonzero(np.minimum(holds, fails) < SAFE)
     if len(faint):  # slower, in logarithms from the first step on
         some = {column: values[faint].astype(np.float64, copy=False) for column, values in cells.items()}
         held, failed = evaluate(diagram, LOGARITHMS, encoding.logs, some, len(faint))
         # Near 1 the logarithm follows from the opposite, which has all its digits.
-        result[faint] = np.where(held < failed, held, np.log1p(-np.minimum(np.exp(failed), 0.5)))
-    return result
-
-
-def _log_of(holds: Array, fails: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        result: Array = np.where(holds < fails, np.log(holds), np.log1p(-np.minimum(fails, 1)))
-    return result
+        logs[faint] = np.where(held < failed, held, np.log1p(-np.minimum(np.exp(failed), 0.5)))
+    return np.minimum(holds, 1), logs
 
 
 def match_targets(diagram: Diagram, targets: Array) -> Array:
@@ -249,7 +266,9 @@ def match_targets(diagram: Diagram, targets: Array) -> Array:
         array([ 1, -1,  0], dtype=int8)
     """
     cells = {column: np.ascontiguousarray(targets[:, column]) for column in diagram.columns}
-    holds, fails = evaluate(diagram, TRUTH, lambda values: (values != 0, values < 1), cells, len(targets))
+    holds, fails = evaluate(
+        diagram, TRUTH, (lambda values: values != 0, lambda values: values < 1), cells, len(targets)
+    )
     holds, fails, _ = np.broadcast_arrays(holds, fails, np.empty(len(targets)))
     result: Array = holds.astype(np.int8) - 2 * (holds & fails).astype(np.int8)
     return result

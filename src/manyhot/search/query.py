@@ -96,7 +96,7 @@ class Query:
 
         values = self._checked(cells, argument).detach().double().cpu().numpy()
         columns = {column: values[:, column] for column in self._diagram.columns}
-        result = torch.from_numpy(log_probs(self._diagram, columns, len(values), encoding))
+        result = torch.from_numpy(log_probs(self._diagram, columns, len(values), encoding)[1])
         return result.to(cells.device) if cells.device.type != "mps" else result
 
     def _checked(self, cells: Tensor, argument: str) -> Tensor:

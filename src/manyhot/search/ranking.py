@@ -10,13 +10,11 @@ import numpy as np
 
 from manyhot.errors import InputError
 from manyhot.poisson_binomial import BINS
-from manyhot.search.diagram import Diagram
-from manyhot.search.evaluate import SAFE, Array, chunk_rows, log_probs, probabilities
+from manyhot.search.diagram import HOLDS, Diagram
+from manyhot.search.evaluate import PROBABILITIES, PROBS, SAFE, Array, chunk_rows, evaluate, log_probs
 
 # Sums of the same numbers in another order differ by rounding; a recall of 1 must still be reached.
 ROUNDING = 1e-12
-# Odds and logarithms of the same probability are rounded differently; rows this close are compared by logarithms.
-TOLERANCE = 1e-9
 
 
 def check_k(k: object) -> int | None:
@@ -61,19 +59,18 @@ class TopK:
         self.k = k
         self._parts = [np.zeros((3, 0))]
         self._added = 0  # since they were cut to k
-        self._least_odds = 0.0  # rows of lower odds are not among the best
+        self._kth = 0.0  # the lowest probability of the k, if there are as many
 
-    def update(self, first_row: int, diagram: Diagram, cells: Mapping[int, Array], both: Array) -> None:
-        """Takes in rows whose probabilities (2, n) to hold and to fail are known."""
-        with np.errstate(divide="ignore"):
-            odds = both[0] / both[1]
-        chosen = np.flatnonzero(odds >= self._least_odds)
+    def update(
+        self, first_row: int, diagram: Diagram, cells: Mapping[int, Array], probs: Array, *, exact: bool
+    ) -> None:
+        """Takes in rows with their probabilities, which may be off by the last digits of single precision."""
+        chosen = np.flatnonzero(probs >= _least(self._kth, exact=exact))
         if self.k is not None and len(chosen) > self.k:
-            chosen = chosen[odds[chosen] >= _least(np.partition(odds[chosen], -self.k)[-self.k])]
+            chosen = chosen[probs[chosen] >= _least(np.partition(probs[chosen], -self.k)[-self.k], exact=exact)]
         if len(chosen):
-            both, some = both[:, chosen], {column: values[chosen] for column, values in cells.items()}
-            logs = log_probs(diagram, some, len(chosen), known=both)
-            self.add(np.stack([first_row + chosen, np.minimum(both[0], 1), logs]))
+            some = {column: values[chosen] for column, values in cells.items()}
+            self.add(np.stack([first_row + chosen, *log_probs(diagram, some, len(chosen))]))
 
     def add(self, rows: Array) -> None:
         """Takes in (3, n) numbers of rows, probabilities, and their logarithms."""
@@ -82,8 +79,7 @@ class TopK:
         if self.k is not None and self._added >= self.k:
             best = self.best()
             self._parts, self._added = [best], 0
-            with np.errstate(divide="ignore"):
-                self._least_odds = _least(best[1, -1] / -np.expm1(best[2, -1]))
+            self._kth = best[1, -1]
 
     def best(self) -> Array:
         """(3, n) as for `add`, the most probable first; ties in the order of the table."""
@@ -91,9 +87,10 @@ class TopK:
         return rows[:, np.lexsort((rows[0], -rows[2]))[: self.k]]
 
 
-def _least(odds: float) -> float:
-    """The odds from which on rows must be compared with one of these odds; none where they have lost digits."""
-    return min(odds, 1 / SAFE) * (1 - TOLERANCE) if odds > SAFE else 0.0
+def _least(kth: float, *, exact: bool) -> float:
+    """From which probability on rows are compared by their exact logarithms with those of the k-th probability."""
+    tolerance, safe = (1e-9, SAFE) if exact else (1e-3, 1e-30)
+    return kth * (1 - tolerance) if kth > safe else 0.0
 
 
 class MatchHistogram:
@@ -146,14 +143,18 @@ class Scan:
 
     def update(self, first_row: int, cells: Mapping[int, Array], rows: int) -> None:
         """Takes in some rows: the cells of each column that the query needs."""
-        step = chunk_rows(self.diagram)
+        step, exact = chunk_rows(self.diagram), self.histogram is not None
         for start in range(0, rows, step):
             some = {column: values[start : start + step] for column, values in cells.items()}
-            both = probabilities(self.diagram, some, min(step, rows - start))
+            size = min(step, rows - start)
+            # To find the best, the precision of the cells is enough; their probabilities are then computed exactly.
+            values = {column: part.astype(np.float64) for column, part in some.items()} if exact else some
+            holds, _ = evaluate(self.diagram, PROBABILITIES, PROBS.probs, values, size, HOLDS)
+            probs = np.broadcast_to(holds, (size,))
             if self.top is not None:
-                self.top.update(first_row + start, self.diagram, some, both)
+                self.top.update(first_row + start, self.diagram, some, probs, exact=exact)
             if self.histogram is not None:
-                self.histogram.update(both[0])
+                self.histogram.update(probs)
 
     def begin(self) -> Scan:
         """A scan of the same kind for other rows, which `merge` takes in."""
