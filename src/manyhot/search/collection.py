@@ -362,7 +362,7 @@ class ParquetFiles:
         name = self._name_of(label)
         if sum(name.lower() == other.lower() for other in self._columns) > 1:
             hint = "Rename one of them."
-            rule = "have labels that differ by more than capitals, which SQL does not tell apart"
+            rule = "have labels that differ by more than capitals, which SQL ignores"
             raise InputError("collection", rule=rule, got=repr(self.labels[label]), hint=hint)
         return name
 
@@ -398,8 +398,8 @@ class ParquetFiles:
                 pa.repeat(hive_partitions(file)[SPLIT], rows) if self.split_in_path else pa.nulls(rows, pa.string())
             )
             if SPLIT in self._columns:
-                found = self._read(file, group, [SPLIT])
-                values = found.column(0).cast(pa.string()) if found.num_columns else values
+                columns = self._read(file, group, [SPLIT])
+                values = columns.column(0).cast(pa.string()) if columns.num_columns else values
             names |= set(values.unique().to_pylist())
             matches = pa.compute.equal(values, str(split)).fill_null(False)
             self._selected[number] = np.flatnonzero(matches.to_numpy(zero_copy_only=False))

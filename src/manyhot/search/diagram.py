@@ -385,7 +385,7 @@ class DiagramBuilder:
         self.terms, self.in_order = terms, in_order
         self.nodes: list[Node] = []
         self._indices: dict[Node, int] = {}
-        self._places: dict[int, int] = {}  # of a term among the nodes
+        self._indices_of: dict[int, int] = {}  # of a term among the nodes
         self._split: set[int] = set()
 
     def build(self, result: int, unnamed: Sequence[int]) -> Diagram | None:
@@ -398,15 +398,15 @@ class DiagramBuilder:
                 parts[term] = self._parts(term)
                 if len(parts) > MAX_NODES or self.terms.work > most_work:
                     return None
-            missing = [max(part, ~part) for part in parts[term] if max(part, ~part) not in self._places]
+            missing = [max(part, ~part) for part in parts[term] if max(part, ~part) not in self._indices_of]
             waiting.extend(missing)
             if not missing:
                 waiting.pop()
-                self._places[term] = self._node(term, [self._place(part) for part in parts[term]])
-        return Diagram(self._with_caps(), self._place(result), tuple(unnamed))
+                self._indices_of[term] = self._node(term, [self._index_of(part) for part in parts[term]])
+        return Diagram(self._with_caps(), self._index_of(result), tuple(unnamed))
 
-    def _place(self, part: int) -> int:
-        return self._places[part] if part >= 0 else ~self._places[~part]
+    def _index_of(self, part: int) -> int:
+        return self._indices_of[part] if part >= 0 else ~self._indices_of[~part]
 
     def _parts(self, number: int) -> tuple[int, ...]:
         """What a term is computed from: independent parts, or a label and what is left if it is present or absent."""
