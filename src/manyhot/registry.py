@@ -57,8 +57,9 @@ def _normalised(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-# The current names by normalised earlier ones.
-_CURRENT = {_normalised(old): new for old, new in RENAMED.items()}
+def _current_name(name: str) -> str | None:
+    """The current name of an earlier one, whatever its case and dashes; None if there is none."""
+    return next((new for old, new in RENAMED.items() if _normalised(old) == _normalised(name)), None)
 
 
 def register(kind: Class) -> Class:
@@ -161,7 +162,8 @@ class _Builder:
             return self.kinds[plain]
         known = {_normalised(one): one for one in self.advice}
         hint = suggest(plain, known, self.others, cutoff=0.5, show=known.__getitem__)
-        hint = f"Did you mean {_CURRENT[plain]}?" if plain in _CURRENT else hint
+        current = _current_name(name)
+        hint = hint if current is None else f"Did you mean {current}?"
         raise InputError(self.argument, "", "name something known", repr(name), hint)
 
     def value(self, node: ast.expr) -> Any:
@@ -184,5 +186,5 @@ def upgrade_text(text: str) -> str:
         ('Abstain(ExpectedFBeta, at_most=0.1)', "IsotonicCalibration(sharing='none')")
     """
     name = r"(?<!['\"\w])[A-Za-z][\w-]*(?=\s*(?:[(),]|$))"
-    text = re.sub(name, lambda word: _CURRENT.get(_normalised(word[0]), word[0]), text)
+    text = re.sub(name, lambda word: _current_name(word[0]) or word[0], text)
     return re.sub(r"\bper=(['\"])(\w+)\1", lambda word: f"sharing={RENAMED_SHARING[word[2]]!r}", text)
