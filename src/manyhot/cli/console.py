@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 @cache
 def error_console() -> Console:
-    """The console for notes and progress, on stderr so that output can be piped; silent in all ranks but 0."""
+    """The console for notes and progress, on stderr so that output can be piped."""
     from rich.console import Console
 
-    from manyhot.distributed import rank
-
     # No markup: a label or file may be called `[red]`.
-    return Console(stderr=True, soft_wrap=True, markup=False, highlight=False, quiet=rank() > 0)
+    return Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
 
 
 def print_notes(*notes: str) -> None:

@@ -113,12 +113,12 @@ class EvaluateCommand(TableCommand):
 
     def execute(self) -> None:
         """Evaluates the table, and prints the values."""
-        import manyhot
+        from manyhot.evaluation import evaluate
 
         table = self.open_table(self.predictions)
         counts = read_train_counts(self.train_counts, table.labels) if self.train_counts else None
         with error_console().status(f"Evaluating {len(table):,} rows of {len(table.labels):,} labels ..."):
-            evaluation = manyhot.evaluate(
+            evaluation = evaluate(
                 table, split=self.split, bins=self.bins, intervals=self.intervals, train_counts=counts, seed=self.seed
             )
         if self.as_json:

@@ -157,6 +157,7 @@ class TrainCommand(TrainingCommand):
         from manyhot.training import Run, train
         from manyhot.training.run import link_last_run
 
+        error_console().quiet = rank() > 0
         if self.resume is not None:
             self.check_resume()
             self.config, self.out = Run(self.resume).folder / "config.yaml", self.resume
@@ -288,6 +289,7 @@ class CompareCommand(TrainingCommand):
         from manyhot.training import compare
         from manyhot.training.comparison import announced
 
+        error_console().quiet = rank() > 0
         comparison = compare(
             self.source(),
             self.losses or ["all"],
