@@ -14,6 +14,7 @@ import yaml
 from safetensors.torch import load_file
 
 import manyhot as mh
+from manyhot.cli.console import error_console
 from manyhot.data.digits import LABEL_NAMES
 from manyhot.demo import write_scenes
 from manyhot.settings import ALL_LOSSES
@@ -42,6 +43,15 @@ def home(tmp_path, monkeypatch):
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+@pytest.mark.parametrize(("rank", "quiet"), [("0", False), ("1", True)])
+def test_only_the_first_process_prints_notes(home, run, monkeypatch, command, rank, quiet):
+    monkeypatch.setattr(error_console(), "quiet", not quiet)
+    monkeypatch.setenv("RANK", rank)
+    run(command, "missing.csv", code=2)
+    assert error_console().quiet is quiet
 
 
 @pytest.mark.slow
