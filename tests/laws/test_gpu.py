@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from manyhot.testing import check_compiles
+from manyhot.testing.losses import check_compiles
 from tests.laws.table import CALIBRATORS, RULES, TABLE
 
 pytestmark = [

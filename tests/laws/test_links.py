@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import manyhot as mh
-from manyhot.testing import LINK_PROPERTIES, check_link_is_slope_ratio
-from manyhot.testing.losses import check_link_is_increasing
+from manyhot.testing import LINK_PROPERTIES
+from manyhot.testing.losses import check_link_is_increasing, check_link_is_slope_ratio
 from tests.errors.expected import raises_input_error
 
 

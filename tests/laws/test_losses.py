@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from manyhot.testing import check_compiles, check_link_is_slope_ratio
+from manyhot.testing.losses import check_compiles, check_link_is_slope_ratio
 from tests.losses import CASES
 
 ADDITIVE = [name for name, case in CASES.items() if case.build(torch.zeros(1, 5)).adds_over_labels]

@@ -6,7 +6,8 @@ import torch
 import manyhot as mh
 from manyhot.calibrate import BetaCalibration
 from manyhot.losses import AdditiveLoss, Branches, Curve, SumLink, SumLoss
-from manyhot.testing import check_link, check_link_is_slope_ratio, check_loss
+from manyhot.testing import check_link, check_loss
+from manyhot.testing.losses import check_link_is_slope_ratio
 from manyhot.training.build import build_loss
 from tests.errors.expected import raises_input_error
 

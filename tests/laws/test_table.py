@@ -5,7 +5,7 @@ import torch
 
 import manyhot as mh
 from manyhot.registry import classes
-from manyhot.testing import check_compiles
+from manyhot.testing.losses import check_compiles
 from tests.laws.table import TABLE
 
 # Compiling takes a second, everything else takes little.
