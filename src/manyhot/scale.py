@@ -21,8 +21,7 @@ from typing import Any
 
 from manyhot.checks import check_choice, check_int
 from manyhot.classifier import Classifier
-from manyhot.classifier.bundle import read_content
-from manyhot.classifier.classifier import as_images
+from manyhot.classifier.classifier import as_images, read_content
 from manyhot.data import Dataset
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned, require

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.checks import describe_type
-from manyhot.errors import InputError, as_input_error, owned
+from manyhot.errors import InputError, as_input_error, owned, require
 from manyhot.files import atomic_write
 from manyhot.registry import RENAMED, RENAMED_SHARING, find_class
 
@@ -156,6 +156,12 @@ def stable_repr(value: Any) -> str:
     if isinstance(value, np.integer):
         return repr(int(value))
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address has no meaning in another process
+
+
+def import_safetensors(purpose: str) -> Any:
+    """The safetensors package with its functions for torch; raises an error that says what needs it, in the plural."""
+    require("safetensors.torch", purpose, extra="vision")
+    return require("safetensors", purpose, extra="vision")
 
 
 # Files of all formats up to this one are read. 2: calibrators say what they were fitted on, and keep their bounds.

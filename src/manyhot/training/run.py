@@ -116,7 +116,7 @@ class Run:
             "average": [float(row["average"]) for row in rows],
         }
         if self.finished:
-            from manyhot.classifier.bundle import read_content
+            from manyhot.classifier.classifier import read_content
             from manyhot.serialization import from_dict
 
             link = from_dict(read_content(self.folder)["link"])
