@@ -106,8 +106,7 @@ class InspectCommand(DataCommand):
 
     def execute(self) -> None:
         """Inspects the data, and prints what was found."""
-        from manyhot.data.inspection import inspect_dataset
-        from manyhot.data.inspection_report import as_rich
+        from manyhot.data.inspection import as_rich, inspect_dataset
         from manyhot.training.prepare import read_source
 
         dataset = read_source(self.source(), notes=print_notes)
