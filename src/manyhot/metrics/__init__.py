@@ -2,7 +2,6 @@
 
 from manyhot.metrics.bootstrapping import Interval, bootstrap, by_shots
 from manyhot.metrics.calibration import BrierScore, CalibrationError, LogLoss
-from manyhot.metrics.match_counts import MatchCounts
 from manyhot.metrics.metric import Metric, MetricResult
 from manyhot.metrics.ranking import (
     AUROC,
@@ -18,6 +17,7 @@ from manyhot.metrics.ranking import (
     sample_ranking_loss,
 )
 from manyhot.metrics.retrieval import (
+    MatchCounts,
     RetrievalCurve,
     RetrievalPrecision,
     TagQueries,
