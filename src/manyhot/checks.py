@@ -20,6 +20,8 @@ from manyhot.errors import InputError, suggest
 from manyhot.labels import UNKNOWN
 from manyhot.numerics import mask_scores
 
+Array = np.ndarray[Any, Any]
+
 
 def check_number(argument: str, owner: str, value: object, interval: str = "(-inf, inf)") -> float:
     """Returns `value` as a float; raises an error if it is not a number of the interval, such as "[0, 1)"."""
@@ -261,9 +263,6 @@ def check_weights(owner: str, parts: int, weights: Sequence[float]) -> tuple[flo
         got = f"{len(weights)} for {parts}" if isinstance(weights, list | tuple) else describe_type(weights)
         raise InputError("weights", owner, "be one number for each part", got, "Pass, for example, (1, 0.01).")
     return tuple(check_number("weights", owner, weight, "(0, inf)") for weight in weights)
-
-
-Array = np.ndarray[Any, Any]
 
 
 def as_floats(owner: str, values: Any, name: str) -> Tensor:

@@ -17,14 +17,12 @@ import numpy as np
 import torch
 
 from manyhot.backbones.backbone import Backbone
-from manyhot.checks import check_choice, check_int, describe_type
+from manyhot.checks import Array, check_choice, check_int, describe_type
 from manyhot.data import Dataset
 from manyhot.data.loading import ImageBatches
 from manyhot.errors import InputError, owned
 from manyhot.files import atomic_write
 from manyhot.network import score_batch
-
-Array = np.ndarray[Any, Any]
 
 # Part of every key, so that features of another format are computed again. A spec names no class of manyhot.
 FORMAT = 1

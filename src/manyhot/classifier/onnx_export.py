@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import check_int
+from manyhot.checks import Array, check_int
 from manyhot.decide.rule import rule_values
 from manyhot.errors import InputError, first_line, require
 from manyhot.files import atomic_write
@@ -55,7 +55,6 @@ class AnswerGraph(nn.Module):
         return answers
 
 
-Array = np.ndarray[Any, Any]
 # (N, H, W): smaller and larger than any network sees, upright and lying, one and several.
 CHECK_IMAGE_SHAPES = ((1, 61, 47), (3, 260, 390), (1, 517, 283))
 CHECK_ROWS = (1, 3, 64)

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyhot.checks import check_number
+from manyhot.checks import Array, check_number
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError
-
-Array = np.ndarray[Any, Any]
 
 
 def stratified_split(

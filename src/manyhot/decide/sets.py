@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import check_int, check_number
+from manyhot.checks import Array, check_int, check_number
 from manyhot.decide.rule import Rule, midpoint, reaches_threshold
 from manyhot.errors import InputError
 from manyhot.sorting import CELLS_IN_CACHE, k_largest, row_blocks
@@ -136,8 +136,6 @@ class _CheckedBatches:
             raise InputError("batches", "AverageK", rule, got, "Leave them as they are while fitting.")
         self.rows = rows
 
-
-Array = np.ndarray[Any, Any]
 
 DIGIT_BITS = 16  # bits that one pass over the data settles
 DIGIT_VALUES = 1 << DIGIT_BITS

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhot.checks import check_num_labels, check_number
+from manyhot.checks import Array, check_num_labels, check_number
 from manyhot.decide.rule import Rule, midpoint, reaches_threshold, strict_midpoint
 from manyhot.errors import InputError
 from manyhot.sorting import CELLS_IN_CACHE, label_cells, row_blocks, select
@@ -96,9 +96,6 @@ def _checked_costs(argument: str, value: Any) -> float | tuple[float, ...]:
         return tuple(costs.tolist()) if costs.ndim else float(costs)
     hint = "Pass what one such error costs."
     raise InputError(argument, "CostThresholds", "be one number or (K,), finite and not negative", repr(value), hint)
-
-
-Array = np.ndarray[Any, Any]
 
 
 class LabelThresholds(Rule):

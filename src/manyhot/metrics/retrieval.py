@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhot.checks import check_int, check_number
+from manyhot.checks import Array, check_int, check_number
 from manyhot.errors import InputError, owned
 from manyhot.metrics.bootstrapping import Interval
 from manyhot.metrics.metric import Metric, MetricResult, TableMetric, divide, mean_of_defined
@@ -27,8 +27,6 @@ from manyhot.sorting import CELLS_AT_ONCE, row_blocks, row_ranks
 
 # More queries are not enumerated: their codes would fill memory, and evaluating them would take hours.
 MAX_QUERIES = 1 << 24
-
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 
