@@ -10,7 +10,7 @@ import torch
 
 import manyhot as mh
 from manyhot.errors import InputError
-from manyhot.predictions.parts_folder import PartsFolder, ProcessedImage
+from manyhot.scale import PartsFolder, ProcessedImage
 from manyhot.search import Collection
 
 

@@ -16,8 +16,7 @@ from manyhot.classifier import Classifier
 from manyhot.errors import InputError
 from manyhot.images import UnreadableImage
 from manyhot.network import Network
-from manyhot.predictions.parts_folder import PartsFolder, image_states
-from manyhot.scale import predict_with_ray
+from manyhot.scale import PartsFolder, image_states, predict_with_ray
 from tests.scale.folders import check_same, draw_images, stamps, watching
 from tests.waiting import HANG
 
