@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from manyhot.data import SparseTargets
+from manyhot.data import SparseTargets, from_arrays
 from tests.errors.expected import raises_input_error
 
 TABLES = hnp.arrays(
@@ -109,6 +109,14 @@ def test_a_million_rows_take_the_memory_of_their_labels():
         (
             lambda: SparseTargets.from_rows([[0]], num_labels=1).take([-1]),
             "`rows` of `SparseTargets` must lie between 0 and 0; got -1",
+        ),
+        (
+            lambda: SparseTargets.from_rows([[0], [0]], num_labels=1).take(np.array([True])),
+            r"`rows` of `SparseTargets` must be \(n,\) whole numbers or \(2,\) bool; got \(1,\) of bool",
+        ),
+        (
+            lambda: from_arrays(np.eye(2), [["a"], []]).take([0.5]),
+            r"`rows` of `Dataset.take` must be \(n,\) whole numbers or \(2,\) bool; got \(1,\) of float64",
         ),
         (
             lambda: SparseTargets.from_rows([[0]], num_labels=1, unlisted="zero"),

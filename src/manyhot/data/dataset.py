@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhot.checks import check_int
 from manyhot.data.sources import ImageSource
-from manyhot.data.targets import SparseTargets
+from manyhot.data.targets import SparseTargets, as_row_numbers
 from manyhot.errors import InputError
 from manyhot.formatting import html_table
 from manyhot.labels import Labels
@@ -90,8 +90,7 @@ class Dataset:
 
     def take(self, rows: Any) -> Dataset:
         """The samples of these row numbers in their order, or those where a mask is true."""
-        rows = np.asarray(rows)
-        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
+        rows = as_row_numbers("Dataset.take", rows, len(self))
         return replace(
             self,
             targets=None if self.targets is None else self.targets.take(rows),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhot.checks import as_tensor, check_target_values, sparse_entries
+from manyhot.checks import as_tensor, check_target_values, describe_type, sparse_entries
 from manyhot.errors import InputError
 from manyhot.labels import UNKNOWN, Labels
 from manyhot.tables.columns import Array, sort_names
@@ -152,9 +152,7 @@ class SparseTargets:
 
     def take(self, rows: Any) -> SparseTargets:
         """The rows of these numbers in their order, or those where a mask is true."""
-        rows = np.asarray(rows)
-        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
-        check_range("rows", "SparseTargets", rows, len(self), "Count the rows from 0.")
+        rows = as_row_numbers("SparseTargets", rows, len(self))
         lengths = self.starts[rows + 1] - self.starts[rows]
         taken = copy(self)
         taken.starts = np.cumsum(np.append(0, lengths))
@@ -238,6 +236,19 @@ def check_range(argument: str, owner: str, numbers: Any, end: int, hint: str, ru
     if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
         invalid = numbers.min() if numbers.min() < 0 else numbers.max()
         raise InputError(argument, owner, f"{rule} {end - 1}", str(int(invalid)), hint)
+
+
+def as_row_numbers(owner: str, rows: Any, count: int) -> Array:
+    """(n,) the numbers of some of `count` rows, which are given by numbers or by a mask; anything else is an error."""
+    numbers = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    if numbers.dtype == np.bool_ and numbers.shape == (count,):
+        return np.flatnonzero(numbers)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        got = f"{numbers.shape} of {numbers.dtype}" if numbers.dtype.kind in "biuf" else describe_type(rows)
+        hint = "Pass row numbers, or a mask with one entry per row."
+        raise InputError("rows", owner, f"be (n,) whole numbers or ({count},) bool", got, hint)
+    check_range("rows", owner, numbers, count, "Count the rows from 0.")
+    return numbers.astype(np.int64)
 
 
 def index_names(

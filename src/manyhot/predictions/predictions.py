@@ -10,13 +10,12 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from manyhot.calibrate.calibrator import Calibrator
 from manyhot.checks import as_probs, as_scores, as_targets, as_tensor, check_int, describe_type
-from manyhot.data.targets import check_range
+from manyhot.data.targets import as_row_numbers
 from manyhot.decide.rule import Decision, Rule, Unclipped, rule_values
 from manyhot.errors import InputError
 from manyhot.formatting import html_table
@@ -286,19 +285,6 @@ def check_modules(**modules: Any) -> dict[str, Any]:
     return modules
 
 
-def _as_row_indices(rows: Any, count: int) -> np.ndarray[Any, Any]:
-    """Row numbers (n,) of numbers or of a mask; raises an error if they are out of range."""
-    owner, hint = "Predictions.take", "Pass row numbers, or a mask with one entry per row."
-    index = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
-    if index.dtype == np.bool_ and index.shape == (count,):
-        return np.flatnonzero(index)
-    if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
-        got = f"{index.shape} of {index.dtype}" if index.dtype.kind in "biuf" else describe_type(rows)
-        raise InputError("rows", owner, f"be (n,) whole numbers or ({count},) bool", got, hint)
-    check_range("rows", owner, index, count, "Count the rows from 0.")
-    return index.astype(np.int64)
-
-
 def _select_link(table: PredictionTable, labels: Labels) -> Link | None:
     """The link that some labels of a table keep: none if it mixes labels, or if a calibrator replaced it."""
     link = table.link
@@ -502,7 +488,7 @@ class Predictions(PredictionTable):
         Args:
             rows: (n,) whole numbers from 0 to N - 1, or (N,) bool.
         """
-        return self._at(_as_row_indices(rows, len(self)))
+        return self._at(as_row_numbers("Predictions.take", rows, len(self)))
 
     def slice(self, start: int, stop: int) -> Predictions:
         """The rows from `start` to before `stop`, sharing the memory of the table."""
