@@ -1,4 +1,4 @@
-"""Atomic writes."""
+"""What depends on the system: atomic writes, and the number of cores."""
 
 from __future__ import annotations
 
@@ -37,3 +37,8 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def available_cores() -> int:
+    """The cores that this process may use, which in a container can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

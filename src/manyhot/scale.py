@@ -32,7 +32,7 @@ from manyhot.classifier.classifier import as_images, read_content
 from manyhot.data import Dataset, ImageSource
 from manyhot.decide.rule import Rule
 from manyhot.errors import InputError, owned, require
-from manyhot.files import atomic_write
+from manyhot.files import atomic_write, available_cores
 from manyhot.labels import Labels
 from manyhot.predictions.parquet import Part, PredictionsWriter, check_same_table
 from manyhot.serialization import earlier_spellings, from_dict, to_dict
@@ -290,10 +290,8 @@ def connected(address: str | None) -> Iterator[Any]:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
-        # The cores that this process may use, which in a container are fewer than the machine has.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # Only lists of images go through the store. Ray would take a third of the memory for it.
-        options |= {"include_dashboard": False, "num_cpus": cores, "object_store_memory": 2**28}
+        options |= {"include_dashboard": False, "num_cpus": available_cores(), "object_store_memory": 2**28}
     try:
         ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:

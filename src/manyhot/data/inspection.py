@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from manyhot.data.dataset import Dataset
 from manyhot.data.sources import ImageSource, read_source
 from manyhot.data.targets import SparseTargets
+from manyhot.files import available_cores
 from manyhot.formatting import count_noun, printable
 from manyhot.images import Array, UnreadableImage, decode, open_header
 
@@ -301,7 +301,7 @@ def _summarise_images(
 ) -> list[_ImageSummary]:
     """Every image, read by several threads at once: Pillow decodes without holding the others up."""
     summarise = partial(_summarise_image, images, pixels=pixels, near=near)
-    with ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16)) as pool:
+    with ThreadPoolExecutor(workers or min(available_cores(), 16)) as pool:
         result: list[_ImageSummary] = []
         for start in range(0, len(images), IMAGES_PER_PROGRESS):
             result += pool.map(summarise, range(start, min(start + IMAGES_PER_PROGRESS, len(images))))

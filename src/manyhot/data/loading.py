@@ -24,6 +24,7 @@ from manyhot.data.dataset import Dataset
 from manyhot.data.sources import ImageSource, read_image
 from manyhot.data.targets import SparseTargets
 from manyhot.errors import InputError, require
+from manyhot.files import available_cores
 from manyhot.images import UnreadableImage
 from manyhot.preprocessing import Preprocessing
 
@@ -355,5 +356,4 @@ def default_workers(n: int) -> int:
     """How many processes decode `n` images well: one per core of this process's share, at most 8, none for a few."""
     if n < MIN_IMAGES_FOR_WORKERS:
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, cores // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
+    return max(1, min(8, available_cores() // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
