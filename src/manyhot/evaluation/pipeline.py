@@ -168,7 +168,7 @@ def notes_on_split(table: PredictionTable, evaluated: str | None) -> list[str]:
         )
     rosy = {name: canonical_split(name) for name in sizes if evaluated in (None, name)}
     tuned_splits = [name for name, usual in rosy.items() if usual in ("train", "val")]
-    if tuned_splits and ({"calibrator", "rule"} & table.module_classes().keys() or "train" in rosy.values()):
+    if tuned_splits and (table.calibrator is not None or table.rule is not None or "train" in rosy.values()):
         names = " and ".join(repr(name) for name in tuned_splits)
         rule = "too optimistic, as models, calibrators and rules are fitted on them"
         notes.append(f"Rows of {names} are included: {rule}.")
@@ -537,10 +537,8 @@ def describe_ranking(table: PredictionTable) -> str:
         return f"Ranked by scores{same}."
     if "scores" not in table.kinds:
         return "Ranked by probabilities, since there are no scores."
-    maker = table.module_classes().get("calibrator")
-    if maker is None and table.link is not None and table.link.gives_probs:
-        maker = type(table.link).__name__
-    by = "" if maker is None else f" of {maker}"
+    maker = table.calibrator or table.link
+    by = "" if maker is None or (maker is table.link and not maker.gives_probs) else f" of {type(maker).__name__}"
     return f"Ranked by the probabilities{by}; where these are 1 to the last digit, by scores."
 
 

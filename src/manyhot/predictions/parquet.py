@@ -22,16 +22,8 @@ from manyhot.files import atomic_write
 from manyhot.labels import Labels
 from manyhot.links import Link
 from manyhot.predictions.columns import StringColumn, fill_from_arrow, is_encodable, to_arrow_columns
-from manyhot.predictions.predictions import (
-    MODULES,
-    Predictions,
-    PredictionTable,
-    StoredModule,
-    check_label_names,
-    check_modules,
-    concatenate,
-)
-from manyhot.serialization import to_dict
+from manyhot.predictions.predictions import Predictions, PredictionTable, check_label_names, check_modules, concatenate
+from manyhot.serialization import from_dict, to_dict
 from manyhot.tables.arrow import arrow_as_input_error, as_strings, import_arrow, pa, with_constant_columns
 from manyhot.tables.metadata import DEFAULT_OWNER, ROW_COLUMNS, STATE_COLUMN, TEXT_COLUMNS, Metadata, column_names
 from manyhot.tables.reader import find_parquet, hive_partitions, read_footer
@@ -305,6 +297,20 @@ def check_same_table(parts: list[Part]) -> None:
             raise InputError("path", DEFAULT_OWNER, rule, f"{part.path.name!r} with {got}", hint)
 
 
+def _restore_module(name: str, content: dict[str, Any] | None) -> Any:
+    """The link, calibrator or rule of metadata; None where there is none."""
+    try:
+        return None if content is None else from_dict(content)
+    except InputError:
+        rule, got = f"name a {name} that is known", type(content).__name__
+        got = repr(content.get("kind")) if isinstance(content, dict) else got
+        hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        rule, got = f"hold a {name} as `save` wrote it", f"{type(error).__name__}: {error}"
+        hint = "Write the file again with `save`."
+    raise InputError("path", DEFAULT_OWNER, rule, got, hint)
+
+
 def _stamp(path: Path) -> tuple[int, int, int]:
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
@@ -344,8 +350,9 @@ class StoredPredictions(PredictionTable):
         check_same_table(self._parts)
         metadata = self._parts[0].metadata
         self.labels, self.kinds, self.notes = Labels(metadata.labels), metadata.kinds, []
-        described = {name: getattr(metadata, name) for name in MODULES}
-        self._modules = {name: StoredModule(name, part) for name, part in described.items() if part is not None}
+        self.link, self.calibrator, self.rule = (
+            _restore_module(name, getattr(metadata, name)) for name in ("link", "calibrator", "rule")
+        )
         self._split: str | None = None
         self._sizes: Counter[str] | None = None
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,10 +21,8 @@ from manyhot.formatting import html_table
 from manyhot.labels import Labels
 from manyhot.links import Link, SoftmaxLink
 from manyhot.predictions.columns import StringColumn, as_dense_targets
-from manyhot.registry import RENAMED
-from manyhot.serialization import from_dict
 from manyhot.tables.columns import COLUMN_PREFIXES, check_split
-from manyhot.tables.metadata import COLUMNS, DEFAULT_OWNER, TEXT_COLUMNS
+from manyhot.tables.metadata import COLUMNS, TEXT_COLUMNS
 
 if TYPE_CHECKING:
     from manyhot.predictions.parquet import StoredPredictions
@@ -39,84 +36,24 @@ MODULES: dict[str, tuple[type[nn.Module], str]] = {
 }
 
 
-class StoredModule:
-    """A link, calibrator or rule that a file describes; it is built when it is first used.
-
-    Args:
-        name: Which of `MODULES` it is.
-        content: What `serialization.to_dict` gave.
-
-    Attributes:
-        class_name: The name of its class.
-    """
-
-    def __init__(self, name: str, content: Any) -> None:
-        self._name, self._content = name, content
-        self.class_name = type(content).__name__
-        if isinstance(content, dict):
-            kind = str(content.get("kind"))
-            self.class_name = RENAMED.get(kind, kind)
-
-    @cached_property
-    def restored(self) -> Any:
-        """The module itself, or the error that says why it cannot be built."""
-        content = self._content
-        try:
-            return from_dict(content)
-        except InputError:
-            rule, got = f"name a {self._name} that is known", type(content).__name__
-            got = repr(content.get("kind")) if isinstance(content, dict) else got
-            hint = "Update manyhot, or register your own class with `manyhot.registry.register`."
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            rule, got = f"hold a {self._name} as `save` wrote it", f"{type(error).__name__}: {error}"
-            hint = "Write the file again with `save`."
-        raise InputError("path", DEFAULT_OWNER, rule, got, hint)
-
-
 class PredictionTable(ABC):
     """What `Predictions` and `StoredPredictions` have in common: the same questions, the same answers.
 
     Attributes:
         labels: The names of the columns.
         kinds: What the table holds, among "scores", "probs", "targets" and "decisions".
+        link: What the scores mean, where known.
+        calibrator: What gave the probabilities, if a calibrator did.
+        rule: What gave the decisions.
         notes: What was detected when the table was imported, one message per item.
     """
 
     labels: Labels
     kinds: tuple[str, ...]
+    link: Link | None
+    calibrator: Calibrator | None
+    rule: Rule | None
     notes: list[str]
-    # Link, calibrator and rule by name; batches share those that a file describes.
-    _modules: Mapping[str, Any]
-
-    @property
-    def link(self) -> Link | None:
-        """What the scores mean, where known."""
-        link: Link | None = self._module("link")
-        return link
-
-    @property
-    def calibrator(self) -> Calibrator | None:
-        """What gave the probabilities, if a calibrator did."""
-        calibrator: Calibrator | None = self._module("calibrator")
-        return calibrator
-
-    @property
-    def rule(self) -> Rule | None:
-        """What gave the decisions."""
-        rule: Rule | None = self._module("rule")
-        return rule
-
-    def _module(self, name: str) -> Any:
-        module = self._modules.get(name)
-        return module.restored if isinstance(module, StoredModule) else module
-
-    def module_classes(self) -> dict[str, str]:
-        """The names of the classes of link, calibrator and rule, where there are any; no module is built for it."""
-        return {
-            name: module.class_name if isinstance(module, StoredModule) else type(module).__name__
-            for name, module in self._modules.items()
-            if module is not None
-        }
 
     @abstractmethod
     def __len__(self) -> int:
@@ -131,7 +68,7 @@ class PredictionTable(ABC):
         """
         check_int("rows", f"{type(self).__name__}.batches", rows, low=1)
         pieces = self._pieces(self.labels, self._check_kinds(kinds), rows)
-        return (Predictions.from_checked(self.labels, columns, self._modules) for columns in pieces)
+        return (Predictions.from_checked(self.labels, columns, self._modules()) for columns in pieces)
 
     def read(
         self,
@@ -157,7 +94,7 @@ class PredictionTable(ABC):
         if kinds is None and needs_all_labels(self, selected):
             whole = (table.replace(probs=table.probabilities(), calibrator=self.calibrator) for table in self.batches())
             return concatenate([table.read(labels=selected) for table in whole])
-        modules = self._modules if selected.names == self.labels.names else {"link": _select_link(self, selected)}
+        modules = self._modules() if selected.names == self.labels.names else {"link": _select_link(self, selected)}
         columns = next(self._pieces(selected, self._check_kinds(kinds), max(len(self), 1)))
         return Predictions.from_checked(selected, columns, modules)
 
@@ -181,14 +118,14 @@ class PredictionTable(ABC):
         """
         from manyhot.predictions.parquet import PredictionsWriter
 
-        with PredictionsWriter(path, self.labels, **self._restored_modules()) as writer:
+        with PredictionsWriter(path, self.labels, **self._modules()) as writer:
             for batch in self.batches():
                 writer.write(batch)
 
     def __repr__(self) -> str:
         """Size, kinds and what made them, in one line."""
         facts = [f"{len(self):,} rows x {len(self.labels):,} labels", ", ".join(self.kinds)]
-        facts += [f"{name} {class_name}" for name, class_name in self.module_classes().items()]
+        facts += [f"{name} {type(module).__name__}" for name, module in self._modules().items() if module is not None]
         facts += [f"split {name!r} {size:,}" for name, size in list(self.split_sizes().items())[:4]]
         return f"{type(self).__name__}({'; '.join(facts)})"
 
@@ -208,7 +145,7 @@ class PredictionTable(ABC):
         more = f"<p>and {rest:,} more rows</p>" if rest else ""
         return f"<p>{escape(repr(self))}</p>{html_table(rows)}{more}"
 
-    def _restored_modules(self) -> dict[str, Any]:
+    def _modules(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in MODULES}
 
     def _check_split(self, name: str) -> None:
@@ -392,24 +329,24 @@ class Predictions(PredictionTable):
         self._assign(names, rows, check_modules(link=link, calibrator=calibrator, rule=rule))
 
     @classmethod
-    def from_checked(cls, labels: Labels, rows: dict[str, Any], modules: Mapping[str, Any]) -> Self:
+    def from_checked(cls, labels: Labels, rows: dict[str, Any], modules: dict[str, Any]) -> Self:
         """A table of columns that have been checked already.
 
         Args:
             labels: The names of the labels.
             rows: Tensors by kind, `abstain`, and a `StringColumn` each of ids, paths and splits, where there are any.
-            modules: Link, calibrator and rule by name, those of a file as `StoredModule`.
+            modules: Link, calibrator and rule.
         """
         table = cls.__new__(cls)
         table._assign(labels, rows, modules)
         return table
 
-    def _assign(self, labels: Labels, rows: dict[str, Any], modules: Mapping[str, Any]) -> None:
+    def _assign(self, labels: Labels, rows: dict[str, Any], modules: dict[str, Any]) -> None:
         self.labels, self.notes, self.unreadable = labels, [], {}
         self._columns = {name: rows[name] for name in COLUMNS if rows.get(name) is not None}
         for name in (*KINDS, "abstain"):
             setattr(self, name, rows.get(name))
-        self._modules = modules
+        self.link, self.calibrator, self.rule = (modules.get(name) for name in MODULES)
         self.kinds = tuple(kind for kind in KINDS if kind in self._columns)
 
     @staticmethod
@@ -475,7 +412,7 @@ class Predictions(PredictionTable):
             if name not in names:
                 rule, hint = f"be among {', '.join(names)}", "Use the names of the constructor."
                 raise InputError("columns", "Predictions.replace", rule, repr(name), hint)
-        current = {"labels": self.labels, **self._restored_modules(), **self.columns()}
+        current = {"labels": self.labels, **self._modules(), **self.columns()}
         if "probs" in columns:
             current["calibrator"] = None
         if "decisions" in columns:
@@ -497,7 +434,7 @@ class Predictions(PredictionTable):
     def _at(self, rows: Any) -> Predictions:
         """The rows of a slice, or of an array of row numbers."""
         columns = {name: column[rows] for name, column in self._columns.items()}
-        return self.from_checked(self.labels, columns, self._modules)
+        return self.from_checked(self.labels, columns, self._modules())
 
     def _pieces(self, labels: Labels, kinds: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
         columns = self.columns(kinds)
@@ -531,7 +468,7 @@ def concatenate(tables: Sequence[Predictions]) -> Predictions:
     for name, column in first.columns().items():
         columns = [column, *(table.columns()[name] for table in rest)]
         rows[name] = StringColumn.concatenated(columns) if isinstance(column, StringColumn) else torch.cat(columns)
-    return Predictions.from_checked(first.labels, rows, first._modules)
+    return Predictions.from_checked(first.labels, rows, first._modules())
 
 
 def sample_batches(
