@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from manyhot.data.loading import Batch
 from manyhot.distributed import GlobalBatch, needs_all_rows
 from manyhot.engine.devices import DeviceContext
-from manyhot.engine.optim import LOSS, STEP, mix_seeds, restored, seed_generators
+from manyhot.engine.optim import LOSS, mix_seeds, restored, seed_generators
 from manyhot.errors import InputError
 from manyhot.losses.loss import Loss
 from manyhot.settings import FitSettings
@@ -51,16 +51,21 @@ class ExactGradients:
             self.synced = DistributedDataParallel(self.plain, device_ids=devices, find_unused_parameters=unused)
         self.needs_all_rows = needs_all_rows(loss)
 
-    def __call__(self, parts: Sequence[Batch], step: int) -> Tensor:
-        """The loss of the batch whose parts these are; its gradient is added to what the parameters hold."""
+    def __call__(self, parts: list[Batch], seeds: list[int], step: int) -> Tensor:
+        """The loss of the batch whose parts these are; its gradient is added to what the parameters hold.
+
+        Args:
+            parts: At least one.
+            seeds: Of what the network draws for each part.
+            step: Its number in the run.
+        """
         targets = parts[0].targets if len(parts) == 1 else torch.cat([part.targets for part in parts])
-        extra = self._extra(parts, targets, step)
+        extra = self._extra(parts, targets, step) if self.loss.extra else None
         try:
-            if len(parts) > 1 and not self.needs_all_rows:
-                return self._sum_of_parts(parts, targets, extra, step)
             if len(parts) > 1:
-                return self._second_pass(parts, targets, extra, step)
-            value: Tensor = self.global_loss(self._forward(self.synced, parts[0], step, 0), targets, extra)
+                several = self._second_pass if self.needs_all_rows else self._sum_of_parts
+                return several(parts, seeds, targets, extra)
+            value: Tensor = self.global_loss(self._forward(self.synced, parts[0], seeds[0]), targets, extra)
             self.scaler.scale(value).backward()
             return value.detach()
         except ValueError as error:
@@ -70,11 +75,10 @@ class ExactGradients:
             got = f"{min(len(part.rows) for part in parts)} in step {step + 1}"
             raise InputError("batch_size", "FitSettings", "give a BatchNorm several rows", got, hint) from None
 
-    def _sum_of_parts(self, parts: Sequence[Batch], targets: Tensor, extra: Tensor | None, step: int) -> Tensor:
+    def _sum_of_parts(self, parts: list[Batch], seeds: list[int], targets: Tensor, extra: Tensor | None) -> Tensor:
         counts, values = self._counts(targets, extra), []
-        sizes = [len(part.rows) for part in parts]
-        extras = [None] * len(parts) if extra is None else extra.split(sizes)
-        for outputs, part, own in zip(self._outputs(parts, step), parts, extras, strict=True):
+        extras = [None] * len(parts) if extra is None else extra.split([len(part.rows) for part in parts])
+        for outputs, part, own in zip(self._outputs(parts, seeds), parts, extras, strict=True):
             terms = self.loss.terms(self.loss.check(outputs, part.targets, own))
             value = self.loss.reduce([replace(term, count=count) for term, count in zip(terms, counts, strict=True)])
             # Gradients are averaged over processes, and wanted added.
@@ -92,36 +96,37 @@ class ExactGradients:
         counts = [torch.as_tensor(term.count, dtype=torch.float64, device=targets.device).clone() for term in terms]
         return [self.context.total(count).float() for count in counts]
 
-    def _second_pass(self, parts: Sequence[Batch], targets: Tensor, extra: Tensor | None, step: int) -> Tensor:
+    def _second_pass(self, parts: list[Batch], seeds: list[int], targets: Tensor, extra: Tensor | None) -> Tensor:
         # The second pass moves the running statistics; the first one leaves them as they were.
         with torch.no_grad(), restored(dict(self.network.named_buffers())):
-            outputs = torch.cat([self._forward(self.plain, part, step, i) for i, part in enumerate(parts)])
+            outputs = torch.cat([self._forward(self.plain, *drawn) for drawn in zip(parts, seeds, strict=False)])
         outputs.requires_grad_()
         value: Tensor = self.global_loss(outputs, targets, extra)
         self.scaler.scale(value).backward()
         assert outputs.grad is not None
         slopes = outputs.grad.split([len(part.rows) for part in parts])
-        for again, slope in zip(self._outputs(parts, step), slopes, strict=True):
+        for again, slope in zip(self._outputs(parts, seeds), slopes, strict=True):
             torch.autograd.backward(again, slope)
         return value.detach()
 
-    def _outputs(self, parts: Sequence[Batch], step: int) -> Iterator[Tensor]:
+    def _outputs(self, parts: list[Batch], seeds: list[int]) -> Iterator[Tensor]:
         """Part by part; gradients travel between processes once a step, with the last one."""
-        for index, part in enumerate(parts):
-            last = index == len(parts) - 1
-            with nullcontext() if last or self.context.world == 1 else self.synced.no_sync():
-                yield self._forward(self.synced, part, step, index)
+        for part, seed in zip(parts, seeds, strict=False):
+            with nullcontext() if part is parts[-1] or self.context.world == 1 else self.synced.no_sync():
+                yield self._forward(self.synced, part, seed)
 
-    def _forward(self, network: Any, batch: Batch, step: int, part: int) -> Tensor:
-        seed_generators(self.context.device, mix_seeds(self.seed, STEP, step, self.context.rank, part))
+    def _forward(self, network: Any, batch: Batch, seed: int) -> Tensor:
+        seed_generators(self.context.device, seed)
         with self.context.autocast():
             outputs: Tensor = network(batch.inputs)
         return outputs
 
-    def _extra(self, parts: Sequence[Batch], targets: Tensor, step: int) -> Tensor | None:
-        """What the loss takes besides scores and targets: row numbers, or noise that does not depend on the parts."""
+    def _extra(self, parts: list[Batch], targets: Tensor, step: int) -> Tensor | None:
+        """What the loss takes besides scores and targets: row numbers, or noise that does not depend on the parts.
+
+        Row numbers stay where they are for losses that do not take them: every copy makes the device wait.
+        """
         if self.loss.extra == "noise":
             seed_generators(self.context.device, mix_seeds(self.seed, LOSS, step, self.context.rank))
             return self.loss.sample_noise(torch.empty(targets.shape, device=targets.device))
-        # Row numbers stay where they are unless the loss takes them: every copy makes the device wait.
-        return torch.cat([part.rows for part in parts]).to(targets.device) if self.loss.extra == "rows" else None
+        return torch.cat([part.rows for part in parts]).to(targets.device)

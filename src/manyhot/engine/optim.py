@@ -158,9 +158,12 @@ ORDER, STEP, LOSS = 1, 2, 3
 _BITS = 2**64 - 1
 
 
-def mix_seeds(*numbers: int) -> int:
-    """One seed from several numbers; neighbours give unrelated ones (the finaliser of splitmix64)."""
-    state = 0
+def mix_seeds(*numbers: Any) -> Any:
+    """One seed from several numbers; neighbours give unrelated ones (the finaliser of splitmix64).
+
+    Where some are arrays of uint64, which broadcast, an array of seeds.
+    """
+    state: Any = 0
     for number in numbers:
         state = (state + number + 0x9E3779B97F4A7C15) & _BITS
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _BITS

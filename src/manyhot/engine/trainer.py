@@ -9,11 +9,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -33,11 +34,13 @@ from manyhot.engine.devices import DeviceContext, open_device_context
 from manyhot.engine.gradients import ExactGradients
 from manyhot.engine.history import EpochRecord, LossTrace
 from manyhot.engine.optim import (
+    STEP,
     WeightAverage,
     build_optimizer,
     copy_into,
     groups_of_epoch,
     lr_factor,
+    mix_seeds,
     mutable_state,
     order_of_epoch,
 )
@@ -170,7 +173,7 @@ def _check_arguments(network: Network, loss: Loss, train: Batches, val: Batches 
 
 
 # Losses are read from the device this many steps at a time, because reading makes it wait.
-READ_EVERY = 50
+READ_EVERY = 100
 SHOW_EVERY_SECONDS = 0.25
 
 
@@ -294,17 +297,20 @@ class Trainer:
             self.store.close()
 
     def _train_epoch(self) -> None:
-        state, settings = self.state, self.settings
+        state, settings, rank = self.state, self.settings, self.context.rank
         train_mode(self.network)
         self.loss.train()
         order = order_of_epoch(len(self.train), seed=settings.seed, epoch=state.epoch)
-        remaining = order[state.step * settings.batch_size :]
-        groups = groups_of_epoch(remaining, settings.batch_size, settings.accumulate, self.context.share)
+        order = order[state.step * settings.batch_size :]
+        groups = groups_of_epoch(order, settings.batch_size, settings.accumulate, self.context.share)
+        # Of all steps and parts at once, because a step on small data takes no longer than a few such hashes.
+        steps = np.arange(self.done, (state.epoch + 1) * self.steps, dtype=np.uint64)[:, None]
+        seeds = mix_seeds(settings.seed, STEP, steps, rank, np.arange(settings.accumulate, dtype=np.uint64)).tolist()
         self.clock = time.monotonic()
         loaded = self.train.load(groups, epoch=state.epoch)
         try:
-            while state.step < self.steps:
-                self._step(self._next_parts(loaded))
+            for seeds_of_step in seeds:
+                self._step(self._next_parts(loaded), seeds_of_step)
         finally:
             if hasattr(loaded, "close"):  # so that worker processes end now and not with the garbage
                 loaded.close()
@@ -323,17 +329,16 @@ class Trainer:
             raise InputError("train", "fit", "give one batch for each group of rows", "fewer", hint)
         return parts
 
-    def _step(self, parts: list[Batch]) -> None:
+    def _step(self, parts: list[Batch], seeds: list[int]) -> None:
         """One step, unless there is no row in it on any process, and what is due after it."""
-        state, steps = self.state, self.steps
-        stop, *sizes = self.context.totals(int(self.signals.requested), *[len(part.rows) for part in parts])
+        state, done = self.state, self.done
+        stop, *sizes = self.context.totals(int(self.signals.requested), *[part.rows.numel() for part in parts])
         parts = [part for part, size in zip(parts, sizes, strict=True) if size]
         if parts:
-            self.pending.append((state.step, self._update(parts), sum(sizes)))
-            self.trace.record(self.done + 1)
+            self.pending.append((state.step, self._update(parts, seeds, done), sum(sizes)))
+            self.trace.record(done + 1)
         state.step += 1
-        if state.step % READ_EVERY == 0 or state.step == steps or stop:
-            self._read_losses()
+        if state.step % READ_EVERY == 0 or state.step == self.steps or stop:
             self._check_finite()
         now = time.monotonic()
         if now >= self.next_show:
@@ -345,13 +350,12 @@ class Trainer:
         if stop:
             raise Stopped(self._stop_message())
 
-    def _update(self, parts: list[Batch]) -> Tensor:
+    def _update(self, parts: list[Batch], seeds: list[int], step: int) -> Tensor:
         """Changes the weights by the batch whose parts these are; returns the loss."""
-        step, scaler = self.done, self.gradients.scaler
-        factor = lr_factor(self.settings, step, self.total)
+        scaler, factor = self.gradients.scaler, lr_factor(self.settings, step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
-        value = self.gradients(parts, step)
+        value = self.gradients(parts, seeds, step)
         if self.settings.clip is not None:
             scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
@@ -380,6 +384,7 @@ class Trainer:
         return bool(sums.isfinite().all()) or all(bool(parameter.isfinite().all()) for parameter in self.parameters)
 
     def _check_finite(self) -> None:
+        self._read_losses()
         if self.nonfinite_step is not None:
             what, step = "The loss was not finite in", self.nonfinite_step + 1
         elif not self._weights_are_finite():  # a finite loss may have an infinite slope
@@ -398,11 +403,10 @@ class Trainer:
             hint = "See that the files are there and are images."
             raise InputError("train", "fit", "have rows that can be read", "none", hint)
         training_seconds, figures = state.seconds, self._validate()
-        peak = self.optimizer.param_groups[0]["peak"]
         record: EpochRecord = {
             "epoch": state.epoch + 1,
             "steps": self.done,
-            "lr": peak * lr_factor(settings, self.done - 1, self.total),
+            "lr": self.optimizer.param_groups[0]["peak"] * lr_factor(settings, self.done - 1, self.total),
             "train loss": state.loss_sum / state.rows,
             **figures,
             "seconds": state.seconds + time.monotonic() - self.clock,
@@ -451,7 +455,7 @@ class Trainer:
                 optimizer=optimizer_tensors(self.optimizer), average=self.average.state, trace=self.trace.state()
             )
             others = {"scaler": self.gradients.scaler.state_dict(), "averaged": self.average.updates}
-            self.store.save(tensors, {"position": asdict(self.state), **others}, self.trace)
+            self.store.save(tensors, {"position": vars(self.state), **others}, self.trace)
         self.next_save = time.monotonic() + 60 * self.settings.checkpoint_minutes
 
     def _weights(self) -> dict[str, Tensor]:
