@@ -34,17 +34,19 @@ def pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pair_rows(log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The same on the CPU: every present label against its row, a cacheful of these at a time."""
-    rows, columns = (targets > 0).nonzero().unbind(1)
-    absent = torch.sub(log_odds, targets.abs(), alpha=MASK_OFFSET)  # all others so low that they cost nothing
+    """The same on the CPU: every present label against its row, a cacheful of rows and of these at a time."""
     sums, slopes = log_odds.new_zeros(log_odds.shape[0]), log_odds.new_zeros(log_odds.shape)
     size = max(1, CHUNK_NUMEL // max(1, log_odds.shape[1]))
-    for row, column in zip(rows.split(size), columns.split(size), strict=True):
-        gaps = absent[row].sub_(log_odds[row, column, None])
-        sums.index_add_(0, row, softplus(gaps).sum(1))
-        pulls = gaps.sigmoid_()
-        slopes.index_add_(0, row, pulls)
-        slopes[row, column] = -pulls.sum(1)
+    chunks = zip(*(tensor.split(size) for tensor in (log_odds, targets, sums, slopes)), strict=True)
+    for chunk, chunk_targets, chunk_sums, chunk_slopes in chunks:
+        absent = torch.sub(chunk, chunk_targets.abs(), alpha=MASK_OFFSET)  # all others so low that they cost nothing
+        rows, columns = (chunk_targets > 0).nonzero().unbind(1)
+        for row, column in zip(rows.split(size), columns.split(size), strict=True):
+            gaps = absent[row].sub_(chunk[row, column, None])
+            chunk_sums.index_add_(0, row, softplus(gaps).sum(1))
+            pulls = gaps.sigmoid_()
+            chunk_slopes.index_add_(0, row, pulls)
+            chunk_slopes[row, column] = -pulls.sum(1)
     return sums.unsqueeze(1), slopes
 
 
