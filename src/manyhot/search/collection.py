@@ -20,6 +20,7 @@ import numpy as np
 from filelock import FileLock  # torch requires it
 
 from manyhot.errors import InputError, owned, suggest
+from manyhot.files import available_cores
 from manyhot.poisson_binomial import count_interval
 from manyhot.search.diagram import Diagram, compile_query
 from manyhot.search.evaluate import Array
@@ -104,7 +105,7 @@ Column = int | str
 SPLIT = TEXT_COLUMNS["splits"]
 STEP_ROWS = 1 << 17  # rows of columns in memory that a thread takes at a time
 # More threads wait for Python's lock more than they compute.
-NUM_THREADS = min(2, os.cpu_count() or 1)
+NUM_THREADS = min(2, available_cores())
 
 
 class Piece(NamedTuple):
@@ -146,11 +147,8 @@ class ColumnCache:
         needed = source.size * source.cell_bytes * len(columns)
         if not source.size or (self._limit is not None and (self._limit == 0 or needed > self._limit)):
             return source.pieces()
-        whole, sizes = (
-            self._whole(columns),
-            [min(STEP_ROWS, source.size - start) for start in range(0, source.size, STEP_ROWS)],
-        )
-        return [_piece_of(whole, STEP_ROWS * number, rows) for number, rows in enumerate(sizes)]
+        whole, starts = self._whole(columns), range(0, source.size, STEP_ROWS)
+        return [_piece_of(whole, start, min(STEP_ROWS, source.size - start)) for start in starts]
 
     def texts(self, rows: Array, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """The strings of some rows."""
