@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 
 import pytest
 import torch
@@ -13,6 +14,11 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 
 # The GPU kernel can be imported only where Triton is, which torch brings on Linux.
 collect_ignore = [] if importlib.util.find_spec("triton") else ["src/manyhot/losses/kernels_triton.py"]
+
+
+def pytest_configure():
+    """Takes interrupts, which some tests send, also where a shell in the background has them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):
