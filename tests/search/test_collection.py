@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 import manyhot as mh
 from manyhot.errors import InputError
 from manyhot.search.collection import Collection
-from manyhot.search.formula import format_query, holds
+from manyhot.search.diagram import compile_query
+from manyhot.search.formula import Count, format_query, holds
 from manyhot.search.parser import parse_query
+from manyhot.search.ranking import Scan, TopK
 from tests.errors.expected import raises_input_error
 from tests.search.formulas import Worlds, formulas, tangles
 
@@ -108,6 +110,18 @@ def test_any_query_that_can_be_written_finds_what_going_through_all_sets_finds(b
         found = collection.search(format_query(formula, LABELS), k=7)
         np.testing.assert_allclose([hit.prob for hit in found.hits], np.sort(want)[::-1][:7], rtol=1e-12)
         assert found.expected.mean == pytest.approx(want.sum(), rel=1e-12)
+
+
+def test_single_precision_loses_no_hit_of_a_query_over_many_labels():
+    """1 - p has no digits of so small a p, and the error adds up over the labels."""
+    labels = 40_000
+    diagram = compile_query(Count(0, 0), labels)
+    scan = Scan(diagram, TopK(2), None)
+    for first_row, prob in ((0, 3.0e-8), (2, 2.99e-8)):
+        scan.update(first_row, dict.fromkeys(range(labels), np.full(2, prob, np.float32)), 2)
+    rows, probs, _ = scan.top.best()
+    assert rows.tolist() == [2, 3]
+    np.testing.assert_allclose(probs, math.exp(-labels * 2.99e-8), rtol=1e-6)
 
 
 def test_rows_that_are_equally_probable_come_in_the_order_of_the_table(tmp_path):

@@ -152,13 +152,19 @@ class ColumnCache:
 
     def texts(self, rows: Array, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """The strings of some rows."""
-        result: dict[int, tuple[Any, ...]] = {}
-        for piece in self.pieces(names) if len(rows) else ():
-            inside = rows[(rows >= piece.first) & (rows < piece.first + piece.rows)]
-            if len(inside):
-                columns = piece.read(names)
-                values = (columns[name].take(inside - piece.first).to_pylist() for name in names)
-                result |= dict(zip(inside.tolist(), zip(*values, strict=True), strict=True))
+        pieces = [piece for piece in self.pieces(names) if len(rows)]
+        inside = [rows[(rows >= piece.first) & (rows < piece.first + piece.rows)] for piece in pieces]
+
+        def read(piece: Piece, own: Array) -> dict[int, tuple[Any, ...]]:
+            if not len(own):
+                return {}
+            columns = piece.read(names)
+            values = (columns[name].take(own - piece.first).to_pylist() for name in names)
+            return dict(zip(own.tolist(), zip(*values, strict=True), strict=True))
+
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            parts = pool.map(read, pieces, inside)
+            result = {row: strings for part in parts for row, strings in part.items()}
         return [result[row] for row in rows.tolist()]
 
     def _whole(self, wanted: Sequence[Column]) -> dict[Column, Any]:

@@ -1,4 +1,4 @@
-"""Evaluates a decision diagram over any semiring: probabilities, their logarithms, truth values, or SQL.
+"""Evaluates a decision diagram over any semiring: probabilities, their logarithms, or truth values.
 
 Every node has two values: that something holds, and that it does not. Both are sums and products of earlier pairs and
 nothing is ever subtracted, so neither loses digits, however near to 0 or 1 the other is.
@@ -45,8 +45,8 @@ class Counts(NamedTuple):
     events: int
 
 
-class Evaluation:
-    """The values of the nodes so far.
+class DiagramEvaluator:
+    """Computes the values of a diagram node by node.
 
     Args:
         diagram: The nodes.
@@ -201,7 +201,7 @@ def evaluate(
         return present, absent
 
     with np.errstate(all="ignore"):
-        return Evaluation(diagram, semiring, label, rows, wanted).result()
+        return DiagramEvaluator(diagram, semiring, label, rows, wanted).result()
 
 
 def chunk_rows(diagram: Diagram) -> int:

@@ -13,6 +13,8 @@ from manyhot.poisson_binomial import BINS
 from manyhot.search.diagram import HOLDS, Diagram
 from manyhot.search.evaluate import PROBABILITIES, PROBS, SAFE, Array, chunk_rows, evaluate, log_probs
 
+# Up to so many columns single precision leaves probabilities right to a small part of `_least`'s tolerance.
+MAX_SINGLE_PRECISION_COLUMNS = 500
 # Sums of the same numbers in another order differ by rounding; a recall of 1 must still be reached.
 ROUNDING = 1e-12
 
@@ -143,7 +145,8 @@ class Scan:
 
     def update(self, first_row: int, cells: Mapping[int, Array], rows: int) -> None:
         """Takes in some rows: the cells of each column that the query needs."""
-        step, exact = chunk_rows(self.diagram), self.histogram is not None
+        step = chunk_rows(self.diagram)
+        exact = self.histogram is not None or len(cells) > MAX_SINGLE_PRECISION_COLUMNS
         for start in range(0, rows, step):
             some = {column: values[start : start + step] for column, values in cells.items()}
             size = min(step, rows - start)
