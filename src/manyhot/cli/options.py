@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import fields
 from pathlib import Path
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 Kind = Literal["scores", "probs"]
 
 
-class Command(ABC):
+class Command:
     """A command: its annotated attributes are its arguments and options, its docstring is its help.
 
     Args:
@@ -34,9 +33,9 @@ class Command(ABC):
         for name in self.parameters():
             setattr(self, name, typed[name] if name in typed else getattr(type(self), name).default)
 
-    @abstractmethod
     def execute(self) -> None:
         """Runs the command."""
+        raise NotImplementedError
 
     @classmethod
     def parameters(cls) -> dict[str, Any]:
